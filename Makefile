@@ -1,0 +1,67 @@
+# One command each, set-up included. `make` alone lists them.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+MINUTES ?= 10
+JOBS ?= 2
+BENCH ?= codec
+
+PY := .venv/bin/python
+PYTEST := $(PY) -m pytest -q
+READY := .venv/.project
+export PYTHON
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(READY) ## a first look: check the manifests of examples/quickstart
+	.venv/bin/makeway validate -f examples/quickstart
+	@echo
+	@echo "Try next:"
+	@echo "  .venv/bin/makeway validate -f examples/time-sharing"
+	@echo "  .venv/bin/makeway --help"
+	@echo "  change a number in examples/quickstart/queues.yaml to -1 and run make run again"
+
+test: $(READY) ## all tests, and the branch coverage of api/
+	$(PYTEST) -n $(JOBS) --dist worksteal --cov --cov-report=term --cov-report=json:.venv/coverage.json
+	$(PY) tools/branch_coverage.py .venv/coverage.json
+
+check: $(READY) ## format, lint, types, import contracts, tidy and unit tests; under two minutes
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	.venv/bin/lint-imports
+	$(PYTEST) -n $(JOBS) --dist worksteal -m "not slow and not conformance"
+
+conformance: $(READY) ## compare with recorded decisions, where the shared vectors are there
+	@if [ ! -d "$${MAKEWAY_SHARED:-../shared}/vectors" ]; then \
+		echo "conformance: no recorded vectors beside this checkout (MAKEWAY_SHARED names another folder); nothing to compare"; \
+	else \
+		$(PYTEST) -n $(JOBS) -m conformance || { \
+			[ $$? -eq 5 ] && echo "conformance: no test compares decisions yet"; }; \
+	fi
+
+soak: $(READY) ## properties at large counts for MINUTES: fixed seeds, then new ones
+	@$(PY) tools/soak.py --minutes $(MINUTES) --jobs $(JOBS)
+
+bench: $(READY) ## measure; BENCH names what
+	.venv/bin/makeway bench $(BENCH)
+
+lock: ## choose the newest allowed packages anew and write requirements.lock
+	@command -v uv >/dev/null || { echo "make lock needs uv on PATH"; exit 1; }
+	uv pip compile pyproject.toml --group dev --group build --universal --python-version 3.11 --upgrade \
+		--generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet --output-file requirements.lock
+
+clean: ## remove everything that was made here
+	rm -rf .venv .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist
+	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.packages: requirements.lock tools/setup.sh
+	@tools/setup.sh packages
+	@touch $@
+
+$(READY): .venv/.packages pyproject.toml
+	@tools/setup.sh project
+	@touch $@
+
+.PHONY: help run test check conformance soak bench lock clean

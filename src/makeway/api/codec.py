@@ -1,0 +1,128 @@
+"""Objects to bytes and back: the quick way for what was checked before, and the careful way for what users write.
+
+``decode`` and ``encode`` are for bytes that we wrote ourselves. ``read`` takes a tree from outside: it finds the
+kind, holds the tree against the kind's shape, converts an older version, fills in defaults and answers with the
+object and every problem.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any, TypeVar
+
+import msgspec
+
+from makeway.api.documents import Tree
+from makeway.api.objects.meta import Wire
+from makeway.api.problems import Problem, has_errors
+from makeway.api.quantity import decode_hook, encode_hook
+from makeway.api.spellings import right_spelling
+from makeway.api.structure import Mode, Reader, did_you_mean, told
+from makeway.api.versions import KINDS, Kind, find_kind, older_path, to_stored
+
+T = TypeVar("T", bound=Wire)
+_ENCODER = msgspec.json.Encoder(enc_hook=encode_hook)
+UNSERVED_KINDS = {
+    "Topology": "topology-aware scheduling is not part of makeway; remove this document. "
+    "A ResourceFlavor that names it leaves its ClusterQueue inactive (TopologyNotFound)",
+    "ProvisioningRequestConfig": "provisioning requests are not part of makeway; remove this document. "
+    "An AdmissionCheck that names it leaves its ClusterQueue inactive (AdmissionCheckInactive)",
+}
+
+
+@cache
+def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind, dec_hook=decode_hook)
+
+
+def decode(data: bytes, kind: type[T]) -> T:
+    """An object from bytes that ``encode`` made. Unknown fields are ignored; bad bytes raise msgspec's errors."""
+    result: T = _decoder(kind).decode(data)
+    return result
+
+
+def encode(value: Wire) -> bytes:
+    """JSON with all defaults that readers rely on; equal objects give equal bytes."""
+    return _ENCODER.encode(value)
+
+
+def to_tree(value: Wire) -> dict[str, Tree]:
+    tree: dict[str, Tree] = msgspec.json.decode(encode(value))
+    return tree
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What became of a tree. ``value`` lacks whatever was wrong, and is None where nothing could be made of it."""
+
+    kind: Kind | None
+    version: str
+    value: Wire | None
+    problems: list[Problem]
+
+    @property
+    def ok(self) -> bool:
+        return self.value is not None and not has_errors(self.problems)
+
+
+def read(tree: Tree, mode: Mode = "Strict", *, limits: bool = True) -> Reading:
+    """An object from a tree that somebody wrote. ``limits=False`` checks types only, as for recorded objects."""
+    kind, problems = _kind(tree)
+    if kind is None:
+        return Reading(None, "", None, problems)
+    version = tree["apiVersion"].rpartition("/")[2]
+    is_stored = version == kind.versions[0]
+    reader = Reader(mode, limits=limits and is_stored, hint_for=partial(right_spelling, kind.name, version))
+    checked = reader.read(tree, kind.shape(version))
+    problems = reader.problems
+    converted = to_stored(kind, version, checked)
+    problems.extend(converted.problems)
+    if limits and not is_stored:
+        judge = Reader("Ignore")
+        judge.read(converted.tree, kind.shape(kind.versions[0]))
+        seen = {problem.path for problem in problems}  # what was wrong there was left out, and is not missing
+        judged = (_respelled(problem, kind, version) for problem in judge.problems)
+        problems.extend(problem for problem in judged if problem.path not in seen)
+    value = _decoder(kind.type).decode(msgspec.json.encode(converted.tree))
+    return Reading(kind, version, value, problems)
+
+
+def _respelled(problem: Problem, kind: Kind, version: str) -> Problem:
+    return replace(problem, path=older_path(kind, version, problem.path))
+
+
+def _kind(tree: Tree) -> tuple[Kind | None, list[Problem]]:
+    if not isinstance(tree, dict):
+        what = f"expected a mapping with apiVersion and kind, got {told(tree)}"
+        return None, [Problem("", what, cause="TypeInvalid")]
+    problems = []
+    for name in ("apiVersion", "kind"):
+        value = tree.get(name)
+        if value is None or value == "":
+            hint = _version_hint(tree.get("kind")) if name == "apiVersion" else "for example ClusterQueue or Job"
+            problems.append(Problem(name, "required", hint, cause="Required"))
+        elif not isinstance(value, str):
+            problems.append(Problem(name, f"expected a string, got {told(value)}", cause="TypeInvalid"))
+    if problems:
+        return None, problems
+    kind = find_kind(tree["apiVersion"], tree["kind"])
+    return kind, [] if kind else [_not_served(tree["apiVersion"], tree["kind"])]
+
+
+def _version_hint(name: Tree) -> str:
+    found = [kind.api_version for kind in KINDS if kind.name == name]
+    return f"{name} is {' or '.join(found)}" if found else "for example kueue.x-k8s.io/v1beta2"
+
+
+def _not_served(api_version: str, name: str) -> Problem:
+    if name in UNSERVED_KINDS and api_version.startswith("kueue.x-k8s.io/"):
+        hint = UNSERVED_KINDS[name]
+    elif any(kind.name == name for kind in KINDS):
+        return Problem(
+            "apiVersion", f"{told(api_version)} has no kind {name} here", _version_hint(name), cause="NotSupported"
+        )
+    else:
+        near = did_you_mean(name, [kind.name for kind in KINDS])
+        hint = near or "remove this document, or give it to the server that knows it"
+    return Problem("kind", f"{told(name)} of {told(api_version)} is not served", hint, cause="NotSupported")

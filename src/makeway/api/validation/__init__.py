@@ -1,0 +1,116 @@
+"""The only place that says no to user input. Everything past it may assume good objects.
+
+``codec.read`` has judged types and limits, which the shapes of the kinds tell; here are the rules that no shape can
+tell: what fields say about each other, and what may change in an update. All problems of an object come at once.
+The server, the webhooks, the command line and the simulator ask the same two functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from makeway.api import codec
+from makeway.api.gates import GATES
+from makeway.api.objects import queueing
+from makeway.api.objects.configuration import Configuration
+from makeway.api.objects.kubernetes import Job, Pod, PriorityClass
+from makeway.api.objects.meta import Wire
+from makeway.api.objects.scheduling import GangWorkload
+from makeway.api.objects.workload import Workload
+from makeway.api.problems import Problem
+from makeway.api.shapes import Record, shape_of
+from makeway.api.validation import pods, queues, scheduling, workloads
+from makeway.api.validation.configuration import check_configuration
+from makeway.api.validation.fields import check_metadata
+from makeway.api.versions import kind_of
+
+__all__ = ["Surroundings", "validate", "validate_update"]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a rule may have to know beyond the object: gates, and the PriorityClasses there are (None: unknown)."""
+
+    gates: Mapping[str, bool] = field(default_factory=dict)
+    priority_classes: Mapping[str, int] | None = None
+
+    def on(self, gate: str) -> bool:
+        return self.gates.get(gate, GATES[gate].ours)
+
+
+ANYWHERE = Surroundings()
+
+
+def validate(value: Wire, around: Surroundings = ANYWHERE) -> list[Problem]:
+    """Every rule that the object breaks on its own, and warnings about what is legal but surely not meant."""
+    problems: list[Problem] = []
+    kind = kind_of(type(value))
+    metadata = getattr(value, "metadata", None)
+    if metadata is not None and not isinstance(value, Configuration):
+        problems.extend(check_metadata(metadata, namespaced=kind.namespaced))
+    problems.extend(_rules(value, around))
+    return problems
+
+
+def _rules(value: Wire, around: Surroundings) -> Iterator[Problem]:
+    match value:
+        case Workload():
+            yield from workloads.check_workload(value, priority_boost=around.on("PriorityBoost"))
+            yield from workloads.advise_workload(value)
+        case queueing.ClusterQueue():
+            yield from queues.check_cluster_queue(value)
+        case queueing.Cohort():
+            yield from queues.check_cohort(value)
+        case queueing.ResourceFlavor():
+            yield from queues.check_resource_flavor(value)
+        case queueing.LocalQueue():
+            yield from queues.check_local_queue(value)
+        case queueing.MultiKueueCluster():
+            yield from queues.check_multikueue_cluster(value)
+        case queueing.MultiKueueConfig():
+            yield from queues.check_multikueue_config(value)
+        case GangWorkload():
+            yield from scheduling.check_gang_workload(value, around.priority_classes)
+        case Job():
+            yield from pods.check_job(value)
+        case Pod():
+            yield from pods.check_pod(value)
+        case PriorityClass():
+            yield from pods.check_priority_class(value)
+        case Configuration():
+            yield from check_configuration(value)
+
+
+def validate_update(old: Wire, new: Wire, around: Surroundings = ANYWHERE) -> list[Problem]:
+    """Every rule that ``new`` breaks as a successor of ``old``, its own rules included."""
+    problems = [problem for problem in validate(new, around) if not _excused(problem, old, new, around)]
+    problems.extend(_immutable(codec.to_tree(old), codec.to_tree(new), shape_of(type(new)), ""))
+    match old, new:
+        case Workload(), Workload():
+            problems.extend(workloads.check_workload_update(old, new))
+        case queueing.ResourceFlavor(), queueing.ResourceFlavor():
+            problems.extend(queues.check_resource_flavor_update(old, new))
+        case Pod(), Pod():
+            problems.extend(pods.check_pod_update(old, new))
+    return problems
+
+
+def _immutable(old: Mapping[str, object], new: Mapping[str, object], shape: Record, path: str) -> Iterator[Problem]:
+    for name, each in shape.fields.items():
+        here = f"{path}.{name}" if path else name
+        before, after = old.get(name), new.get(name)
+        if each.limit.immutable and before != after:
+            what = "set" if before is None else "removed" if after is None else "changed"
+            yield Problem(here, f"cannot be {what} after creation")
+        elif isinstance(each.shape, Record) and isinstance(before, dict) and isinstance(after, dict):
+            yield from _immutable(before, after, each.shape, here)
+
+
+def _excused(problem: Problem, old: Wire, new: Wire, around: Surroundings) -> bool:
+    """An onFlavors list that was wrong before may stay wrong while neither it nor the flavors change (api 2.5)."""
+    if not isinstance(old, queueing.ClusterQueue) or not isinstance(new, queueing.ClusterQueue):
+        return False
+    if ".onFlavors[" not in problem.path or around.on("RejectUpdatesToCQWithInvalidOnFlavors"):
+        return False
+    return queues.is_excused(problem, old.spec, new.spec)

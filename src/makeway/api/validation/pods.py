@@ -1,0 +1,189 @@
+"""Rules of pods, pod templates and jobs, as far as we act on them; a Kubernetes API server checks the rest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from makeway.api.documents import joined
+from makeway.api.objects.kubernetes import Job, Pod, PriorityClass
+from makeway.api.problems import Problem, entry, warning
+from makeway.api.quantity import Quantity
+from makeway.api.structure import did_you_mean, told
+from makeway.api.validation.fields import (
+    KEY_HINT,
+    LABEL_HINT,
+    NAME_HINT,
+    check_annotations,
+    check_labels,
+    check_toleration,
+    is_label,
+    is_qualified,
+    is_subdomain,
+)
+
+JsonObject = dict[str, Any]
+MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
+COMPLETIONS_EQUAL = "kueue.x-k8s.io/job-completions-equal-parallelism"
+MAX_EXEC_TIME = "kueue.x-k8s.io/max-exec-time-seconds"
+WORKLOAD_REF = "makeway.dev/workload-ref"
+_INT = re.compile(r"[0-9]{1,10}")
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_OPERATORS = ("Equal", "Exists", "Lt", "Gt")
+
+
+def check_template_metadata(metadata: JsonObject, path: str) -> Iterator[Problem]:
+    yield from check_labels(metadata.get("labels") or {}, f"{path}.labels")
+    yield from check_annotations(metadata.get("annotations") or {}, f"{path}.annotations")
+    for name in metadata:
+        if name not in ("labels", "annotations"):
+            yield warning(joined(path, name), "without effect in a pod template", "keep labels and annotations only")
+
+
+def check_pod_resources(spec: JsonObject, path: str, *, reserved: str = "") -> Iterator[Problem]:
+    """Amounts that a pod asks for: none negative, no request above its limit, no reserved name."""
+    blocks = [(f"{path}.resources", spec.get("resources") or {})]
+    for name in ("initContainers", "containers"):
+        for i, container in enumerate(spec.get(name) or ()):
+            blocks.append((f"{path}.{name}[{i}].resources", container.get("resources") or {}))
+    for here, block in blocks:
+        for name in ("requests", "limits"):
+            yield from _check_amounts(block.get(name) or {}, f"{here}.{name}", reserved)
+        limits = block.get("limits") or {}
+        for resource, amount in (block.get("requests") or {}).items():
+            if resource in limits and Quantity.parse(amount) > Quantity.parse(limits[resource]):
+                message = f"{Quantity.parse(amount)} is more than the limit of {Quantity.parse(limits[resource])}"
+                yield Problem(entry(f"{here}.requests", resource), message)
+    yield from _check_amounts(spec.get("overhead") or {}, f"{path}.overhead", reserved)
+
+
+def _check_amounts(amounts: JsonObject, path: str, reserved: str) -> Iterator[Problem]:
+    for resource, amount in amounts.items():
+        here, quantity = entry(path, resource), Quantity.parse(amount)
+        if resource == reserved:
+            yield Problem(here, f"{told(resource)} is reserved: it is counted from the podSet", "remove it")
+        elif not is_qualified(resource):
+            yield Problem(here, f"{told(resource)} is not a resource name", KEY_HINT)
+        if quantity.nano < 0:
+            yield Problem(here, f"{quantity} is negative")
+
+
+def check_pod_spec(spec: JsonObject, path: str, *, restart_policies: tuple[str, ...]) -> Iterator[Problem]:
+    if not spec.get("containers"):
+        yield Problem(f"{path}.containers", "must have at least 1 entry", cause="Required")
+    seen: dict[str, str] = {}
+    for group in ("initContainers", "containers"):
+        for i, container in enumerate(spec.get(group) or ()):
+            here, name = f"{path}.{group}[{i}].name", container.get("name")
+            if name is not None and not is_label(name):
+                yield Problem(here, f"{told(name)} is not a DNS label", LABEL_HINT)
+            elif name is not None and (first := seen.setdefault(name, here)) != here:
+                yield Problem(here, f"{told(name)} is used already at {first}", "give each its own name", "Duplicate")
+    policy = spec.get("restartPolicy")
+    if policy is None and "Always" not in restart_policies:
+        message = f"required; allowed: {', '.join(restart_policies)}"
+        yield Problem(f"{path}.restartPolicy", message, cause="Required")
+    yield from _check_choice(policy, restart_policies, f"{path}.restartPolicy")
+    yield from check_pod_resources(spec, path)
+    for i, toleration in enumerate(spec.get("tolerations") or ()):
+        yield from _check_pod_toleration(toleration, f"{path}.tolerations[{i}]")
+
+
+def _check_choice(value: str | None, allowed: tuple[str, ...], path: str) -> Iterator[Problem]:
+    if value is not None and value not in allowed:
+        message = f"{told(value)} is not supported; allowed: {', '.join(allowed)}"
+        yield Problem(path, message, did_you_mean(value, allowed), cause="NotSupported")
+
+
+def _check_pod_toleration(toleration: JsonObject, path: str) -> Iterator[Problem]:
+    key, operator, value, effect = (toleration.get(name, "") for name in ("key", "operator", "value", "effect"))
+    yield from _check_choice(operator or None, _OPERATORS, f"{path}.operator")
+    yield from _check_choice(effect or None, _EFFECTS, f"{path}.effect")
+    if not operator or operator in _OPERATORS:
+        yield from check_toleration(key, operator, value, effect, toleration.get("tolerationSeconds"), path)
+
+
+def check_pod(pod: Pod) -> Iterator[Problem]:
+    spec = msgspec.json.decode(bytes(pod.spec))
+    yield from check_pod_spec(spec, "spec", restart_policies=("Always", "OnFailure", "Never"))
+    yield from check_workload_reference(spec, pod.metadata.annotations)
+
+
+def check_workload_reference(spec: JsonObject, annotations: dict[str, str]) -> Iterator[Problem]:
+    """The field or the annotation that names a scheduling Workload and one of its groups (api 12)."""
+    reference = spec.get("workloadRef")
+    if reference is not None:
+        parts = [reference.get(name, "") for name in ("name", "podGroup", "podGroupReplicaKey")]
+        yield from _check_reference_parts(parts, ["spec.workloadRef"] * 3)
+    value = annotations.get(WORKLOAD_REF)
+    if value is not None:
+        path = f"metadata.annotations[{WORKLOAD_REF}]"
+        parts = value.split("/")
+        if len(parts) not in (2, 3) or not all(parts):
+            yield Problem(path, f"{told(value)} is not <name>/<podGroup> or <name>/<podGroup>/<replicaKey>")
+        else:
+            yield from _check_reference_parts([*parts, ""][:3], [path] * 3)
+
+
+def _check_reference_parts(parts: list[str], paths: list[str]) -> Iterator[Problem]:
+    if parts[0] and not is_subdomain(parts[0]):
+        yield Problem(paths[0], f"name {told(parts[0])} is not a DNS subdomain", NAME_HINT)
+    for what, part, path in zip(("podGroup", "podGroupReplicaKey"), parts[1:], paths[1:], strict=True):
+        if part and not is_label(part):
+            yield Problem(path, f"{what} {told(part)} is not a DNS label", LABEL_HINT)
+
+
+def check_pod_update(old: Pod, new: Pod) -> Iterator[Problem]:
+    before, after = msgspec.json.decode(bytes(old.spec)), msgspec.json.decode(bytes(new.spec))
+    if before.get("workloadRef") != after.get("workloadRef"):
+        yield Problem("spec.workloadRef", "cannot be changed after creation")
+    if old.metadata.annotations.get(WORKLOAD_REF) != new.metadata.annotations.get(WORKLOAD_REF):
+        yield Problem(f"metadata.annotations[{WORKLOAD_REF}]", "cannot be changed after creation")
+
+
+def check_job(job: Job) -> Iterator[Problem]:
+    spec = msgspec.json.decode(bytes(job.spec))
+    if not spec:
+        yield Problem("spec", "required", "a Job needs at least spec.template", cause="Required")
+    template = spec.get("template") or {}
+    path = "spec.template"
+    yield from check_labels((template.get("metadata") or {}).get("labels") or {}, f"{path}.metadata.labels")
+    annotations = (template.get("metadata") or {}).get("annotations") or {}
+    yield from check_annotations(annotations, f"{path}.metadata.annotations")
+    if "template" in spec:
+        yield from check_pod_spec(template.get("spec") or {}, f"{path}.spec", restart_policies=("OnFailure", "Never"))
+    for name in ("parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished"):
+        value = spec.get(name)
+        if value is not None and value < (1 if name == "activeDeadlineSeconds" else 0):
+            yield Problem(f"spec.{name}", f"{value} is negative" if value < 0 else f"{value} is below the minimum of 1")
+    mode = spec.get("completionMode", "NonIndexed")
+    yield from _check_choice(mode, ("NonIndexed", "Indexed"), "spec.completionMode")
+    if mode == "Indexed" and spec.get("completions") is None:
+        yield Problem("spec.completions", "required with completionMode: Indexed", cause="Required")
+    yield from _check_queueing_marks(job, spec, mode)
+
+
+def _check_queueing_marks(job: Job, spec: JsonObject, mode: str) -> Iterator[Problem]:
+    """The labels and annotations by which a job tells us how it wants to be queued (api 10, 18.2)."""
+    parallelism = spec.get("parallelism", 1)
+    count = min(parallelism, spec.get("completions", parallelism))
+    least = job.metadata.annotations.get(MIN_PARALLELISM)
+    if least is not None and (not _INT.fullmatch(least) or not 0 < int(least) < count):
+        message = f"{told(least)} must be a whole number above 0 and below {count}, the pods that run at once"
+        yield Problem(f"metadata.annotations[{MIN_PARALLELISM}]", message)
+    if job.metadata.annotations.get(COMPLETIONS_EQUAL) == "true" and mode != "Indexed":
+        message = "needs completionMode: Indexed"
+        yield Problem(f"metadata.annotations[{COMPLETIONS_EQUAL}]", message)
+    seconds = job.metadata.labels.get(MAX_EXEC_TIME)
+    if seconds is not None and (not _INT.fullmatch(seconds) or not 0 < int(seconds) < 2**31):
+        message = f"{told(seconds)} is not a whole number of seconds above 0"
+        yield Problem(f"metadata.labels[{MAX_EXEC_TIME}]", message)
+
+
+def check_priority_class(priority: PriorityClass) -> Iterator[Problem]:
+    if priority.value > 1_000_000_000 and not priority.metadata.name.startswith("system-"):
+        message = f"{priority.value} is above 1000000000, which is kept for system classes"
+        yield Problem("value", message, cause="Forbidden")

@@ -1,0 +1,53 @@
+"""Rules of the pod-scheduling Workload (api 13.8)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from makeway.api.objects.scheduling import GangWorkload
+from makeway.api.problems import Problem
+from makeway.api.structure import did_you_mean, told
+
+BUILT_IN_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+_NOT_A_SEGMENT = re.compile(r"^\.\.?$|[/%]")
+
+
+def check_gang_workload(workload: GangWorkload, priority_classes: Mapping[str, int] | None) -> Iterator[Problem]:
+    """``priority_classes`` are the classes known where the object is judged; None: that is not known here."""
+    spec = workload.spec
+    for i, group in enumerate(spec.pod_groups):
+        count = (group.policy.basic is not None) + (group.policy.gang is not None)
+        if count != 1:
+            message = f"exactly one of basic and gang must be set, got {'both' if count else 'none'}"
+            yield Problem(f"spec.podGroups[{i}].policy", message)
+    reference = spec.controller_ref
+    if reference is not None:
+        for name, value in (("kind", reference.kind), ("name", reference.name)):
+            if value and _NOT_A_SEGMENT.search(value):
+                message = f"{told(value)} cannot be part of a path"
+                yield Problem(f"spec.controllerRef.{name}", message, "it has a / or %, or is . or ..")
+    if priority_classes is not None:
+        yield from _check_classes(workload, {**priority_classes, **BUILT_IN_CLASSES})
+
+
+def _check_classes(workload: GangWorkload, classes: Mapping[str, int]) -> Iterator[Problem]:
+    spec = workload.spec
+    missing = False
+    for name, value in (
+        ("priorityClassName", spec.priority_class_name),
+        ("preemptionPriorityClassName", spec.preemption_priority_class_name),
+    ):
+        if value and value not in classes:
+            missing = True
+            hint = did_you_mean(value, sorted(classes))
+            yield Problem(f"spec.{name}", f"no PriorityClass is called {told(value)}", hint, cause="Forbidden")
+    if spec.preemption_priority_class_name and not missing:
+        priority = classes.get(spec.priority_class_name, 0)
+        preemption = classes[spec.preemption_priority_class_name]
+        if preemption < priority:
+            message = (
+                f"{told(spec.preemption_priority_class_name)} has value {preemption}, below the {priority} of "
+                f"{told(spec.priority_class_name) if spec.priority_class_name else 'a Workload without a class'}"
+            )
+            yield Problem("spec.preemptionPriorityClassName", message, "a victim is never less than a preemptor")

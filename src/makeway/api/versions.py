@@ -1,0 +1,387 @@
+"""Which kinds exist, in which versions they are served, and how an older version becomes ours and back (api 20).
+
+Conversion works on trees and never changes the one it is given. Versions differ in few spellings only, so each
+kind that differs has one function per direction; what they do not name is spelled alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from makeway.api.documents import Tree
+from makeway.api.objects import configuration, kubernetes, queueing, scheduling, workload
+from makeway.api.objects.meta import REQUIRED, Limit, Wire
+from makeway.api.problems import Problem, warning
+from makeway.api.shapes import Field, Leaf, ListOf, Record, kubernetes_kind, renamed, shape_of
+
+KUEUE_GROUP = "kueue.x-k8s.io"
+CONFIG_GROUP = "config.kueue.x-k8s.io"
+STRING = Field(Leaf("string"))
+CLASS_SOURCES = {
+    "kueue.x-k8s.io/workloadpriorityclass": ("kueue.x-k8s.io", "WorkloadPriorityClass"),
+    "scheduling.k8s.io/priorityclass": ("scheduling.k8s.io", "PriorityClass"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What ``kubectl get`` shows; ``wide`` only with ``-o wide``."""
+
+    name: str
+    type: str
+    json_path: str
+    wide: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    name: str
+    group: str  # "" is the core group
+    versions: tuple[str, ...]  # the first one is stored
+    type: type[Wire]
+    plural: str
+    namespaced: bool = False
+    has_status: bool = True
+    ours: bool = True  # False: Kubernetes defines it
+    short_names: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+    selectable: tuple[str, ...] = ()
+
+    @property
+    def api_version(self) -> str:
+        return self.versions[0] if not self.group else f"{self.group}/{self.versions[0]}"
+
+    def shape(self, version: str) -> Record:
+        """Its shape in a served version."""
+        stored = shape_of(self.type) if self.ours else kubernetes_kind(self.type)
+        if version == self.versions[0]:
+            return stored
+        return _older_shape(self.name)
+
+
+_AGE = Column("Age", "date", ".metadata.creationTimestamp")
+_QUEUEING = ("v1beta2", "v1beta1")
+
+
+def _queueing(name: str, type_: type[Wire], plural: str, short: str = "", **more: object) -> Kind:
+    return Kind(
+        name=name, group=KUEUE_GROUP, versions=_QUEUEING, type=type_, plural=plural,
+        short_names=tuple(short.split()), **more,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def _kubernetes(
+    type_: type[Wire], group: str, plural: str, short: str = "", *, namespaced: bool = True, status: bool = False
+) -> Kind:
+    return Kind(
+        name=type_.__name__, group=group, versions=("v1",), type=type_, plural=plural, namespaced=namespaced,
+        has_status=status, ours=False, short_names=tuple(short.split()),
+    )  # fmt: skip
+
+
+def _condition(type_: str) -> str:
+    return f".status.conditions[?(@.type=='{type_}')].status"
+
+
+_PENDING = Column("Pending Workloads", "integer", ".status.pendingWorkloads")
+_ADMITTED = ".status.admittedWorkloads"
+
+KINDS: tuple[Kind, ...] = (
+    _queueing("ResourceFlavor", queueing.ResourceFlavor, "resourceflavors", "flavor flavors rf", has_status=False),
+    _queueing(
+        "ClusterQueue", queueing.ClusterQueue, "clusterqueues", "cq",
+        columns=(
+            Column("Cohort", "string", ".spec.cohortName"),
+            Column("Strategy", "string", ".spec.queueingStrategy", wide=True),
+            _PENDING,
+            Column("Admitted Workloads", "integer", _ADMITTED, wide=True),
+        ),
+    ),
+    _queueing("Cohort", queueing.Cohort, "cohorts", "co"),
+    _queueing(
+        "LocalQueue", queueing.LocalQueue, "localqueues", "queue queues lq", namespaced=True,
+        columns=(
+            Column("ClusterQueue", "string", ".spec.clusterQueue"),
+            _PENDING,
+            Column("Admitted Workloads", "integer", _ADMITTED),
+        ),
+    ),
+    _queueing(
+        "Workload", workload.Workload, "workloads", "kwl kueueworkload kueueworkloads", namespaced=True,
+        columns=(
+            Column("Queue", "string", ".spec.queueName"),
+            Column("Reserved in", "string", ".status.admission.clusterQueue"),
+            Column("Admitted", "string", _condition("Admitted")),
+            Column("Finished", "string", _condition("Finished")),
+            _AGE,
+        ),
+        selectable=(".status.admission.clusterQueue",),
+    ),
+    _queueing(
+        "WorkloadPriorityClass", queueing.WorkloadPriorityClass, "workloadpriorityclasses", "wpc", has_status=False,
+        columns=(Column("Value", "integer", ".value"),),
+    ),
+    _queueing("AdmissionCheck", queueing.AdmissionCheck, "admissionchecks", "ac"),
+    _queueing("MultiKueueConfig", queueing.MultiKueueConfig, "multikueueconfigs", "mkconf", has_status=False),
+    _queueing(
+        "MultiKueueCluster", queueing.MultiKueueCluster, "multikueueclusters", "mkc",
+        columns=(Column("Connected", "string", _condition("Active")), _AGE),
+    ),
+    *(
+        Kind(
+            name="Workload", group=group, versions=("v1alpha1",), type=scheduling.GangWorkload, plural="workloads",
+            namespaced=True, short_names=("gangworkload", "gwl"),
+        )
+        for group in ("scheduling.k8s.io", "scheduling.makeway.dev")
+    ),
+    Kind(
+        name="Configuration", group=CONFIG_GROUP, versions=("v1beta2", "v1beta1"), type=configuration.Configuration,
+        plural="configurations", has_status=False,
+    ),
+    _kubernetes(kubernetes.Namespace, "", "namespaces", "ns", namespaced=False, status=True),
+    _kubernetes(kubernetes.Node, "", "nodes", "no", namespaced=False, status=True),
+    _kubernetes(kubernetes.Pod, "", "pods", "po", status=True),
+    _kubernetes(kubernetes.Secret, "", "secrets"),
+    _kubernetes(kubernetes.ConfigMap, "", "configmaps", "cm"),
+    _kubernetes(kubernetes.Event, "", "events", "ev"),
+    _kubernetes(kubernetes.LimitRange, "", "limitranges", "limits"),
+    _kubernetes(kubernetes.Binding, "", "bindings"),
+    _kubernetes(kubernetes.Job, "batch", "jobs", status=True),
+    _kubernetes(kubernetes.PriorityClass, "scheduling.k8s.io", "priorityclasses", "pc", namespaced=False),
+    _kubernetes(kubernetes.PodDisruptionBudget, "policy", "poddisruptionbudgets", "pdb", status=True),
+    _kubernetes(kubernetes.Eviction, "policy", "evictions"),
+    _kubernetes(kubernetes.RuntimeClass, "node.k8s.io", "runtimeclasses", namespaced=False),
+    _kubernetes(kubernetes.Lease, "coordination.k8s.io", "leases"),
+    _kubernetes(
+        kubernetes.SelfSubjectAccessReview, "authorization.k8s.io", "selfsubjectaccessreviews", namespaced=False
+    ),
+    _kubernetes(kubernetes.SelfSubjectRulesReview, "authorization.k8s.io", "selfsubjectrulesreviews", namespaced=False),
+    _kubernetes(kubernetes.SelfSubjectReview, "authentication.k8s.io", "selfsubjectreviews", namespaced=False),
+)  # fmt: skip
+
+
+@cache
+def _by_name() -> Mapping[tuple[str, str], Kind]:
+    return {
+        (f"{kind.group}/{version}" if kind.group else version, kind.name): kind
+        for kind in KINDS
+        for version in kind.versions
+    }
+
+
+def find_kind(api_version: str, name: str) -> Kind | None:
+    return _by_name().get((api_version, name))
+
+
+def kind_of(type_: type[Wire]) -> Kind:
+    """The kind of one of our wire types; of a type served under two groups the first."""
+    return next(kind for kind in KINDS if kind.type is type_)
+
+
+# --- shapes of v1beta1 ----------------------------------------------------------------------------------------------
+
+_TEXTS = Field(ListOf(STRING))
+
+
+@cache
+def _older_shape(name: str) -> Record:
+    stored = shape_of(next(kind.type for kind in KINDS if kind.name == name))
+    spec = stored.fields.get("spec", STRING).shape
+    status = stored.fields.get("status", STRING).shape
+    changes: dict[str, Field | None] = {}
+    if name == "ClusterQueue" and isinstance(spec, Record):
+        fungibility = Field(renamed(shape_of(queueing.FlavorFungibility), {
+            "whenCanBorrow": Field(Leaf("enum", ("Borrow", "MayStopSearch", "TryNextFlavor"))),
+            "whenCanPreempt": Field(Leaf("enum", ("Preempt", "MayStopSearch", "TryNextFlavor"))),
+        }))  # fmt: skip
+        cohort = {"cohortName": None, "cohort": spec.fields["cohortName"]}
+        changes["spec"] = Field(renamed(spec, {**cohort, "admissionChecks": _TEXTS, "flavorFungibility": fungibility}))
+    elif name == "Workload" and isinstance(spec, Record) and isinstance(status, Record):
+        source = Field(Leaf("enum", ("", *CLASS_SOURCES)))
+        changes["spec"] = Field(
+            renamed(spec, {"priorityClassRef": None, "priorityClassName": STRING, "priorityClassSource": source})
+        )
+        seconds = status.fields["accumulatedPastExecutionTimeSeconds"]
+        changes["status"] = Field(renamed(status, {
+            "accumulatedPastExecutionTimeSeconds": None, "accumulatedPastExexcutionTimeSeconds": seconds,
+        }))  # fmt: skip
+    elif name == "LocalQueue" and isinstance(status, Record):
+        usage = status.fields["flavorsUsage"]
+        changes["status"] = Field(renamed(status, {"flavorsUsage": None, "flavorUsage": usage}))
+    elif name == "MultiKueueCluster" and isinstance(spec, Record):
+        source_shape = shape_of(queueing.ClusterSource)
+        changes["spec"] = Field(renamed(spec, {"clusterSource": None, **source_shape.fields}), REQUIRED)
+    elif name == "AdmissionCheck" and isinstance(spec, Record):
+        minutes = Field(Leaf("int64"), Limit(least=0))
+        changes["spec"] = Field(renamed(spec, {"retryDelayMinutes": minutes}), REQUIRED)
+    elif name == "Configuration":
+        for block in ("fairSharing", "waitForPodsReady"):
+            shape = stored.fields[block].shape
+            if isinstance(shape, Record):
+                changes[block] = Field(renamed(shape, {"enable": Field(Leaf("boolean"))}))
+    return renamed(stored, changes)
+
+
+# --- conversion -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    tree: Tree
+    problems: tuple[Problem, ...] = ()
+
+
+def to_stored(kind: Kind, version: str, tree: dict[str, Tree]) -> Converted:
+    """``tree`` of a served version in the version that is stored."""
+    if version == kind.versions[0]:
+        return Converted(tree)
+    problems: list[Problem] = []
+    result = {**tree, "apiVersion": kind.api_version}
+    convert = _UP.get(kind.name)
+    if convert is not None:
+        convert(result, problems)
+    return Converted(result, tuple(problems))
+
+
+def from_stored(kind: Kind, version: str, tree: dict[str, Tree]) -> dict[str, Tree]:
+    """A stored tree as an older version shows it."""
+    if version == kind.versions[0]:
+        return tree
+    result = {**tree, "apiVersion": f"{kind.group}/{version}"}
+    convert = _DOWN.get(kind.name)
+    if convert is not None:
+        convert(result)
+    return result
+
+
+def older_path(kind: Kind, version: str, path: str) -> str:
+    """A path of the stored version as the user of ``version`` wrote it."""
+    if version != kind.versions[0]:
+        for new, old in _PATHS.get(kind.name, ()):
+            if path == new or path.startswith((f"{new}.", f"{new}[")):
+                return old + path[len(new) :]
+    return path
+
+
+def _copied(tree: dict[str, Tree], block: str) -> dict[str, Tree]:
+    """A copy of a block, in place: the caller's tree stays as it is. A block that is absent stays absent."""
+    value = tree.get(block)
+    if not isinstance(value, dict):
+        return {}
+    copy = dict(value)
+    tree[block] = copy
+    return copy
+
+
+def _rename(block: dict[str, Tree], old: str, new: str) -> None:
+    if old in block:
+        block[new] = block.pop(old)
+
+
+def _cluster_queue_up(tree: dict[str, Tree], problems: list[Problem]) -> None:
+    spec = _copied(tree, "spec")
+    _rename(spec, "cohort", "cohortName")
+    checks = spec.pop("admissionChecks", None)
+    if checks and spec.get("admissionChecksStrategy"):
+        problems.append(
+            Problem("spec.admissionChecks", "set together with admissionChecksStrategy", "keep one of the two")
+        )
+    elif checks:
+        spec["admissionChecksStrategy"] = {"admissionChecks": [{"name": name} for name in checks]}
+    if "flavorFungibility" in spec:
+        fungibility = _copied(spec, "flavorFungibility")
+        for name, old in (("whenCanBorrow", "Borrow"), ("whenCanPreempt", "Preempt")):
+            if fungibility.get(name) == old:
+                fungibility[name] = "MayStopSearch"
+
+
+def _cluster_queue_down(tree: dict[str, Tree]) -> None:
+    _rename(_copied(tree, "spec"), "cohortName", "cohort")
+
+
+def _workload_up(tree: dict[str, Tree], problems: list[Problem]) -> None:
+    spec = _copied(tree, "spec")
+    name, source = spec.pop("priorityClassName", ""), spec.pop("priorityClassSource", "")
+    if name and not source:
+        problems.append(
+            Problem("spec.priorityClassSource", f"required; allowed: {', '.join(CLASS_SOURCES)}", cause="Required")
+        )
+    elif source and not name:
+        problems.append(Problem("spec.priorityClassName", "required beside priorityClassSource", cause="Required"))
+    elif name:
+        group, kind = CLASS_SOURCES[source]
+        spec["priorityClassRef"] = {"group": group, "kind": kind, "name": name}
+    if "status" in tree:
+        old, new = "accumulatedPastExexcutionTimeSeconds", "accumulatedPastExecutionTimeSeconds"
+        _rename(_copied(tree, "status"), old, new)
+
+
+def _workload_down(tree: dict[str, Tree]) -> None:
+    spec = _copied(tree, "spec")
+    reference = spec.pop("priorityClassRef", None)
+    if reference:
+        sources = {pair: source for source, pair in CLASS_SOURCES.items()}
+        spec["priorityClassName"] = reference.get("name", "")
+        spec["priorityClassSource"] = sources.get((reference.get("group"), reference.get("kind")), "")
+    if "status" in tree:
+        old, new = "accumulatedPastExexcutionTimeSeconds", "accumulatedPastExecutionTimeSeconds"
+        _rename(_copied(tree, "status"), new, old)
+
+
+def _local_queue_up(tree: dict[str, Tree], problems: list[Problem]) -> None:
+    if "status" in tree:
+        _rename(_copied(tree, "status"), "flavorUsage", "flavorsUsage")
+
+
+def _local_queue_down(tree: dict[str, Tree]) -> None:
+    if "status" in tree:
+        _rename(_copied(tree, "status"), "flavorsUsage", "flavorUsage")
+
+
+def _multikueue_cluster_up(tree: dict[str, Tree], problems: list[Problem]) -> None:
+    spec = _copied(tree, "spec")
+    spec["clusterSource"] = {name: spec.pop(name) for name in ("kubeConfig", "clusterProfileRef") if name in spec}
+
+
+def _multikueue_cluster_down(tree: dict[str, Tree]) -> None:
+    spec = _copied(tree, "spec")
+    spec.update(spec.pop("clusterSource", None) or {})
+
+
+def _admission_check_up(tree: dict[str, Tree], problems: list[Problem]) -> None:
+    if _copied(tree, "spec").pop("retryDelayMinutes", None) is not None:
+        problems.append(warning("spec.retryDelayMinutes", "dropped: v1beta2 has no such field", "remove it"))
+
+
+def _configuration_up(tree: dict[str, Tree], problems: list[Problem]) -> None:
+    for block in ("fairSharing", "waitForPodsReady"):
+        if isinstance(tree.get(block), dict):
+            copy = _copied(tree, block)
+            if not copy.pop("enable", False):
+                del tree[block]  # v1beta1 switches a block on with ``enable``, v1beta2 by its presence
+            elif block == "fairSharing" and not copy.get("preemptionStrategies"):
+                copy["preemptionStrategies"] = ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
+
+
+_UP: dict[str, Callable[[dict[str, Tree], list[Problem]], None]] = {
+    "ClusterQueue": _cluster_queue_up,
+    "Workload": _workload_up,
+    "LocalQueue": _local_queue_up,
+    "MultiKueueCluster": _multikueue_cluster_up,
+    "AdmissionCheck": _admission_check_up,
+    "Configuration": _configuration_up,
+}
+_DOWN: dict[str, Callable[[dict[str, Tree]], None]] = {
+    "ClusterQueue": _cluster_queue_down,
+    "Workload": _workload_down,
+    "LocalQueue": _local_queue_down,
+    "MultiKueueCluster": _multikueue_cluster_down,
+}
+_PATHS: dict[str, tuple[tuple[str, str], ...]] = {  # stored path, path in v1beta1
+    "ClusterQueue": (("spec.cohortName", "spec.cohort"),),
+    "Workload": (("spec.priorityClassRef", "spec.priorityClassName"),),
+    "LocalQueue": (("status.flavorsUsage", "status.flavorUsage"),),
+    "MultiKueueCluster": (("spec.clusterSource", "spec"),),
+}

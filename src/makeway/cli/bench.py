@@ -1,0 +1,270 @@
+"""``makeway bench``: how long things take on this machine. Times are reported beside their aims, never judged."""
+
+from __future__ import annotations
+
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from makeway.api import codec
+from makeway.api.manifests import check_together, load
+from makeway.api.objects.workload import Workload
+from makeway.cli.bench_engine import bench_cycle, bench_targets
+
+ROUNDS = 15
+OBJECTS_PER_ROUND = 500
+DOCUMENTS = 10_000
+IMPORTS = 5
+IMPORT_CLI = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+before = time.perf_counter()
+import makeway.cli.main
+print(time.perf_counter() - before)
+"""
+
+
+def bench_codec() -> dict[str, Any]:
+    """Reading and writing one Workload, checking a large file, starting the program."""
+    data = workload_bytes()
+    value = codec.decode(data, Workload)
+    manifests = many_documents(DOCUMENTS)
+    before = time.process_time()
+    loaded = load("documents.yaml", manifests)
+    check_together(loaded)
+    validate_seconds = time.process_time() - before
+    return {
+        "name": "codec",
+        "decode_us": _micros(lambda: codec.decode(data, Workload)),
+        "encode_us": _micros(lambda: codec.encode(value)),
+        "object_bytes": len(data),
+        "validate_documents": len(loaded),
+        "validate_bytes": len(manifests),
+        "validate_cpu_seconds": round(validate_seconds, 2),
+        "import_ms": round(statistics.median(_import_seconds() for _ in range(IMPORTS)) * 1000, 1),
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
+
+
+BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
+    "codec": bench_codec,
+    "cycle": bench_cycle,
+    "targets": bench_targets,
+}
+AIMS = {  # result -> what it is, its unit, what we aim at
+    "decode_us": ("decode a Workload", "µs", 15),
+    "encode_us": ("encode a Workload", "µs", 4),
+    "validate_cpu_seconds": ("validate 10000 documents", "s", 5),
+    "import_ms": ("import the command line", "ms", 150),
+}
+
+
+@click.command()
+@click.argument("name", type=click.Choice(sorted(BENCHES)))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on one line.")
+def bench(name: str, as_json: bool) -> None:
+    """Measure how fast this machine is at a task.
+
+    Times are CPU time, the median of several rounds.
+    """
+    result = BENCHES[name]()
+    if as_json:
+        click.echo(json.dumps(result))
+        return
+    if "rows" in result:
+        _print_rows(result["rows"])
+        return
+    for key, (what, unit, aim) in AIMS.items():
+        if key in result:
+            click.echo(f"{what:<26} {result[key]:>8} {unit:<2}  (aim: {aim} {unit})")
+    sizes = f"{result['object_bytes']} bytes a Workload, {result['validate_bytes']} bytes of documents"
+    click.echo(f"{sizes}; Python {result['python']} on {result['machine']}")
+
+
+def _print_rows(rows: list[dict[str, Any]]) -> None:
+    click.echo("".join(f"{name:>12}" for name in rows[0]))
+    for row in rows:
+        click.echo("".join(f"{value:>12}" for value in row.values()))
+
+
+def _micros(work: Callable[[], object]) -> float:
+    """CPU time of one call, the median over rounds."""
+    rounds = []
+    for _ in range(ROUNDS):
+        before = time.process_time()
+        for _ in range(OBJECTS_PER_ROUND):
+            work()
+        rounds.append((time.process_time() - before) / OBJECTS_PER_ROUND)
+    return round(statistics.median(rounds) * 1e6, 2)
+
+
+def _import_seconds() -> float:
+    """Wall time of the import in a fresh interpreter, the start of the interpreter itself left out."""
+    where = str(Path(__file__).parents[2])
+    result = subprocess.run([sys.executable, "-c", IMPORT_CLI, where], capture_output=True, text=True, check=True)
+    return float(result.stdout)
+
+
+# --- what is measured -----------------------------------------------------------------------------------------------
+
+
+def workload_bytes() -> bytes:
+    """A queueing Workload as it looks while it runs: two pod sets, an admission, a check, four conditions."""
+    pod_sets = [_pod_set("driver", 1, {"cpu": "2", "memory": "8Gi"}), _pod_set("workers", 8, WORKER)]
+    value = codec.read(
+        {
+            "apiVersion": "kueue.x-k8s.io/v1beta2",
+            "kind": "Workload",
+            "metadata": {
+                "name": "job-train-resnet-4f2a1",
+                "namespace": "team-vision",
+                "uid": "5f8b2c1e-0d5f-4b53-9f5f-3d3f2f1f7a10",
+                "resourceVersion": "184467",
+                "generation": 1,
+                "creationTimestamp": TIME,
+                "labels": {"kueue.x-k8s.io/job-uid": "9d1c7c1a-53d2-4d0e-8a86-0a4cb0a9a4d2"},
+                "finalizers": ["kueue.x-k8s.io/resource-in-use"],
+            },
+            "spec": {"queueName": "training", "priority": 1000, "podSets": pod_sets},
+            "status": _status(),
+        }
+    ).value
+    assert value is not None
+    return codec.encode(value)
+
+
+TIME = "2026-01-31T12:00:00Z"
+WORKER = {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "4"}
+
+
+def _pod_set(name: str, count: int, requests: dict[str, str]) -> dict[str, Any]:
+    container = {"name": "main", "image": "registry.example/train:1.4", "resources": {"requests": requests}}
+    return {"name": name, "count": count, "template": {"spec": {"containers": [container], "restartPolicy": "Never"}}}
+
+
+def _status() -> dict[str, Any]:
+    admitted = (
+        ("driver", 1, "on-demand", {"cpu": "2", "memory": "8Gi"}),
+        ("workers", 8, "gpu", {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "32"}),
+    )
+    conditions = (
+        ("QuotaReserved", "Quota reserved in ClusterQueue team-vision"),
+        ("Admitted", "The workload is admitted"),
+        ("PodsReady", "All pods are ready"),
+        ("Requeued", "Back in the queue after preemption"),
+    )
+    return {
+        "conditions": [
+            {"type": kind, "status": "True", "reason": kind, "message": message, "lastTransitionTime": TIME}
+            for kind, message in conditions
+        ],
+        "admission": {
+            "clusterQueue": "team-vision",
+            "podSetAssignments": [
+                {"name": name, "count": count, "flavors": dict.fromkeys(usage, flavor), "resourceUsage": usage}
+                for name, count, flavor, usage in admitted
+            ],
+        },
+        "admissionChecks": [
+            {"name": "budget", "state": "Ready", "message": "within budget", "lastTransitionTime": TIME}
+        ],
+        "schedulingStats": {"evictions": [{"reason": "Preempted", "underlyingCause": "", "count": 1}]},
+    }
+
+
+def many_documents(count: int) -> bytes:
+    """A file of Workloads, Jobs and LocalQueues in turn, about 400 bytes each, that rest on one ClusterQueue."""
+    kinds = (WORKLOAD, JOB, LOCAL_QUEUE)
+    documents = [QUEUE, *(kinds[i % len(kinds)].replace("NUMBER", str(i)) for i in range(count - 2))]
+    return "---\n".join(documents).encode()
+
+
+QUEUE = """\
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata:
+  name: default
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata:
+  name: team
+spec:
+  namespaceSelector: {}
+  resourceGroups:
+  - coveredResources: [cpu, memory]
+    flavors:
+    - name: default
+      resources:
+      - {name: cpu, nominalQuota: 64}
+      - {name: memory, nominalQuota: 256Gi}
+"""
+LOCAL_QUEUE = """\
+# One of many queues: every project of the team has its own, and all of them share what the team has.
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata:
+  name: queue-NUMBER
+  namespace: project
+  labels:
+    example.com/cost-centre: "4711"
+    example.com/owner: team-vision
+  annotations:
+    example.com/contact: vision@example.com
+spec:
+  clusterQueue: team
+  stopPolicy: None
+"""
+JOB = """\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: job-NUMBER
+  namespace: project
+  labels:
+    kueue.x-k8s.io/queue-name: queue-2
+spec:
+  parallelism: 3
+  completions: 3
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - name: main
+        image: busybox:1.36
+        command: [sh, -c, "sleep 30"]
+        resources:
+          requests:
+            cpu: 500m
+            memory: 200Mi
+"""
+WORKLOAD = """\
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata:
+  name: workload-NUMBER
+  namespace: project
+spec:
+  queueName: queue-2
+  priority: 100
+  podSets:
+  - name: main
+    count: 4
+    template:
+      spec:
+        restartPolicy: Never
+        containers:
+        - name: main
+          image: busybox:1.36
+          resources:
+            requests: {cpu: 1, memory: 1Gi}
+"""

@@ -1,0 +1,27 @@
+"""Integers that never wrap: 64 bits, saturating, with one value that means unlimited (S-1.2, 1.3)."""
+
+from __future__ import annotations
+
+MOST = 2**63 - 1
+LEAST = -(2**63)
+UNLIMITED = MOST
+
+
+def add(a: int, b: int) -> int:
+    total = a + b
+    if a == UNLIMITED or b == UNLIMITED or total >= MOST:
+        return UNLIMITED
+    return total if total > LEAST else LEAST
+
+
+def subtract(a: int, b: int) -> int:
+    if a == UNLIMITED:
+        return 0 if b == UNLIMITED else UNLIMITED
+    if b == UNLIMITED:
+        return LEAST
+    difference = a - b
+    return LEAST if difference < LEAST else MOST if difference > MOST else difference
+
+
+def multiply(a: int, b: int) -> int:
+    return max(LEAST, min(MOST, a * b))

@@ -1,0 +1,199 @@
+"""Who holds quota, per queue and flavor-resource, in runs that are always sorted.
+
+A search for victims reads them from the front and stops when it has enough, so it neither sorts nor sees the rest,
+nor anybody who holds another flavor. Those who were asked to leave already are kept apart: they come first.
+Sums per priority say beforehand what a search could free at most.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from heapq import merge
+from typing import Any
+
+from makeway.core.amounts import MOST
+from makeway.core.model import DAWN, FR, Millis, QueueName, Uid, Workload, WorkloadKey, invariant
+from makeway.core.undo import UndoLog
+
+Place = tuple[int, int, str, WorkloadKey]  # priority, time in the run's direction, uid, key: no two are alike
+
+
+@dataclass(slots=True)
+class _Runs:
+    """Those of one queue who use one flavor-resource, and stay or leave; each run by priority, then as it says."""
+
+    newest: list[Place] = field(default_factory=list)  # latest reservation first; who has no time yet counts as now
+    longest: list[Place] = field(default_factory=list)  # earliest reservation first
+    queued: list[Place] = field(default_factory=list)  # by place in the queue
+
+
+class Holders:
+    def __init__(self, log: UndoLog) -> None:
+        self._log = log
+        self._runs: dict[tuple[QueueName, FR, bool], _Runs] = {}
+        self._sums: dict[tuple[QueueName, FR], dict[int, int]] = {}
+        self._reserved: dict[QueueName, list[tuple[int, WorkloadKey]]] = {}
+        self.of_queue: dict[QueueName, dict[WorkloadKey, Workload]] = {}
+        self.of_family: dict[Uid, dict[WorkloadKey, Workload]] = {}  # Options (KEP-8691)
+        self.looks = 0  # candidates read so far; tests count them
+
+    def add(self, workload: Workload) -> None:
+        members = self.of_queue.setdefault(workload.queue, {})
+        invariant(workload.key not in members, "{} holds quota already", workload.key)
+        self._log.put(members, workload.key, workload)
+        if workload.family is not None:
+            self._log.put(self.of_family.setdefault(workload.family, {}), workload.key, workload)
+        for run, place in self._places(workload):
+            insort(run, place)
+            self._log.save(_take_out, run, place)
+        for fr, amount in (workload.usage or {}).items():
+            self._count(workload, fr, amount)
+
+    def remove(self, workload: Workload) -> None:
+        members = self.of_queue[workload.queue]
+        held = members[workload.key]
+        self._log.drop(members, workload.key)
+        if held.family is not None:
+            self._log.drop(self.of_family[held.family], workload.key)
+        for run, place in self._places(held):
+            _take_out(run, place)
+            self._log.save(insort, run, place)
+        for fr, amount in (held.usage or {}).items():
+            self._count(held, fr, -amount)
+
+    def find(self, queue: QueueName, key: WorkloadKey) -> Workload | None:
+        return self.of_queue.get(queue, {}).get(key)
+
+    # --- reading ---
+
+    def upto(self, queues: Iterable[QueueName], frs: Iterable[FR], below: int, *, evicted: bool) -> Iterator[Workload]:
+        """Holders of these queues with a priority below ``below`` who use one of ``frs``, in the order of S-7.6."""
+        runs = []
+        for queue in queues:
+            for fr in frs:
+                found = self._runs.get((queue, fr, evicted))
+                if found is not None:
+                    runs.append(self._read(queue, found.newest, 0, bisect_left(found.newest, (below,))))
+        return self._merged(runs)
+
+    def expired(
+        self, queue: QueueName, frs: Iterable[FR], priority: int, before: Millis, *, evicted: bool
+    ) -> Iterator[Workload]:
+        """Equals of ``priority`` who reserved before ``before``, the longest first (S-7.6.5)."""
+        runs = []
+        for fr in frs:
+            found = self._runs.get((queue, fr, evicted))
+            if found is not None:
+                first = bisect_left(found.longest, (priority, DAWN))
+                runs.append(self._read(queue, found.longest, first, bisect_left(found.longest, (priority, before))))
+        return self._merged(runs)
+
+    def newer(
+        self, queue: QueueName, frs: Iterable[FR], priority: int, queued: Millis, since: Millis, *, evicted: bool
+    ) -> Iterator[Workload]:
+        """Equals of ``priority`` queued after ``queued`` who reserved at ``since`` or later, latest first (S-7.4)."""
+        runs = []
+        for fr in frs:
+            found = self._runs.get((queue, fr, evicted))
+            if found is not None:
+                runs.append(self._newer_in(queue, found, priority, queued, since))
+        return self._merged(runs)
+
+    def first_reserved_after(self, queue: QueueName, at: Millis) -> Millis | None:
+        """The earliest reservation later than ``at``."""
+        times = self._reserved.get(queue, [])
+        index = bisect_left(times, (at + 1, ""))
+        return Millis(times[index][0]) if index < len(times) else None
+
+    def freed_at_most(self, queue: QueueName, fr: FR, below: int) -> int:
+        """What holders with a priority below ``below`` use together: the most that evicting them can free."""
+        return sum(amount for priority, amount in self._sums.get((queue, fr), {}).items() if priority < below)
+
+    def contents(self) -> object:
+        runs = {
+            key: (run.newest[:], run.longest[:], run.queued[:]) for key, run in sorted(self._runs.items()) if run.newest
+        }
+        sums = {key: dict(sorted(table.items())) for key, table in sorted(self._sums.items()) if table}
+        return runs, sums, {queue: sorted(members) for queue, members in sorted(self.of_queue.items()) if members}
+
+    # --- keeping ---
+
+    def _places(self, workload: Workload) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
+        at = MOST if workload.reserved_at is None else workload.reserved_at
+        if workload.reserved_at is not None:
+            yield self._reserved.setdefault(workload.queue, []), (workload.reserved_at, workload.key)
+        key, uid, priority = workload.key, workload.uid, workload.priority
+        for fr in workload.usage or {}:
+            runs = self._runs.setdefault((workload.queue, fr, workload.evicted), _Runs())
+            yield runs.newest, (priority, -at, uid, key)
+            yield runs.longest, (priority, at, uid, key)
+            yield runs.queued, (priority, workload.queued_at, uid, key)
+
+    def _count(self, workload: Workload, fr: FR, amount: int) -> None:
+        sums = self._sums.setdefault((workload.queue, fr), {})
+        total = sums.get(workload.priority, 0) + amount
+        if total:
+            self._log.put(sums, workload.priority, total)
+        else:
+            self._log.drop(sums, workload.priority)
+
+    def _newer_in(
+        self, queue: QueueName, runs: _Runs, priority: int, queued: Millis, since: Millis
+    ) -> Iterator[tuple[Place, Workload]]:
+        """Read from the front; once as many were passed over as there are newer ones, read just those."""
+        first = bisect_left(runs.queued, (priority, queued + 1))
+        last = bisect_left(runs.queued, (priority + 1,))
+        low, high = bisect_left(runs.newest, (priority,)), bisect_left(runs.newest, (priority, -since + 1))
+        passed = 0
+        for index in range(low, high):
+            if passed >= last - first:
+                yield from self._rest_of_newer(queue, runs.queued[first:last], runs.newest[index], since)
+                return
+            self.looks += 1
+            place = runs.newest[index]
+            each = self.of_queue[queue][place[3]]
+            if each.queued_at > queued:
+                yield place, each
+            else:
+                passed += 1
+
+    def _rest_of_newer(
+        self, queue: QueueName, places: list[Place], start: Place, since: Millis
+    ) -> Iterator[tuple[Place, Workload]]:
+        """Those at ``places`` of the line who reserved at ``since`` or later and come at ``start`` or after it."""
+        found = []
+        for priority, _, uid, key in places:
+            self.looks += 1
+            each = self.of_queue[queue][key]
+            at = MOST if each.reserved_at is None else each.reserved_at
+            place = (priority, -at, uid, key)
+            if at >= since and place >= start:
+                found.append((place, each))
+        yield from sorted(found, key=lambda pair: pair[0])
+
+    def _read(self, queue: QueueName, run: list[Place], start: int, stop: int) -> Iterator[tuple[Place, Workload]]:
+        members = self.of_queue[queue]
+        for index in range(start, stop):
+            self.looks += 1
+            place = run[index]
+            yield place, members[place[3]]
+
+    def _merged(self, runs: list[Iterator[tuple[Place, Workload]]]) -> Iterator[Workload]:
+        """One sorted stream of several; who uses two of the flavor-resources comes once."""
+        if len(runs) == 1:
+            for _, each in runs[0]:
+                yield each
+            return
+        last: Place | None = None
+        for place, each in merge(*runs, key=lambda pair: pair[0]):
+            if place != last:
+                yield each
+            last = place
+
+
+def _take_out(run: list[Any], place: tuple[Any, ...]) -> None:
+    index = bisect_left(run, place)
+    invariant(index < len(run) and run[index] == place, "{} is not in the index", place)
+    del run[index]

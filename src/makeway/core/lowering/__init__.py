@@ -1,0 +1,22 @@
+"""Wire objects to the model. No other part of core sees a wire object, so none depends on how one is written.
+
+Promise: what comes in was validated, so nothing here can fail; what goes out holds integers and plain text only.
+"""
+
+from __future__ import annotations
+
+from makeway.core.lowering.loading import Loaded, load_state
+from makeway.core.lowering.policy import policy_of
+from makeway.core.lowering.queues import cohort_of, flavor_of, inactive_reason, queue_of
+from makeway.core.lowering.workloads import (
+    Surroundings,
+    effective_priority,
+    is_queueable,
+    is_worth_a_look,
+    workload_of,
+)
+
+__all__ = [
+    "Loaded", "Surroundings", "cohort_of", "effective_priority", "flavor_of", "inactive_reason", "is_queueable",
+    "is_worth_a_look", "load_state", "policy_of", "queue_of", "workload_of",
+]  # fmt: skip

@@ -1,0 +1,86 @@
+"""A whole state from a set of objects: what ``makeway plan`` and recorded cases begin with."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from makeway.api.objects import queueing
+from makeway.api.objects.kubernetes import LimitRange, Namespace, RuntimeClass
+from makeway.api.objects.meta import Wire
+from makeway.api.objects.workload import Workload as WireWorkload
+from makeway.core.lowering.queues import cohort_of, flavor_of, inactive_reason, queue_of
+from makeway.core.lowering.workloads import Surroundings, is_accounted, is_queueable, workload_of
+from makeway.core.model import Millis, QueueName
+from makeway.core.policy import Policy
+from makeway.core.state import State
+
+T = TypeVar("T", bound=Wire)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    state: State
+    around: Surroundings
+
+
+def load_state(objects: Iterable[Wire], policy: Policy, now: Millis) -> Loaded:
+    """The state that these objects describe. Workloads with quota hold it, the others wait in their queues.
+
+    Checks count as there: whether one is missing is known only where all objects are. A namespace is known if the
+    set has it, or if the set has none at all and something in it lives there.
+    """
+    everything = list(objects)
+    state = State(policy)
+    flavors = [flavor_of(each) for each in _of(everything, queueing.ResourceFlavor)]
+    names = [flavor.name for flavor in flavors]
+    state.configure(
+        [queue_of(each, inactive_reason(each, names, None)) for each in _of(everything, queueing.ClusterQueue)],
+        [cohort_of(each) for each in _of(everything, queueing.Cohort)],
+        flavors,
+    )
+    state.namespaces = _namespaces(everything)
+    around = _surroundings(everything, policy)
+    for workload in _of(everything, WireWorkload):
+        lowered = workload_of(workload, around)
+        if is_accounted(workload):
+            state.hold(lowered)
+        elif is_queueable(workload) and lowered.queue:
+            state.push(lowered, now)
+    return Loaded(state, around)
+
+
+def _of(objects: list[Wire], kind: type[T]) -> list[T]:
+    return [each for each in objects if isinstance(each, kind)]
+
+
+def _surroundings(objects: list[Wire], policy: Policy) -> Surroundings:
+    ranges: defaultdict[str, list[LimitRange]] = defaultdict(list)
+    for each in _of(objects, LimitRange):
+        ranges[each.metadata.namespace or "default"].append(each)
+    return Surroundings(
+        policy,
+        queue_of={
+            (each.metadata.namespace or "default", each.metadata.name): QueueName(each.spec.cluster_queue)
+            for each in _of(objects, queueing.LocalQueue)
+            if each.spec.stop_policy == "None"
+        },
+        limit_ranges={namespace: tuple(each) for namespace, each in ranges.items()},
+        runtime_classes={each.metadata.name: each for each in _of(objects, RuntimeClass)},
+    )
+
+
+def _namespaces(objects: list[Wire]) -> dict[str, Mapping[str, str]]:
+    known = {each.metadata.name: each for each in _of(objects, Namespace)}
+    if known:
+        return {name: _with_name(each.metadata.labels, name) for name, each in known.items()}
+    metas = [each.metadata for each in _of(objects, WireWorkload)]
+    metas += [each.metadata for each in _of(objects, queueing.LocalQueue)]
+    used = {meta.namespace or "default" for meta in metas}
+    return {name: _with_name({}, name) for name in sorted(used)}
+
+
+def _with_name(labels: dict[str, str], name: str) -> dict[str, str]:
+    return {"kubernetes.io/metadata.name": name, **labels}

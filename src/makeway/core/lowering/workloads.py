@@ -1,0 +1,265 @@
+"""Workloads as the scheduler sees them: what they ask for, what they hold, where they stand in their queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from makeway.api.names import ADMISSION_GATED_BY, OPTION_RANK, PRIORITY_BOOST
+from makeway.api.objects import pods as wire_pods
+from makeway.api.objects import workload as wire
+from makeway.api.objects.kubernetes import LimitRange, LimitRangeItem, RuntimeClass, view
+from makeway.api.objects.meta import Condition
+from makeway.api.quantity import Quantity, Time
+from makeway.core.amounts import add, multiply
+from makeway.core.lowering.queues import toleration_of
+from makeway.core.model import (
+    DAWN,
+    FR,
+    Expression,
+    FlavorName,
+    Millis,
+    PodSet,
+    PodSetUse,
+    QueueName,
+    ResourceName,
+    Uid,
+    Usage,
+    Workload,
+    WorkloadKey,
+)
+from makeway.core.policy import Policy
+from makeway.core.requests import Bounds, Container, Pod, adjusted, counted, pod_request, summarised, units, violation
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a workload's meaning depends on beside itself."""
+
+    policy: Policy
+    queue_of: Mapping[tuple[str, str], QueueName] = field(default_factory=dict)  # (namespace, LocalQueue)
+    limit_ranges: Mapping[str, tuple[LimitRange, ...]] = field(default_factory=dict)  # by namespace
+    runtime_classes: Mapping[str, RuntimeClass] = field(default_factory=dict)
+
+
+def workload_of(workload: wire.Workload, around: Surroundings, queue: QueueName | None = None) -> Workload:
+    """A Workload as the scheduler sees it; ``queue`` overrides what its LocalQueue says."""
+    meta, spec, status = workload.metadata, workload.spec, workload.status or wire.WorkloadStatus()
+    conditions = {condition.type: condition for condition in status.conditions}
+    holds = _is_true(conditions, "QuotaReserved")
+    if queue is None and holds and status.admission is not None:
+        queue = QueueName(status.admission.cluster_queue)
+    reclaimed = {pod.name: pod.count for pod in status.reclaimable_pods}
+    if not around.policy.gates.reclaimable_pods:
+        reclaimed = {}
+    pod_sets, broken = _pod_sets(spec.pod_sets, meta.namespace, reclaimed, around)
+    usage, uses = _held(status.admission, spec.pod_sets, reclaimed) if holds else (None, ())
+    refusal, words = _refusal(status, broken)
+    owner = next((o for o in meta.owner_references if o.controller and o.kind == "Workload"), None)
+    requeued = conditions.get("Requeued")
+    state = status.requeue_state
+    return Workload(
+        key=WorkloadKey(f"{meta.namespace or 'default'}/{meta.name}"),
+        uid=Uid(meta.uid),
+        queue=queue or around.queue_of.get((meta.namespace or "default", spec.queue_name), QueueName("")),
+        local_queue=spec.queue_name,
+        priority=effective_priority(workload, around.policy),
+        queued_at=queued_at(workload, around.policy),
+        pod_sets=pod_sets,
+        family=None if owner is None else Uid(owner.uid),
+        option_rank=int(meta.annotations.get(OPTION_RANK, "0") or 0),
+        usage=usage,
+        uses=uses,
+        reserved_at=_millis(conditions["QuotaReserved"].last_transition_time) if holds else None,
+        evicted=_is_true(conditions, "Evicted"),
+        admitted=_is_true(conditions, "Admitted"),
+        checks=tuple((check.name, check.state == "Ready") for check in status.admission_checks),
+        gated=_gated(workload, around.policy),
+        refusal=refusal,
+        refused=words,
+        requeue_at=_millis(state.requeue_at) if state is not None else None,
+        backing_off=requeued is not None and requeued.status == "False",
+    )
+
+
+def is_accounted(workload: wire.Workload) -> bool:
+    """Whether its usage counts (S-3.6)."""
+    conditions = {each.type: each for each in (workload.status.conditions if workload.status else ())}
+    if workload.status is None or workload.status.admission is None or not _is_true(conditions, "QuotaReserved"):
+        return False
+    is_parent = workload.spec.workload_mode is not None and workload.spec.workload_mode.type == "Parent"
+    alive = workload.spec.active or _is_true(conditions, "Admitted")
+    return alive and not is_parent and not _is_true(conditions, "Finished")
+
+
+def is_queueable(workload: wire.Workload) -> bool:
+    """Whether it may wait in a queue at all (S-3.5)."""
+    conditions = {each.type: each for each in (workload.status.conditions if workload.status else ())}
+    reserved = conditions.get("QuotaReserved")
+    on_hold = reserved is not None and reserved.status == "False" and reserved.reason == "OnHold"
+    is_parent = workload.spec.workload_mode is not None and workload.spec.workload_mode.type == "Parent"
+    return (
+        workload.spec.active
+        and not on_hold
+        and not is_parent
+        and not _is_true(conditions, "QuotaReserved")
+        and not _is_true(conditions, "Finished")
+        and not _is_true(conditions, "WaitingForReplacementPods")
+        and not workload.metadata.annotations.get(ADMISSION_GATED_BY, "").strip()
+    )
+
+
+def is_worth_a_look(before: wire.Workload, after: wire.Workload, policy: Policy) -> bool:
+    """Whether a change of a parked workload's own object brings it back into the line (S-4.7)."""
+
+    def seen(workload: wire.Workload) -> tuple[object, ...]:
+        status = workload.status or wire.WorkloadStatus()
+        conditions = {each.type: (each.status, each.reason) for each in status.conditions}
+        return (
+            workload.spec, status.reclaimable_pods, conditions.get("Evicted"), conditions.get("Requeued"),
+            _gated(workload, policy), effective_priority(workload, policy),
+        )  # fmt: skip
+
+    return seen(before) != seen(after)
+
+
+def effective_priority(workload: wire.Workload, policy: Policy) -> int:
+    boost = workload.metadata.annotations.get(PRIORITY_BOOST, "") if policy.gates.priority_boost else ""
+    return (workload.spec.priority or 0) + (int(boost) if boost.lstrip("+-").isdigit() else 0)
+
+
+def queued_at(workload: wire.Workload, policy: Policy) -> Millis:
+    """Its queue-order timestamp (S-4.3)."""
+    status = workload.status or wire.WorkloadStatus()
+    conditions = {condition.type: condition for condition in status.conditions}
+    if _is_true(conditions, "Evicted"):
+        evicted = conditions["Evicted"]
+        by_timeout = evicted.reason == "PodsReadyTimeout" and policy.requeuing.timestamp == "Eviction"
+        if by_timeout or evicted.reason == "AdmissionCheck":
+            return _millis(evicted.last_transition_time) or DAWN
+    if _is_true(conditions, "Preempted"):
+        preempted = conditions["Preempted"]
+        sorting = policy.gates.priority_sorting_within_cohort
+        if preempted.reason == "InClusterQueueTimeBased" or (
+            preempted.reason == "InCohortReclaimWhileBorrowing" and not sorting
+        ):
+            return Millis((_millis(preempted.last_transition_time) or DAWN) + 1)
+    created = _millis(workload.metadata.creation_timestamp)
+    return DAWN if created is None else created
+
+
+def _is_true(conditions: Mapping[str, Condition], type_: str) -> bool:
+    found = conditions.get(type_)
+    return found is not None and found.status == "True"
+
+
+def _millis(time: Time | None) -> Millis | None:
+    return None if time is None else Millis(time.millis)
+
+
+def _gated(workload: wire.Workload, policy: Policy) -> bool:
+    """Whether a preemption gate is closed: listed in the spec, and not said to be open (S-14.4)."""
+    if not policy.gates.multi_kueue_orchestrated_preemption and not policy.gates.concurrent_admission:
+        return False
+    status = workload.status or wire.WorkloadStatus()
+    open_gates = {gate.name for gate in status.preemption_gates if gate.state == "Open"}
+    return any(gate.name not in open_gates for gate in workload.spec.preemption_gates)
+
+
+def _refusal(status: wire.WorkloadStatus, broken: str) -> tuple[str, str]:
+    for check in status.admission_checks:
+        if check.state in ("Retry", "Rejected"):
+            return "PendingEvaluation", f"admission check {check.name} is {check.state}"
+    return ("Misconfigured", broken) if broken else ("", "")
+
+
+def _pod_sets(
+    pod_sets: tuple[wire.PodSet, ...], namespace: str, reclaimed: Mapping[str, int], around: Surroundings
+) -> tuple[tuple[PodSet, ...], str]:
+    items = [item for each in around.limit_ranges.get(namespace or "default", ()) for item in each.spec.limits]
+    container = summarised(_bounds(item) for item in items if item.type == "Container")
+    whole = summarised(_bounds(item) for item in items if item.type == "Pod")
+    lowered, broken = [], ""
+    for each in pod_sets:
+        spec = view(each.template, wire_pods.PodTemplate).spec
+        overhead: Mapping[str, int] = {}
+        runtime = around.runtime_classes.get(spec.runtime_class_name)
+        if runtime is not None and runtime.overhead is not None:
+            overhead = _nanos(runtime.overhead.pod_fixed)
+        pod = adjusted(_pod(spec), container=container, whole=whole, runtime_overhead=overhead)
+        broken = broken or violation(pod, container=container, whole=whole)
+        count = each.count - min(reclaimed.get(each.name, 0), each.count)
+        lowered.append(_pod_set(each, spec, counted(pod_request(pod), around.policy.resources), count))
+    return tuple(lowered), broken
+
+
+def _pod_set(each: wire.PodSet, spec: wire_pods.PodSpec, requests: Mapping[ResourceName, int], count: int) -> PodSet:
+    required = spec.affinity.node_affinity.required
+    topology = each.topology_request
+    return PodSet(
+        name=each.name,
+        count=count,
+        requests=requests,
+        min_count=each.min_count,
+        group=(topology.pod_set_group_name or "") if topology is not None else "",
+        allowed=frozenset(map(FlavorName, each.allowed_resource_flavors)),
+        tolerations=tuple(map(toleration_of, spec.tolerations)),
+        node_selector=spec.node_selector or None,
+        affinity=None
+        if required is None
+        else tuple(
+            tuple(Expression(e.key, e.operator, e.values) for e in term.match_expressions)
+            for term in required.node_selector_terms
+        ),
+    )
+
+
+def _bounds(item: LimitRangeItem) -> Bounds:
+    return Bounds(
+        default=_nanos(item.default),
+        default_request=_nanos(item.default_request),
+        most=_nanos(item.max),
+        least=_nanos(item.min),
+    )
+
+
+def _nanos(amounts: Mapping[str, Quantity]) -> dict[str, int]:
+    return {name: quantity.nano for name, quantity in amounts.items()}
+
+
+def _pod(spec: wire_pods.PodSpec) -> Pod:
+    def container(each: wire_pods.Container) -> Container:
+        resources = each.resources
+        return Container(_nanos(resources.requests), _nanos(resources.limits), each.restart_policy == "Always")
+
+    has_whole = bool(spec.resources.requests or spec.resources.limits)
+    return Pod(
+        containers=[container(each) for each in spec.containers],
+        init_containers=[container(each) for each in spec.init_containers],
+        whole=Container(_nanos(spec.resources.requests), _nanos(spec.resources.limits)) if has_whole else None,
+        overhead=_nanos(spec.overhead),
+    )
+
+
+def _held(
+    admission: wire.Admission | None, pod_sets: tuple[wire.PodSet, ...], reclaimed: Mapping[str, int]
+) -> tuple[Usage, tuple[PodSetUse, ...]]:
+    """What a workload uses: its assignment, less the share of pods that no longer need it (S-1.8)."""
+    counts = {each.name: each.count for each in pod_sets}
+    usage: dict[FR, int] = {}
+    uses: list[PodSetUse] = []
+    for each in admission.pod_set_assignments if admission is not None else ():
+        needed = counts.get(each.name, 0)
+        needed -= min(reclaimed.get(each.name, 0), needed)
+        assigned = needed if each.count is None else each.count
+        amounts: dict[ResourceName, int] = {}
+        for resource, flavor in each.flavors.items():
+            amount = units(each.resource_usage[resource].nano, resource) if resource in each.resource_usage else 0
+            if needed < assigned:
+                amount = multiply(amount // assigned, needed)
+            fr = (FlavorName(flavor), ResourceName(resource))
+            usage[fr] = add(usage.get(fr, 0), amount)
+            amounts[fr[1]] = amount
+        flavors = {ResourceName(resource): FlavorName(flavor) for resource, flavor in each.flavors.items()}
+        uses.append(PodSetUse(name=each.name, count=min(needed, assigned), flavors=flavors, amounts=amounts))
+    return usage, tuple(uses)

@@ -1,0 +1,146 @@
+"""Decisions in the words that users' scripts rely on (conventions 4.4), and the reasons that conditions carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from makeway.api.quantity import Quantity
+from makeway.core.cycle import Verdict
+from makeway.core.model import WorkloadKey
+from makeway.core.trace import Rule, Step
+
+Conditions = dict[str, tuple[str, str]]  # type -> status, reason
+
+NO_LONGER_FITS = "Workload no longer fits after processing another workload"
+OVERLAPS = "Workload has overlapping preemption targets with another workload"
+WILL_FIT = f"{OVERLAPS}, but will fit after these preemptions complete"
+GATED = "Workload requires preemption, but it's gated"
+HUMAN_REASONS = {
+    "InClusterQueue": "prioritization in the ClusterQueue",
+    "InClusterQueueTimeBased": "time-based prioritization in the ClusterQueue",
+    "InCohortReclamation": "reclamation within the cohort",
+    "InCohortFairSharing": "Fair Sharing within the cohort",
+    "InCohortReclaimWhileBorrowing": "reclamation within the cohort while borrowing",
+}
+
+
+def amount(number: int, resource: str) -> str:
+    """An amount as it is shown: ``1500m``, ``2Gi``, ``3`` (S-1.11)."""
+    return str(Quantity.of_units(number, resource))
+
+
+def pending_reason(verdict: Verdict) -> str:
+    """The reason of QuotaReserved=False (S-5.12)."""
+    if verdict.steps and verdict.steps[0].rule is Rule.REFUSED:
+        return verdict.steps[0].subjects[1]
+    match verdict.requeue:
+        case "NoFit":
+            return verdict.assignment.why.public if verdict.assignment.why is not None else "WaitingForQuota"
+        case "PendingPreemption" | "PendingMigration":
+            return "WaitingForPreemptedWorkloads"
+        case "PreemptionGated":
+            return "AdmissionGated"
+    if any(step.rule is Rule.PODS_NOT_READY for step in verdict.steps):
+        return "WaitingForPodsReady"
+    return "WaitingForQuota"
+
+
+def conditions_after(verdict: Verdict, before: Mapping[str, str], *, checks_done: bool) -> Conditions:
+    """What a verdict sets on its workload (S-5.7.14, 5.12, 10.6), whose conditions have the statuses ``before``."""
+    if verdict.status == "admitted":
+        ended = [name for name in ("Evicted", "Preempted", "QuotaReservationBlocked") if before.get(name) == "True"]
+        return {
+            "QuotaReserved": ("True", "QuotaReserved"),
+            "Admitted": ("True", "Admitted") if checks_done else ("False", "UnsatisfiedAdmissionChecks"),
+            **dict.fromkeys(ended, ("False", "QuotaReserved")),
+        }
+    found = {"QuotaReserved": ("False", pending_reason(verdict))}
+    if before.get("Admitted") != "False":
+        found["Admitted"] = ("False", "NoReservation")
+    if verdict.requeue == "PreemptionGated":
+        found["QuotaReservationBlocked"] = ("True", "PreemptionGated")
+    elif before.get("QuotaReservationBlocked") == "True" and verdict.requeue in ("NoFit", "PreemptionNoCandidates"):
+        found["QuotaReservationBlocked"] = ("False", "PreemptionNotPossible")
+    return found
+
+
+def conditions_of_leaving(verdict: Verdict) -> dict[WorkloadKey, Conditions]:
+    """What a verdict sets on those whom it asks to leave; who was asked before is left as it is (S-10.1, 10.2)."""
+    found: dict[WorkloadKey, Conditions] = {
+        target.workload.key: {"Preempted": ("True", target.reason), "Evicted": ("True", "Preempted")}
+        for target in verdict.targets
+        if not target.workload.evicted
+    }
+    if verdict.replaces is not None and not verdict.replaces.evicted:
+        found[verdict.replaces.key] = {"Evicted": ("True", "FlavorMigration")}
+    return found
+
+
+def pending_message(verdict: Verdict) -> str:
+    """The message of QuotaReserved=False."""
+    rules = {step.rule for step in verdict.steps}
+    if Rule.REFUSED in rules:
+        return verdict.steps[0].subjects[2]
+    if Rule.PODS_NOT_READY in rules:
+        return "waiting for all admitted workloads to be in the PodsReady condition"
+    if Rule.LOST in rules:
+        return NO_LONGER_FITS
+    if Rule.OVERLAP in rules:
+        return OVERLAPS
+    if Rule.DEFERRED in rules:
+        return WILL_FIT
+    if Rule.GATED in rules:
+        return GATED
+    text = assignment_message(verdict.assignment.steps)
+    if verdict.targets:
+        text += f". Pending the preemption of {len(verdict.targets)} workload(s)"
+    return text
+
+
+def assignment_message(steps: Iterable[Step]) -> str:
+    """Why the flavors that were looked at do not do, podSet by podSet."""
+    by_pod_set: dict[str, list[str]] = {}
+    for step in steps:
+        words = _flavor_words(step)
+        if words:
+            by_pod_set.setdefault(step.subjects[0], []).append(words)
+    return "; ".join(
+        f"couldn't assign flavors to pod set {name}: {', '.join(reasons)}" for name, reasons in by_pod_set.items()
+    )
+
+
+def _flavor_words(step: Step) -> str:
+    names, numbers = step.subjects[1:], step.numbers
+    match step.rule:
+        case Rule.SHORT:
+            missing = amount(numbers[2], names[0])
+            return f"insufficient unused quota for {names[0]} in flavor {names[1]}, {missing} more needed"
+        case Rule.EXCEEDS_MAX:
+            asked, before, most = (amount(number, names[0]) for number in numbers)
+            return (
+                f"insufficient quota for {names[0]} in flavor {names[1]}, previously considered podsets requests "
+                f"({before}) + current podset request ({asked}) > maximum capacity ({most})"
+            )
+        case Rule.TAINT:
+            return f"untolerated taint {names[1]}={names[2]}:{names[3]} in flavor {names[0]}"
+        case Rule.AFFINITY:
+            return f"flavor {names[0]} doesn't match node affinity"
+        case Rule.NOT_COVERED:
+            return f"resource {names[0]} unavailable in ClusterQueue"
+        case Rule.NOT_FOUND:
+            return f"flavor {names[0]} not found"
+        case Rule.NOT_ALLOWED:
+            return f"flavor {names[0]} is not among the allowed ones"
+    return ""
+
+
+def preempted_message(*, uid: str, job_uid: str, reason: str, preemptor: str, preemptee: str) -> str:
+    """What a victim is told; the paths are those of the two queues."""
+    return (
+        f"Preempted to accommodate a workload (UID: {uid or 'UNKNOWN'}, JobUID: {job_uid or 'UNKNOWN'}) due to "
+        f"{HUMAN_REASONS[reason]}; preemptor path: {preemptor}; preemptee path: {preemptee}"
+    )
+
+
+def reserved_message(queue: str, waited_seconds: int) -> str:
+    return f"Quota reserved in ClusterQueue {queue}, wait time since queued was {waited_seconds}s"

@@ -1,0 +1,219 @@
+"""The nouns the scheduler reasons about: integers and frozen values, never wire objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NewType
+
+QueueName = NewType("QueueName", str)
+FlavorName = NewType("FlavorName", str)
+ResourceName = NewType("ResourceName", str)
+WorkloadKey = NewType("WorkloadKey", str)  # "namespace/name"
+Uid = NewType("Uid", str)
+Millis = NewType("Millis", int)  # a point in time or a span; always an int, never read from a clock here
+FR = tuple[FlavorName, ResourceName]  # what quota is kept of: a resource in a flavor
+Usage = Mapping[FR, int]
+
+DAWN = Millis(-(2**63))  # before every time that can occur
+PODS = ResourceName("pods")  # counted from the podSets where a queue covers it (S-1.9)
+
+
+class InvariantError(AssertionError):
+    """Our own code broke a promise. Never raised for user input; never caught below the driver."""
+
+
+def invariant(condition: bool, promise: str, *values: object) -> None:
+    """Like ``assert``, but it survives ``python -O``; the text is made only once the promise is broken."""
+    if not condition:
+        raise InvariantError(promise.format(*values))
+
+
+def stored(at: Millis) -> Millis:
+    """``at`` as it will read once written: the wire keeps whole seconds, so we decide in whole seconds (S-3.10)."""
+    return Millis(at - at % 1000)
+
+
+# --- what runs on which machines -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        return self.operator == "Exists" or self.value == taint.value
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """One requirement on a label."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value in self.values
+            case "NotIn":
+                return value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+        if value is None or len(self.values) != 1:
+            return False
+        try:
+            return int(value) > int(self.values[0]) if self.operator == "Gt" else int(value) < int(self.values[0])
+        except ValueError:
+            return False
+
+
+Selector = tuple[Expression, ...]  # all must hold
+
+
+def selects(selector: Selector, labels: Mapping[str, str]) -> bool:
+    return all(each.holds(labels) for each in selector)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flavor:
+    name: FlavorName
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...] = ()  # only those that keep pods away
+    tolerations: tuple[Toleration, ...] = ()
+
+
+# --- what waits and what runs ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodSet:
+    """Equal pods of a workload, as the scheduler sees them."""
+
+    name: str
+    count: int  # pods that still need quota: reclaimable ones are taken off already (S-1.7)
+    requests: Mapping[ResourceName, int]  # of one pod
+    min_count: int | None = None
+    group: str = ""  # podSets of one group get the same flavors
+    allowed: frozenset[FlavorName] = frozenset()  # empty: any
+    tolerations: tuple[Toleration, ...] = ()
+    node_selector: Mapping[str, str] | None = None
+    affinity: tuple[Selector, ...] | None = None  # terms of which one must hold; None: none asked for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodSetUse:
+    """What a podSet holds: where and how much."""
+
+    name: str
+    count: int
+    flavors: Mapping[ResourceName, FlavorName]
+    amounts: Mapping[ResourceName, int]  # of all its pods together
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Workload:
+    """One unit of admission: every pod in it gets quota, or none does."""
+
+    key: WorkloadKey
+    uid: Uid
+    queue: QueueName
+    priority: int  # effective (S-7.1)
+    queued_at: Millis  # its place among equals: the queue-order timestamp (S-4.3)
+    pod_sets: tuple[PodSet, ...] = ()
+    local_queue: str = ""
+    family: Uid | None = None  # of an Option: its Parent (KEP-8691)
+    option_rank: int = 0
+    # what it holds
+    usage: Usage | None = None  # None: it holds no quota
+    uses: tuple[PodSetUse, ...] = ()
+    reserved_at: Millis | None = None  # as decided (S-3.10), so already while assumed; None while there is no time yet
+    evicted: bool = False  # asked to leave; its quota counts until it has left
+    admitted: bool = False
+    checks: tuple[tuple[str, bool], ...] = ()  # admission checks it lists, and whether each is Ready
+    # what keeps it from being looked at, or from preempting
+    gated: bool = False  # a preemption gate is closed (KEP-8303)
+    refused: str = ""  # a reason found before any search (S-5.3): its words
+    refusal: str = ""  # and its condition reason
+    requeue_at: Millis | None = None  # back-off: not before
+    backing_off: bool = False  # Requeued is False
+
+    def has_passed(self, checks: Iterable[str]) -> bool:
+        """Whether these checks are all listed, and all that are listed are Ready (S-11.1)."""
+        listed = dict(self.checks)
+        return all(listed.values()) and all(name in listed for name in checks)
+
+    def held_since(self, now: Millis) -> Millis:
+        """Since when it holds quota, given that it does; as long as there is no time, since now (S-7.6)."""
+        return now if self.reserved_at is None else self.reserved_at
+
+    @property
+    def namespace(self) -> str:
+        return self.key.partition("/")[0]
+
+
+# --- queues ----------------------------------------------------------------------------------------------------------
+
+WithinPolicy = Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority"]
+ReclaimPolicy = Literal["Never", "LowerPriority", "Any"]
+OnSuccess = Literal["RemoveOther", "RemoveLower", "RemoveBelowTarget"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Resources that get their flavor together, and the flavors in order of preference."""
+
+    resources: tuple[ResourceName, ...]
+    flavors: tuple[FlavorName, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """A ClusterQueue: who may use what, and whom it may ask to leave."""
+
+    name: QueueName
+    groups: tuple[Group, ...] = ()
+    strict: bool = False  # StrictFIFO
+    try_next_when_borrowing: bool = False
+    try_next_when_preempting: bool = True
+    prefer_preemption: bool = False  # PreemptionOverBorrowing
+    within: WithinPolicy = "Never"
+    min_admit: Millis | None = None  # KEP-8522
+    reclaim: ReclaimPolicy = "Never"
+    borrow: Literal["Never", "LowerPriority"] = "Never"
+    threshold: int | None = None  # victims of a borrower have at most this priority
+    namespaces: Selector | None = None  # None: no namespace may use it
+    checks: tuple[tuple[str, frozenset[FlavorName]], ...] = ()  # what must be Ready before pods run; no flavors: all
+    on_success: OnSuccess | None = None  # which Options stay beside an Admitted one (KEP-8691); None: no Options here
+    target_flavor: FlavorName | None = None  # of RemoveBelowTarget
+    active: bool = True
+    inactive_because: str = ""
+
+    def checks_for(self, flavors: Iterable[FlavorName]) -> list[str]:
+        """The admission checks that workloads on these flavors must pass (S-11.2)."""
+        used = frozenset(flavors)
+        return [name for name, where in self.checks if not where or where & used]
+
+    def group_of(self, resource: ResourceName) -> Group | None:
+        for group in self.groups:
+            if resource in group.resources:
+                return group
+        return None

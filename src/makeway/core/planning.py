@@ -1,0 +1,281 @@
+"""What would happen: cycles carried out in memory, one after the other, while the time stands still.
+
+Between two cycles the victims of the first have left and wait again, and the trees that lost usage are woken; nothing
+else happens. So a plan tells where the rules lead by themselves, if nobody comes, ends or changes anything.
+
+Promises: the same decisions as the live system makes on the same state (``core.cycle`` makes them); every loop ends;
+equal states give equal plans. The state given is used up: it is the state after the last cycle.
+
+Not here: where the state comes from (``core.lowering``), and how a plan is shown (``cli.plan``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from heapq import nsmallest
+from typing import NamedTuple
+
+from makeway.api.quantity import Time
+from makeway.core.cycle import Plan, Verdict, carry_out, decide, departed, heads
+from makeway.core.messages import pending_message, pending_reason
+from makeway.core.model import FR, FlavorName, Millis, QueueName, ResourceName, Workload, WorkloadKey
+from makeway.core.nomination import find_assignment
+from makeway.core.pending import Line, Shape, may_queue, place, shape
+from makeway.core.preemption.standing import Reason
+from makeway.core.state import State
+from makeway.core.trace import Rule, Step
+from makeway.core.waking import after_admission
+
+CYCLES_MAX = 100  # a plan that was given no number of cycles ends here at the latest
+HOLDERS_MAX = 5  # so many are named; the largest first
+NOT_LOOKED_AT = "PendingEvaluation"
+
+
+class Holder(NamedTuple):
+    workload: WorkloadKey
+    amount: int
+
+
+class Need(NamedTuple):
+    """What a podSet lacks in one flavor; amounts in the smallest unit of the resource, as found in its cycle."""
+
+    pod_set: str
+    resource: ResourceName
+    flavor: FlavorName  # "": the queue has no quota for the resource in any
+    needed: int  # beside what earlier podSets of the workload take of it
+    free: int
+    missing: int
+    most: int  # what the queue could have were nobody else there; if that is less than needed, waiting is in vain
+    holders: tuple[Holder, ...] = ()  # who uses most of it in the tree
+
+
+class Departure(NamedTuple):
+    """A workload that must make way."""
+
+    workload: Workload
+    by: Workload
+    reason: Reason
+    step: Step  # on what ground
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A workload without quota at the end of a cycle, with the last that was found out about it."""
+
+    workload: WorkloadKey
+    queue: QueueName  # "": it is in none
+    reason: str
+    message: str
+    parked: bool  # not in the line: only a change that may matter brings it back
+    other: WorkloadKey | None = None  # whom the message names
+    needs: tuple[Need, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCycle:
+    plan: Plan
+    preempted: tuple[Departure, ...]  # in the order in which they were chosen
+    pending: tuple[Waiting, ...]  # by queue; the line first, in its order, then the parked
+
+    @property
+    def changes(self) -> bool:
+        """Whether quota changed hands, or will when the victims have left."""
+        return bool(self.plan.admitted or self.preempted)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    cycles: tuple[PlannedCycle, ...]
+    settled: bool  # False: the limit was hit, and another cycle would have found something to do
+
+
+def plan_cycles(state: State, now: Millis, *, cycles: int | None = None) -> Planned:
+    """Carry out ``cycles`` cycles; without a number as many as change something, at most ``CYCLES_MAX``.
+
+    There is always a first one, so that those who wait are told. A last one that only repeats what was found before
+    is left out, unless a number asks for it.
+    """
+    planning = _Planning(state, now)
+    done: list[PlannedCycle] = []
+    settled = False
+    for _ in range(CYCLES_MAX if cycles is None else cycles):
+        cycle = planning.step()
+        settled = planning.repeats or not heads(state)
+        if cycles is None and planning.repeats:
+            break
+        done.append(cycle)
+        if cycles is None and settled:
+            break
+    return Planned(tuple(done), settled)
+
+
+_Users = dict[tuple[bool, str, FR], tuple[Holder, ...]]  # root of a tree, flavor-resource -> its largest users
+
+
+class _Told(NamedTuple):
+    reason: str
+    message: str
+    other: WorkloadKey | None = None
+    needs: tuple[Need, ...] = ()
+
+
+class _Planning:
+    """One plan in the making. It remembers what each workload was told last, and what idle cycles looked like."""
+
+    def __init__(self, state: State, now: Millis) -> None:
+        self._state = state
+        self._now = now
+        self._told: dict[WorkloadKey, _Told] = {}
+        self._idle: list[object] = []  # what cycles found and left behind since the last that changed something
+        self.repeats = False  # the last cycle found and left what one before it did, so all that follow will
+
+    def step(self) -> PlannedCycle:
+        state = self._state
+        resumed = {head.key for head in heads(state) if state.tried(head)}
+        plan = decide(state, self._now)
+        carry_out(state, plan)
+        _look_again(state, plan)
+        users: _Users = {}
+        for verdict in plan.verdicts:
+            key = verdict.workload.key
+            if verdict.status == "admitted":
+                self._told.pop(key, None)
+                continue
+            steps = self._all_steps(verdict.workload) if _saw_little(verdict, resumed) else verdict.assignment.steps
+            found = tuple(_needs(state, verdict.workload.queue, steps, users))
+            self._told[key] = _Told(pending_reason(verdict), pending_message(verdict), needs=found)
+        leaving = tuple(
+            Departure(target.workload, verdict.workload, target.reason, target.step)
+            for verdict in plan.verdicts
+            for target in verdict.targets
+        )
+        cycle = PlannedCycle(plan=plan, preempted=leaving, pending=tuple(self._waiting()))
+        self._compare(cycle)
+        self._depart(leaving)
+        return cycle
+
+    def _all_steps(self, workload: Workload) -> list[Step]:
+        """What a look at all flavors finds now; who lost the room or went on with its scan has not seen that."""
+        return find_assignment(self._state, workload, self._now, tried={})[0].steps
+
+    def _compare(self, cycle: PlannedCycle) -> None:
+        """A live head of the parity profile is judged in every cycle, so that no due heads alone is no end."""
+        if cycle.changes:
+            self._idle.clear()
+            self.repeats = False
+            return
+        found = [(v.workload.key, v.status, v.requeue, v.assignment.tried) for v in cycle.plan.verdicts]
+        left = (found, self._state.pending.contents())
+        self.repeats = left in self._idle
+        self._idle.append(left)
+
+    def _depart(self, leaving: tuple[Departure, ...]) -> None:
+        """Victims leave and wait again, then all trees that lost usage are woken (S-3.7, S-4.6)."""
+        state = self._state
+        for each in sorted(leaving, key=lambda each: each.workload.key):
+            state.release(each.workload)
+            state.push(departed(state, each.workload, each.reason, self._now), self._now)
+            message = f"Preempted by {each.by.key}, waits to be looked at again"
+            self._told[each.workload.key] = _Told(NOT_LOOKED_AT, message, each.by.key)
+        for queue in sorted({each.workload.queue for each in leaving}):
+            state.wake(queue, self._now)
+
+    # --- who waits ---
+
+    def _waiting(self) -> Iterator[Waiting]:
+        for queue in sorted(self._state.pending.lines):
+            line = self._state.pending.lines[queue]
+            in_line = self._state.pending.in_order(queue)
+            for position, key in enumerate(in_line):
+                told = self._told.get(key) or self._not_looked_at(queue, in_line[0], position)
+                yield _as_waiting(key, queue, told, parked=False)
+            alike: dict[Shape, WorkloadKey] | None = None
+            for each in sorted(line.parked.values(), key=place):
+                known = self._told.get(each.key)
+                if known is None:
+                    alike = self._judged_shapes(line) if alike is None else alike
+                    known = self._parked_unseen(each, alike)
+                yield _as_waiting(each.key, queue, known, parked=True)
+
+    def _not_looked_at(self, queue: QueueName, first: WorkloadKey, position: int) -> _Told:
+        if queue in self._state.queues and not self._state.is_active(queue):
+            because = self._state.queues[queue].inactive_because or "its cohorts form a cycle"
+            return _Told(NOT_LOOKED_AT, f"ClusterQueue {queue} is inactive: {because}")
+        if position == 0:
+            return _Told(NOT_LOOKED_AT, "Waits to be looked at")
+        others = f" and {position - 1} more" if position > 1 else ""
+        return _Told(NOT_LOOKED_AT, f"Waits behind {first}{others} in ClusterQueue {queue}", first)
+
+    def _judged_shapes(self, line: Line) -> dict[Shape, WorkloadKey]:
+        judged = [each for each in line.parked.values() if each.key in self._told]
+        return {shape(each): each.key for each in sorted(judged, key=place, reverse=True)}
+
+    def _parked_unseen(self, workload: Workload, alike: dict[Shape, WorkloadKey]) -> _Told:
+        if workload.requeue_at is not None and self._now < workload.requeue_at:
+            return _Told(NOT_LOOKED_AT, f"Backs off until {Time.of_millis(workload.requeue_at)}")
+        if not may_queue(workload, self._now):
+            return _Told(NOT_LOOKED_AT, "Backs off: its condition Requeued is False")
+        like = alike.get(shape(workload))
+        if like is None:
+            return _Told(NOT_LOOKED_AT, "Waits to be looked at")
+        message = f"Asks for the same as {like}: {self._told[like].message}"
+        return _Told(NOT_LOOKED_AT, message, like, self._told[like].needs)
+
+
+def _saw_little(verdict: Verdict, resumed: set[WorkloadKey]) -> bool:
+    was_judged = verdict.requeue not in ("Generic", "NamespaceMismatch", "PendingPreemption")
+    return was_judged and (verdict.status == "skipped" or verdict.workload.key in resumed)
+
+
+def _look_again(state: State, plan: Plan) -> None:
+    """An admission may have made a victim: refused heads of strict queues in its tree are due (S-4.6, trigger 8)."""
+    woken = {queue for each in plan.admitted for queue in after_admission(state, each.workload.queue)}
+    for queue in sorted(woken):
+        line = state.pending.line(queue)
+        for key in sorted(line.refused):
+            state.pending.due_again(line.waiting[key])
+
+
+def _as_waiting(key: WorkloadKey, queue: QueueName, told: _Told, *, parked: bool) -> Waiting:
+    return Waiting(
+        workload=key, queue=queue, reason=told.reason, message=told.message, parked=parked, other=told.other,
+        needs=told.needs,
+    )  # fmt: skip
+
+
+# --- what it would take -----------------------------------------------------------------------------------------------
+
+
+def needs(state: State, verdict: Verdict) -> list[Need]:
+    """What a workload that was refused lacks, flavor by flavor in the order in which they were tried, as data."""
+    return list(_needs(state, verdict.workload.queue, verdict.assignment.steps, {}))
+
+
+def _needs(state: State, queue: QueueName, steps: Iterable[Step], users: _Users) -> Iterator[Need]:
+    """``users`` keeps what was found for a tree: the next who lacks the same need not ask again."""
+    for step in steps:
+        if step.rule is Rule.NOT_COVERED:
+            pod_set, resource = step.subjects
+            yield Need(pod_set, ResourceName(resource), FlavorName(""), step.numbers[0], 0, step.numbers[0], 0)
+        elif step.rule in (Rule.SHORT, Rule.EXCEEDS_MAX):
+            pod_set, resource, flavor = step.subjects
+            fr, node = (FlavorName(flavor), ResourceName(resource)), state.tree.queues[queue]
+            tree = (node.root.is_queue, node.root.name, fr)
+            if tree not in users:
+                users[tree] = _largest_users(state, queue, fr)
+            needed, free = step.numbers[0], step.numbers[1]
+            if step.rule is Rule.EXCEEDS_MAX:
+                needed, free = needed + step.numbers[1], max(0, state.tree.available(node, fr))
+            most = state.tree.potential(node, fr)
+            yield Need(pod_set, fr[1], fr[0], needed, free, needed - free, most, users[tree])
+
+
+def _largest_users(state: State, queue: QueueName, fr: FR) -> tuple[Holder, ...]:
+    found = (
+        Holder(each.key, amount)
+        for name in state.tree_of(queue)
+        for each in state.holders.of_queue.get(name, {}).values()
+        if (amount := (each.usage or {}).get(fr, 0)) > 0
+    )
+    return tuple(nsmallest(HOLDERS_MAX, found, key=lambda holder: (-holder.amount, holder.workload)))

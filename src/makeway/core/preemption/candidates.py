@@ -1,0 +1,117 @@
+"""Who might have to leave, in the order in which they would (S-7.6, 8.1-8.5), read only as far as somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from makeway.core.holders import Holders
+from makeway.core.model import FR, Millis, Queue, QueueName, Usage, Workload
+from makeway.core.quota import Node, QuotaTree
+
+EVERYBODY = 2**62  # above every priority
+
+
+@dataclass(frozen=True, slots=True)
+class Lenders:
+    """Queues of the cohort whose workloads may be reclaimed, each with the cohort it was found under."""
+
+    advantaged: dict[QueueName, Node]  # some subtree of ours, without them, could hold the whole request
+    others: dict[QueueName, Node]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    workload: Workload
+    under: Node | None = None  # the common ancestor; None: a workload of the own queue
+    advantaged: bool = False
+
+
+def find_lenders(
+    tree: QuotaTree, node: Node, need: tuple[FR, ...], request: Usage, is_active: Callable[[QueueName], bool]
+) -> Lenders:
+    """Who borrows what ``node`` needs, from the nearest cohort up (S-8.2, 8.3); an inactive queue loses nobody."""
+    advantaged: dict[QueueName, Node] = {}
+    others: dict[QueueName, Node] = {}
+    has_advantage = not any(tree.borrows(node, fr, amount) for fr, amount in request.items())
+    rest = {fr: max(0, amount - tree.local_available(node, fr)) for fr, amount in request.items()}
+    below = node
+    for cohort in node.ancestors():
+        into = advantaged if has_advantage else others
+        for queue in _borrowing_queues(tree, cohort, need, below):
+            if is_active(QueueName(queue.name)):
+                into[QueueName(queue.name)] = cohort
+        fits_here = not any(tree.borrows(cohort, fr, amount) for fr, amount in rest.items())
+        rest = {fr: max(0, amount - tree.local_available(cohort, fr)) for fr, amount in rest.items()}
+        has_advantage = has_advantage or fits_here
+        below = cohort
+    return Lenders(advantaged, others)
+
+
+def _borrowing_queues(tree: QuotaTree, cohort: Node, need: tuple[FR, ...], besides: Node) -> Iterator[Node]:
+    for child in cohort.children:
+        if child is besides or tree.within_nominal(child, need):
+            continue
+        if child.is_queue:
+            yield child
+        else:
+            yield from _borrowing_queues(tree, child, need, besides)
+
+
+class Candidates:
+    """All candidates of one search; each ``read`` is a new pass."""
+
+    def __init__(
+        self, incoming: Workload, queue: Queue, holders: Holders, need: tuple[FR, ...], lenders: Lenders,
+        expiry: Millis | None, *, may_displace_equals: bool = True, excluded: frozenset[str] = frozenset(),
+    ) -> None:  # fmt: skip
+        self._incoming = incoming
+        self._queue = queue
+        self._holders = holders
+        self._need = need
+        self._lenders = lenders
+        self._expiry = expiry
+        self._equals = may_displace_equals
+        self._excluded = excluded
+
+    def read(self) -> Iterator[Candidate]:
+        for evicted in (True, False):
+            for each in self._of_cohort(self._lenders.advantaged, evicted):
+                yield Candidate(each, self._lenders.advantaged[each.queue], advantaged=True)
+            for each in self._of_cohort(self._lenders.others, evicted):
+                yield Candidate(each, self._lenders.others[each.queue])
+            for each in self._of_own_queue(evicted):
+                yield Candidate(each)
+
+    def _of_cohort(self, queues: dict[QueueName, Node], evicted: bool) -> Iterator[Workload]:
+        below = EVERYBODY if self._queue.reclaim == "Any" else self._incoming.priority
+        return filter(self._may, self._holders.upto(queues, self._need, below, evicted=evicted)) if queues else iter(())
+
+    def _of_own_queue(self, evicted: bool) -> Iterator[Workload]:
+        incoming, holders, own = self._incoming, self._holders, self._queue.name
+        if self._queue.within == "Never":
+            return
+        yield from filter(self._may, holders.upto((own,), self._need, incoming.priority, evicted=evicted))
+        if self._queue.within == "LowerPriority" or not self._equals:
+            return
+        since = Millis(-(2**62)) if self._expiry is None else self._expiry
+        if self._expiry is not None:
+            had_their_time = holders.expired(own, self._need, incoming.priority, self._expiry, evicted=evicted)
+            yield from filter(self._may, had_their_time)
+        newer = holders.newer(own, self._need, incoming.priority, incoming.queued_at, since, evicted=evicted)
+        yield from filter(self._may, newer)
+
+    def _may(self, each: Workload) -> bool:
+        if each.key in self._excluded:
+            return False
+        return self._incoming.family is None or each.family != self._incoming.family
+
+    def freed_at_most(self, fr: FR) -> tuple[int, int]:
+        """The most that leaving could free of ``fr``: in the own queue, and in the cohort. Reads no candidate."""
+        own = 0
+        if self._queue.within != "Never":
+            equals = self._queue.within == "LowerOrNewerEqualPriority" and self._equals
+            own = self._holders.freed_at_most(self._queue.name, fr, self._incoming.priority + equals)
+        below = EVERYBODY if self._queue.reclaim == "Any" else self._incoming.priority
+        lenders = (*self._lenders.advantaged, *self._lenders.others)
+        return own, sum(self._holders.freed_at_most(queue, fr, below) for queue in lenders)

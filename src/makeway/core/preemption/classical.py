@@ -1,0 +1,165 @@
+"""Pick the workloads whose leaving lets a new one in, without fair sharing (S-8).
+
+Two attempts at most: one that may end up borrowing, one that may not. Each takes candidates, least important first,
+until the newcomer fits, then offers all but the last their place back, most important first. What is left is
+irreducible: spare any one victim and the newcomer no longer fits.
+
+Promises: looks at no candidate more than it needs, and at none when all together would not do; leaves no mark on the
+state (all happens in a trial); equal inputs give equal victims and equal steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from makeway.core.model import FR, Millis, Queue, Usage, Workload
+from makeway.core.preemption.candidates import Candidate, Candidates, Lenders, find_lenders
+from makeway.core.preemption.standing import (
+    Ground,
+    Reason,
+    expired_before,
+    only_without_borrowing,
+    own_queue_ground,
+)
+from makeway.core.quota import Node, QuotaTree
+from makeway.core.state import State
+from makeway.core.trace import Rule, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    workload: Workload
+    reason: Reason
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    targets: tuple[Target, ...] = ()  # in the order in which they were taken
+    steps: tuple[Step, ...] = ()  # why nobody, when there is nobody
+
+
+def find_victims(
+    state: State, incoming: Workload, need: tuple[FR, ...], request: Usage, now: Millis,
+    *, excluded: frozenset[str] = frozenset(), sibling_runs: bool = False,
+) -> Victims:  # fmt: skip
+    """Whom to evict so that ``request`` fits; ``need`` are the flavor-resources that lack room (S-7.2)."""
+    queue, node = state.queues[incoming.queue], state.tree.queues[incoming.queue]
+    request = {fr: amount for fr, amount in request.items() if amount}  # asking for nothing needs nobody to leave
+    lenders = Lenders({}, {})
+    if node.parent is not None and queue.reclaim != "Never":
+        lenders = find_lenders(state.tree, node, need, request, state.is_active)
+    expiry = expired_before(queue, now, time_based=state.policy.gates.time_based_same_priority_preemption)
+    candidates = Candidates(
+        incoming, queue, state.holders, need, lenders, expiry,
+        may_displace_equals=not sibling_runs, excluded=excluded,
+    )  # fmt: skip
+    search = _Search(state.tree, node, queue, incoming, need, request, candidates)
+    for may_borrow in _attempts(state.tree, node, queue, lenders, need):
+        if search.is_hopeless(may_borrow=may_borrow):
+            continue
+        with state.trial():
+            taken = search.attempt(may_borrow=may_borrow)
+        if taken:
+            return Victims(tuple(_target(each, incoming, queue, state.tree, need, expiry, now) for each in taken))
+    return Victims((), (search.why_not(),))
+
+
+def _attempts(tree: QuotaTree, node: Node, queue: Queue, lenders: Lenders, need: tuple[FR, ...]) -> tuple[bool, ...]:
+    """With or without borrowing, in which order (S-8.6)."""
+    nobody = not lenders.advantaged and not lenders.others
+    if nobody or (queue.borrow == "Never" and any(node.usage.get(fr, 0) >= node.nominal.get(fr, 0) for fr in need)):
+        return (True,)
+    if queue.borrow == "Never" and not lenders.advantaged:
+        return (False, True)
+    return (True, False)
+
+
+class _Search:
+    def __init__(
+        self, tree: QuotaTree, node: Node, queue: Queue, incoming: Workload, need: tuple[FR, ...], request: Usage,
+        candidates: Candidates,
+    ) -> None:  # fmt: skip
+        self._tree = tree
+        self._node = node
+        self._queue = queue
+        self._incoming = incoming
+        self._need = need
+        self._request = request
+        self._candidates = candidates
+
+    def is_hopeless(self, *, may_borrow: bool) -> bool:
+        """Whether not even all candidates together would free enough; asks the sums, reads nobody."""
+        for fr, amount in self._request.items():
+            own, others = self._candidates.freed_at_most(fr)
+            if amount > self._tree.available(self._node, fr) + own + others:
+                return True
+            if not may_borrow and self._node.usage.get(fr, 0) - own + amount > self._node.subtree.get(fr, 0):
+                return True
+        return False
+
+    def why_not(self) -> Step:
+        for fr, amount in self._request.items():
+            missing = amount - max(0, self._tree.available(self._node, fr))
+            freed = sum(self._candidates.freed_at_most(fr))
+            if missing > freed:
+                return Step(Rule.NOT_EVEN_ALL, (self._incoming.key, *fr), (missing, freed))
+        return Step(Rule.NO_TARGETS, (self._incoming.key,))
+
+    def attempt(self, *, may_borrow: bool) -> list[Candidate]:
+        """Take until it fits, then give back (S-8.7, 8.8); nobody if it never fits. Runs inside a trial."""
+        taken: list[Candidate] = []
+        for each in self._candidates.read():
+            node = self._node if each.under is None else self._tree.queues[each.workload.queue]
+            if each.under is not None and self._is_barred(each, node, each.under, may_borrow):
+                continue
+            self._tree.release_all(node, each.workload.usage or {})
+            taken.append(each)
+            if self._fits(may_borrow):
+                return self._give_back(taken, may_borrow)
+        return []
+
+    def _is_barred(self, each: Candidate, node: Node, under: Node, may_borrow: bool) -> bool:
+        if may_borrow and not each.advantaged and only_without_borrowing(self._queue, self._incoming, each.workload):
+            return True
+        at: Node | None = node
+        while at is not None and at is not under:
+            if self._tree.within_nominal(at, self._need):
+                return True
+            at = at.parent
+        return False
+
+    def _fits(self, may_borrow: bool) -> bool:
+        for fr, amount in self._request.items():
+            if not may_borrow and self._tree.borrows(self._node, fr, amount):
+                return False
+            if amount > self._tree.available(self._node, fr):
+                return False
+        return True
+
+    def _give_back(self, taken: list[Candidate], may_borrow: bool) -> list[Candidate]:
+        victims = [taken[-1]]  # it did not fit without this one
+        for each in reversed(taken[:-1]):
+            node = self._node if each.under is None else self._tree.queues[each.workload.queue]
+            self._tree.charge_all(node, each.workload.usage or {})
+            if not self._fits(may_borrow):
+                self._tree.release_all(node, each.workload.usage or {})
+                victims.append(each)
+        return victims[::-1]
+
+
+def _target(
+    each: Candidate, incoming: Workload, queue: Queue, tree: QuotaTree, need: tuple[FR, ...],
+    expiry: Millis | None, now: Millis,
+) -> Target:  # fmt: skip
+    running = each.workload
+    if each.under is None:
+        ground = own_queue_ground(incoming, running, expiry, now)
+    elif each.advantaged or only_without_borrowing(queue, incoming, running):
+        node = tree.queues[running.queue]
+        above = max(node.usage.get(fr, 0) - node.subtree.get(fr, 0) for fr in need)
+        ground = Ground("InCohortReclamation", Step(Rule.RECLAIM, (running.key,), (above,)))
+    else:
+        step = Step(Rule.RECLAIM_WHILE_BORROWING, (running.key,), (running.priority, incoming.priority))
+        ground = Ground("InCohortReclaimWhileBorrowing", step)
+    return Target(running, ground.reason, ground.step)

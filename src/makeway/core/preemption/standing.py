@@ -1,0 +1,59 @@
+"""May this workload push that one out, and on what ground (S-7.3, 7.4, 7.7, 8.4)?"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from makeway.core.model import Millis, Queue, Workload
+from makeway.core.trace import Rule, Step
+
+Reason = Literal[
+    "InClusterQueue", "InClusterQueueTimeBased", "InCohortReclamation", "InCohortReclaimWhileBorrowing",
+    "InCohortFairSharing",
+]  # fmt: skip
+
+
+class Ground(NamedTuple):
+    reason: Reason
+    step: Step
+
+
+def expired_before(queue: Queue, now: Millis, *, time_based: bool) -> Millis | None:
+    """Equals who reserved earlier than this have had their time; None: time plays no role (S-7.5)."""
+    return Millis(now - queue.min_admit) if time_based and queue.min_admit is not None else None
+
+
+def own_queue_ground(incoming: Workload, running: Workload, expiry: Millis | None, now: Millis) -> Ground:
+    """The ground on which a candidate of the own queue leaves; that it is one was decided before."""
+    since = running.held_since(now)
+    if running.priority < incoming.priority:
+        return Ground("InClusterQueue", _step(Rule.LOWER_PRIORITY, running, running.priority, incoming.priority))
+    if expiry is not None and since < expiry:
+        return Ground("InClusterQueueTimeBased", _step(Rule.TIME_EXPIRED, running, now - since, now - expiry))
+    return Ground("InClusterQueue", _step(Rule.NEWER_EQUAL, running, running.queued_at, incoming.queued_at))
+
+
+def _step(rule: Rule, running: Workload, *numbers: int) -> Step:
+    return Step(rule, (running.key,), numbers)
+
+
+def may_preempt(incoming: Workload, running: Workload, policy: str, expiry: Millis | None, now: Millis) -> bool:
+    """The policy test for one pair; searches read sorted runs instead and never ask it one by one."""
+    if policy == "Any":
+        return True
+    if policy == "Never" or running.priority > incoming.priority:
+        return False
+    if running.priority < incoming.priority:
+        return True
+    if policy != "LowerOrNewerEqualPriority":
+        return False
+    return incoming.queued_at < running.queued_at or (expiry is not None and running.held_since(now) < expiry)
+
+
+def only_without_borrowing(queue: Queue, incoming: Workload, running: Workload) -> bool:
+    """Whether a candidate of the cohort leaves only for one who ends within its own quota (S-8.4)."""
+    return (
+        queue.borrow == "Never"
+        or running.priority >= incoming.priority
+        or (queue.threshold is not None and running.priority > queue.threshold)
+    )

@@ -1,0 +1,247 @@
+"""Who may use how much: quota and usage over a forest of queues and cohorts (S-2).
+
+A node keeps part of its quota to itself (``local``: what its lending limit withholds) and shows the rest to its
+parent. Usage fills the local part first; only the overflow is charged upward. All sums that depend on quota alone
+are made once, when quota or edges change; usage is kept in place and noted in the undo log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from makeway.core.amounts import add, subtract
+from makeway.core.model import FR, Usage, invariant
+from makeway.core.undo import UndoLog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaSpec:
+    """What one queue or cohort declares."""
+
+    name: str
+    parent: str = ""
+    nominal: Mapping[FR, int] = field(default_factory=dict)
+    borrowing: Mapping[FR, int] = field(default_factory=dict)  # absent: no limit
+    lending: Mapping[FR, int] = field(default_factory=dict)  # absent: everything
+
+
+class Node:
+    """A queue (leaf) or a cohort of the forest. Read it freely; only ``QuotaTree`` writes."""
+
+    __slots__ = (
+        "borrowing", "children", "height", "in_cycle", "is_queue", "lending", "local", "name", "nominal", "parent",
+        "subtree", "usage",
+    )  # fmt: skip
+
+    def __init__(self, name: str, *, is_queue: bool) -> None:
+        self.name = name
+        self.is_queue = is_queue
+        self.parent: Node | None = None
+        self.children: list[Node] = []
+        self.nominal: Mapping[FR, int] = {}
+        self.borrowing: Mapping[FR, int] = {}
+        self.lending: Mapping[FR, int] = {}
+        self.subtree: dict[FR, int] = {}  # S-2.4
+        self.local: dict[FR, int] = {}  # S-2.5; absent: 0
+        self.usage: dict[FR, int] = {}
+        self.height = 0
+        self.in_cycle = False  # a cohort above it is its own ancestor (S-2.3)
+
+    def ancestors(self) -> Iterator[Node]:
+        node = self.parent
+        while node is not None:
+            yield node
+            node = node.parent
+
+    @property
+    def root(self) -> Node:
+        node = self
+        while node.parent is not None:
+            node = node.parent
+        return node
+
+    def path(self) -> str:
+        """``/top/…/queue``, as events name it."""
+        names = [self.name, *(node.name for node in self.ancestors())]
+        return "/" + "/".join(reversed(names))
+
+
+class QuotaTree:
+    def __init__(self, log: UndoLog) -> None:
+        self._log = log
+        self.queues: dict[str, Node] = {}
+        self.cohorts: dict[str, Node] = {}
+        self.questions = 0  # how often somebody asked or changed what is free; tests and benchmarks count them
+
+    # --- structure ---
+
+    def configure(self, queues: Iterable[QuotaSpec], cohorts: Iterable[QuotaSpec]) -> None:
+        """Build the forest anew and keep what queues use. Cohorts that are only named exist too (S-2.2)."""
+        kept = {name: node.usage for name, node in self.queues.items()}
+        declared = {spec.name: spec for spec in cohorts}
+        leaves = {spec.name: spec for spec in queues}
+        self.queues = {name: Node(name, is_queue=True) for name in leaves}
+        named = {spec.parent for spec in [*leaves.values(), *declared.values()] if spec.parent}
+        self.cohorts = {name: Node(name, is_queue=False) for name in sorted(named | set(declared))}
+        cyclic = _cyclic({name: spec.parent for name, spec in declared.items()})
+        for node in [*self.cohorts.values(), *self.queues.values()]:
+            spec = leaves.get(node.name) if node.is_queue else declared.get(node.name)
+            if spec is not None:
+                self._attach(node, spec, cyclic)
+        for root in self.roots():
+            _mark_cycles(root, root.in_cycle)
+            _total(root)
+        for name, usage in kept.items():
+            if name in self.queues:
+                for fr, amount in usage.items():
+                    self.charge(self.queues[name], fr, amount)
+
+    def _attach(self, node: Node, spec: QuotaSpec, cyclic: set[str]) -> None:
+        node.nominal, node.borrowing, node.lending = spec.nominal, spec.borrowing, spec.lending
+        node.in_cycle = not node.is_queue and node.name in cyclic
+        if spec.parent and not node.in_cycle:  # a cycle is cut, so that sums end; its queues are inactive
+            node.parent = self.cohorts[spec.parent]
+            node.parent.children.append(node)
+
+    def roots(self) -> list[Node]:
+        return [node for node in [*self.cohorts.values(), *self.queues.values()] if node.parent is None]
+
+    # --- usage ---
+
+    def charge(self, node: Node, fr: FR, amount: int) -> None:
+        """Add usage; only what exceeds the node's local quota is visible to its parent (S-2.7)."""
+        self.questions += 1
+        at: Node | None = node
+        while at is not None and amount:
+            used = at.usage.get(fr, 0)
+            free = max(0, subtract(at.local.get(fr, 0), used)) if at.local else 0
+            self._log.put(at.usage, fr, add(used, amount))
+            if amount <= free:
+                return
+            amount = subtract(amount, free)
+            at = at.parent
+
+    def release(self, node: Node, fr: FR, amount: int) -> None:
+        """Take usage away again: the exact inverse of ``charge`` (S-2.8)."""
+        self.questions += 1
+        at: Node | None = node
+        while at is not None and amount:
+            used = at.usage.get(fr, 0)
+            overflow = subtract(used, at.local.get(fr, 0))
+            self._log.put(at.usage, fr, subtract(used, amount))
+            if overflow <= 0:
+                return
+            amount = min(amount, overflow)
+            at = at.parent
+
+    def charge_all(self, node: Node, usage: Usage) -> None:
+        for fr, amount in usage.items():
+            self.charge(node, fr, amount)
+
+    def release_all(self, node: Node, usage: Usage) -> None:
+        for fr, amount in usage.items():
+            self.release(node, fr, amount)
+
+    # --- questions ---
+
+    def available(self, node: Node, fr: FR) -> int:
+        """How much more the node may use now (S-2.10); negative when quota shrank under running work."""
+        self.questions += 1
+        used, whole = node.usage.get(fr, 0), node.subtree.get(fr, 0)
+        if node.parent is None:
+            return subtract(whole, used)
+        local = node.local.get(fr, 0)
+        above = self.available(node.parent, fr)
+        limit = node.borrowing.get(fr)
+        if limit is not None:
+            shown = subtract(whole, local)
+            above = min(above, add(subtract(shown, max(0, subtract(used, local))), limit))
+        return add(max(0, subtract(local, used)), above) if local else above
+
+    def potential(self, node: Node, fr: FR) -> int:
+        """How much the node could use at most, were nobody else there (S-2.11)."""
+        whole = node.subtree.get(fr, 0)
+        if node.parent is None:
+            return whole
+        most = add(node.local.get(fr, 0), self.potential(node.parent, fr))
+        limit = node.borrowing.get(fr)
+        return most if limit is None else min(most, add(whole, limit))
+
+    def local_available(self, node: Node, fr: FR) -> int:
+        return max(0, subtract(node.local.get(fr, 0), node.usage.get(fr, 0)))
+
+    def fits(self, node: Node, usage: Usage) -> bool:
+        return all(amount <= max(0, self.available(node, fr)) for fr, amount in usage.items())
+
+    def borrows(self, node: Node, fr: FR, amount: int = 0) -> bool:
+        """Whether ``amount`` more would take the node above its own quota (S-2.12)."""
+        return add(node.usage.get(fr, 0), amount) > node.subtree.get(fr, 0)
+
+    def within_nominal(self, node: Node, frs: Iterable[FR]) -> bool:
+        usage, whole = node.usage, node.subtree
+        return all(usage.get(fr, 0) <= whole.get(fr, 0) for fr in frs)
+
+    def lowest_subtree(self, node: Node, fr: FR, amount: int) -> tuple[int, bool]:
+        """How far up the request must borrow, and whether somebody further up could be reclaimed from (S-2.16)."""
+        if node.parent is None or not self.borrows(node, fr, amount):
+            return 0, node.parent is not None
+        rest = subtract(amount, self.local_available(node, fr))
+        top = node
+        for ancestor in node.ancestors():
+            if not self.borrows(ancestor, fr, rest):
+                return ancestor.height, ancestor.parent is not None
+            rest = subtract(rest, self.local_available(ancestor, fr))
+            top = ancestor
+        return top.height, False
+
+    def contents(self) -> object:
+        nodes = [*self.queues.values(), *self.cohorts.values()]
+        return {
+            (node.is_queue, node.name): {fr: used for fr, used in sorted(node.usage.items()) if used} for node in nodes
+        }
+
+    def recount(self) -> None:
+        """Check that every cohort's usage is what its children show (S-2.9)."""
+        for node in self.cohorts.values():
+            for fr in {fr for child in node.children for fr in child.usage} | set(node.usage):
+                shown = sum(max(0, child.usage.get(fr, 0) - child.local.get(fr, 0)) for child in node.children)
+                used = node.usage.get(fr, 0)
+                invariant(used == shown, "cohort {}: usage {} of {}, its children show {}", node.name, used, fr, shown)
+
+
+def _total(node: Node) -> None:
+    """Sum quota from the leaves up: what a child keeps to itself is not part of its parent (S-2.4, 2.5, 2.15)."""
+    node.subtree = dict(node.nominal)
+    for child in node.children:
+        _total(child)
+        for fr, amount in child.subtree.items():
+            node.subtree[fr] = add(node.subtree.get(fr, 0), subtract(amount, child.local.get(fr, 0)))
+    for fr, limit in node.lending.items():
+        kept = max(0, subtract(node.subtree.get(fr, 0), limit))
+        if kept:
+            node.local[fr] = kept
+    cohorts = [child.height for child in node.children if not child.is_queue]
+    node.height = 0 if not node.children else max(1, 1 + max(cohorts, default=0))
+
+
+def _cyclic(parents: Mapping[str, str]) -> set[str]:
+    """Cohorts that are their own ancestor."""
+    found: set[str] = set()
+    done: set[str] = set()
+    for start in parents:
+        trail: list[str] = []
+        name = start
+        while name in parents and name not in done and name not in trail:
+            trail.append(name)
+            name = parents[name]
+        if name in trail:
+            found.update(trail[trail.index(name) :])
+        done.update(trail)
+    return found
+
+
+def _mark_cycles(node: Node, inside: bool) -> None:
+    node.in_cycle = node.in_cycle or inside
+    for child in node.children:
+        _mark_cycles(child, node.in_cycle)

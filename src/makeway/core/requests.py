@@ -1,0 +1,152 @@
+"""What one pod asks for: containers, init containers, overhead, limits, transformations (S-1.4 to 1.7).
+
+Amounts are exact here, in billionths of a unit, so that sums round once, at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from makeway.core.amounts import LEAST, MOST
+from makeway.core.model import ResourceName
+from makeway.core.policy import Resources
+
+Nanos = Mapping[str, int]  # resource -> billionths
+_BILLION = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    requests: Nanos = field(default_factory=dict)
+    limits: Nanos = field(default_factory=dict)
+    restarts: bool = False  # an init container that keeps running beside the others
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    containers: Sequence[Container] = ()
+    init_containers: Sequence[Container] = ()
+    whole: Container | None = None  # pod-level requests and limits
+    overhead: Nanos = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """One item of a LimitRange, or several summarised."""
+
+    default: Nanos = field(default_factory=dict)
+    default_request: Nanos = field(default_factory=dict)
+    most: Nanos = field(default_factory=dict)
+    least: Nanos = field(default_factory=dict)
+
+
+def summarised(items: Iterable[Bounds]) -> Bounds:
+    """The first default wins per resource, the lowest maximum, the highest minimum (S-1.5.2)."""
+    default: dict[str, int] = {}
+    request: dict[str, int] = {}
+    most: dict[str, int] = {}
+    least: dict[str, int] = {}
+    for each in items:
+        default = {**each.default, **default}
+        request = {**each.default_request, **request}
+        for name, amount in each.most.items():
+            most[name] = min(amount, most.get(name, amount))
+        for name, amount in each.least.items():
+            least[name] = max(amount, least.get(name, amount))
+    return Bounds(default=default, default_request=request, most=most, least=least)
+
+
+def adjusted(pod: Pod, *, container: Bounds, whole: Bounds, runtime_overhead: Nanos) -> Pod:
+    """The pod with the defaults that its namespace and runtime class give it (S-1.5)."""
+    return Pod(
+        containers=[_defaulted(each, container) for each in pod.containers],
+        init_containers=[_defaulted(each, container) for each in pod.init_containers],
+        whole=None if pod.whole is None else _defaulted(pod.whole, whole),
+        overhead=pod.overhead or runtime_overhead,
+    )
+
+
+def _defaulted(container: Container, bounds: Bounds) -> Container:
+    limits = {**bounds.default, **container.limits}
+    requests = {**bounds.default_request, **container.requests}
+    return replace(container, requests={**limits, **requests}, limits=limits)
+
+
+def violation(pod: Pod, *, container: Bounds, whole: Bounds) -> str:
+    """What makes the pod impossible: a request above its limit, or a bound of its namespace (S-5.3.5)."""
+    parts = [*pod.containers, *pod.init_containers, *([pod.whole] if pod.whole is not None else [])]
+    for each in parts:
+        for name, amount in each.requests.items():
+            if name in each.limits and amount > each.limits[name]:
+                return f"the request for {name} is above its limit"
+    for each in (*pod.containers, *pod.init_containers):
+        for name in {**container.most, **container.least}:
+            asked = [table[name] for table in (each.requests, each.limits) if name in table]
+            if asked and name in container.most and max(asked) > container.most[name]:
+                return f"the request for {name} is above the maximum of the namespace"
+            if asked and name in container.least and min(asked) < container.least[name]:
+                return f"the request for {name} is below the minimum of the namespace"
+    total = pod_request(pod)
+    for name, most in whole.most.items():
+        if total.get(name, 0) > most:
+            return f"the pod's request for {name} is above the maximum of the namespace"
+    for name, least in whole.least.items():
+        if name in total and total[name] < least:
+            return f"the pod's request for {name} is below the minimum of the namespace"
+    return ""
+
+
+def pod_request(pod: Pod) -> dict[str, int]:
+    """What the pod needs at its peak (S-1.4)."""
+    running: dict[str, int] = {}
+    for each in pod.containers:
+        _add(running, each.requests)
+    beside: dict[str, int] = {}  # init containers that keep running, listed so far
+    peak: dict[str, int] = {}
+    for each in pod.init_containers:
+        if each.restarts:
+            _add(beside, each.requests)
+            continue
+        for name in {**beside, **each.requests}:
+            peak[name] = max(peak.get(name, 0), each.requests.get(name, 0) + beside.get(name, 0))
+    _add(running, beside)
+    total = {name: max(running.get(name, peak.get(name, 0)), peak.get(name, LEAST)) for name in {**running, **peak}}
+    if pod.whole is not None:
+        total.update(pod.whole.requests)
+    _add(total, pod.overhead)
+    return total
+
+
+def _add(total: dict[str, int], amounts: Nanos) -> None:
+    for name, amount in amounts.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def counted(request: Nanos, resources: Resources) -> dict[ResourceName, int]:
+    """What counts against quota, in whole units: exclusions, transformations, rounding (S-1.1, 1.6, 1.7)."""
+    kept = {name: amount for name, amount in request.items() if not name.startswith(resources.excluded_prefixes)}
+    if not resources.excluded_prefixes:
+        kept = dict(request)
+    made: dict[str, int] = {}
+    dropped: set[str] = set()
+    for rule in resources.transformations:
+        if rule.input not in kept:
+            continue
+        amount = kept[rule.input]
+        if rule.multiply_by and rule.multiply_by in kept:
+            amount = amount * kept[rule.multiply_by] // _BILLION
+        for name, factor in rule.outputs_nano:
+            made[name] = made.get(name, 0) + amount * factor // _BILLION
+        if rule.replaces:
+            dropped.add(rule.input)
+    total = {name: amount for name, amount in kept.items() if name not in dropped}
+    _add(total, {name: max(0, amount) for name, amount in made.items()})
+    return {ResourceName(name): max(0, units(amount, name)) for name, amount in total.items()}
+
+
+def units(nano: int, resource: str) -> int:
+    """Billionths in the unit that quota is kept in, rounded away from zero, within 64 bits (S-1.1, 1.2)."""
+    scale = 10**6 if resource == "cpu" else _BILLION
+    whole = -(-abs(nano) // scale)
+    return max(LEAST, min(MOST, whole if nano >= 0 else -whole))

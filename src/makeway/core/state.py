@@ -1,0 +1,172 @@
+"""All the scheduler knows, kept up to date in place. There is no other copy: a what-if is a ``trial``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from makeway.core.flavors import AT_END, Tried
+from makeway.core.holders import Holders
+from makeway.core.model import Flavor, FlavorName, Millis, Queue, QueueName, Workload, WorkloadKey, selects
+from makeway.core.pending import Pending, Shape, shape
+from makeway.core.policy import Policy
+from makeway.core.quota import QuotaSpec, QuotaTree
+from makeway.core.undo import UndoLog
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a workload's flavor scan came, and when (S-6.8)."""
+
+    tried: Tried
+    shape: Shape
+    cycle: int
+    generation: int
+    finished: frozenset[int]  # podSets that have reached the end of their list since ``wakes``
+    wakes: int
+
+
+class State:
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._log = UndoLog()
+        self.tree = QuotaTree(self._log)
+        self.holders = Holders(self._log)
+        self.pending = Pending(self._log)
+        self.queues: dict[QueueName, Queue] = {}
+        self.flavors: dict[FlavorName, Flavor] = {}
+        self.namespaces: dict[str, Mapping[str, str]] = {}  # labels by name
+        self.waits_for_pods = False  # blockAdmission, and some admitted workload is not ready (S-5.7.12)
+        self._progress: dict[WorkloadKey, Progress] = {}
+        self._preemptors: dict[WorkloadKey, None] = {}  # requeued with preemptions pending, no quota since (S-5.6.2)
+        self._generations: dict[QueueName, int] = {}  # S-3.8
+        self._cycles: dict[str, int] = {}
+
+    def trial(self) -> AbstractContextManager[None]:
+        """Whatever is done to any part of the state inside is undone on exit; trials nest."""
+        return self._log.trial()
+
+    # --- configuration ---
+
+    def configure(
+        self, queues: Iterable[tuple[Queue, QuotaSpec]], cohorts: Iterable[QuotaSpec], flavors: Iterable[Flavor]
+    ) -> None:
+        """Queues, cohorts and flavors as they are from now on; who holds or waits stays."""
+        pairs = list(queues)
+        self.queues = {queue.name: queue for queue, _ in pairs}
+        self.flavors = {flavor.name: flavor for flavor in flavors}
+        known = set(self.tree.queues)
+        self.tree.configure([spec for _, spec in pairs], cohorts)
+        for name in [each for each in self.queues if each not in known]:  # it may have had holders before it went
+            for holder in self.holders.of_queue.get(name, {}).values():
+                self.tree.charge_all(self.tree.queues[name], holder.usage or {})
+        for queue, _ in pairs:
+            self.pending.line(queue.name).strict = queue.strict
+            self._generations[queue.name] = self._generations.get(queue.name, 0) + 1
+
+    def is_active(self, name: QueueName) -> bool:
+        queue = self.queues.get(name)
+        return queue is not None and queue.active and not self.tree.queues[name].in_cycle
+
+    # --- who holds quota ---
+
+    def hold(self, workload: Workload) -> None:
+        """Account for a workload that has quota (S-3.6); it no longer waits."""
+        self.pending.forget(workload)
+        self._log.drop(self._progress, workload.key)
+        self._log.drop(self._preemptors, workload.key)
+        self.holders.add(workload)
+        node = self.tree.queues.get(workload.queue)
+        if node is not None:
+            self.tree.charge_all(node, workload.usage or {})
+
+    def release(self, workload: Workload) -> None:
+        """It holds quota no more."""
+        self.holders.remove(workload)
+        node = self.tree.queues.get(workload.queue)
+        if node is not None:
+            self.tree.release_all(node, workload.usage or {})
+        self._log.put(self._generations, workload.queue, self._generations.get(workload.queue, 0) + 1)
+
+    # --- who waits ---
+
+    def push(self, workload: Workload, now: Millis) -> None:
+        self.pending.push(workload, now, shapes_count=self.policy.gates.scheduling_equivalence_hashing)
+
+    def tree_of(self, queue: QueueName) -> list[QueueName]:
+        """All queues that share quota with this one, itself included; below a cycle there is no tree (S-2.3)."""
+        node = self.tree.queues.get(queue)
+        if node is None or node.in_cycle:
+            return []
+        found: list[QueueName] = []
+        open_nodes = [node.root]
+        while open_nodes:
+            each = open_nodes.pop()
+            if each.is_queue:
+                found.append(QueueName(each.name))
+            open_nodes.extend(each.children)
+        return sorted(found)
+
+    def wake(self, queue: QueueName, now: Millis) -> list[WorkloadKey]:
+        """Something changed that may let somebody of this queue's tree in (S-4.6)."""
+        return self.pending.wake(self.tree_of(queue), now, self.namespace_matches)
+
+    def namespace_matches(self, workload: Workload) -> bool:
+        queue = self.queues.get(workload.queue)
+        labels = self.namespaces.get(workload.namespace)
+        return (
+            queue is not None
+            and queue.namespaces is not None
+            and labels is not None
+            and selects(queue.namespaces, labels)
+        )
+
+    # --- scan progress ---
+
+    @property
+    def cycle(self) -> int:
+        """How many cycles were carried out: the number of the last one."""
+        return self._cycles.get("count", 0)
+
+    def next_cycle(self) -> None:
+        self._log.put(self._cycles, "count", self.cycle + 1)
+
+    def tried(self, workload: Workload) -> Tried:
+        """Where its flavor scan goes on, unless what it found has become old (S-6.8)."""
+        known = self._progress.get(workload.key)
+        if known is None or known.shape != shape(workload):
+            return {}
+        has_changed = known.generation != self._generations.get(workload.queue, 0)
+        return {} if has_changed and known.cycle < self.cycle else known.tried
+
+    def remember(self, workload: Workload, tried: Tried) -> bool:
+        """Note where its scan stopped; returns whether flavors are left to try (S-6.8)."""
+        open_sets = {i for (i, _), index in tried.items() if index != AT_END}
+        wakes = self.pending.line(workload.queue).wakes.get("count", 0)
+        before = self._progress.get(workload.key)
+        finished = frozenset(i for i, _ in tried) - open_sets
+        if before is not None and before.wakes == wakes:
+            finished |= before.finished
+        generation = self._generations.get(workload.queue, 0)
+        progress = Progress(tried, shape(workload), self.cycle, generation, finished, wakes)
+        self._log.put(self._progress, workload.key, progress)
+        if self.policy.gates.preemption_claims:
+            return bool(open_sets - finished)  # two podSets out of phase must not keep it from being parked
+        return bool(open_sets)
+
+    def forget_progress(self, workload: Workload) -> None:
+        self._log.drop(self._progress, workload.key)
+
+    def mark_preemptor(self, workload: Workload) -> None:
+        self._log.put(self._preemptors, workload.key, None)
+
+    def is_preemptor(self, workload: Workload) -> bool:
+        return workload.key in self._preemptors
+
+    def fingerprint(self) -> object:
+        """Equal before and after every trial."""
+        return (
+            self.tree.contents(), self.holders.contents(), self.pending.contents(), sorted(self._progress),
+            sorted(self._preemptors), dict(sorted(self._generations.items())), self.cycle,
+        )  # fmt: skip

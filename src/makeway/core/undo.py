@@ -1,0 +1,63 @@
+"""The one undo log of the state: each of its structures saves here what it is about to overwrite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+_ABSENT = object()
+
+
+class UndoLog:
+    def __init__(self) -> None:
+        self._saved: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
+        self._open_trials = 0
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Everything done inside is a thought experiment: it is undone on exit, even on error. Trials nest."""
+        mark = self.begin()
+        try:
+            yield
+        finally:
+            self.end(mark)
+
+    def begin(self) -> int:
+        """The same as ``trial`` for the few places whose inner loop cannot pay for a ``with`` block."""
+        self._open_trials += 1
+        return len(self._saved)
+
+    def end(self, mark: int) -> None:
+        self.rewind(mark)
+        self._open_trials -= 1
+
+    def rewind(self, mark: int) -> None:
+        saved = self._saved
+        while len(saved) > mark:
+            restore, before = saved.pop()
+            restore(*before)
+
+    def save(self, restore: Callable[..., object], *before: Any) -> None:
+        """Note the way back; ``restore`` is a plain write, which saves nothing itself."""
+        if self._open_trials:
+            self._saved.append((restore, before))
+
+    def put(self, table: dict[K, V], key: K, value: V) -> None:
+        if self._open_trials:
+            self._saved.append((_reset, (table, key, table.get(key, _ABSENT))))
+        table[key] = value
+
+    def drop(self, table: dict[K, V], key: K) -> None:
+        if key in table:
+            self.save(_reset, table, key, table[key])
+            del table[key]
+
+
+def _reset(table: dict[Any, Any], key: Any, before: Any) -> None:
+    if before is _ABSENT:
+        table.pop(key, None)
+    else:
+        table[key] = before

@@ -1,0 +1,12 @@
+"""Recorded decisions of other systems, and whether ours agree: one adapter per suite, from data to public functions.
+
+Nothing is decided here. An adapter reads a case, asks ``makeway.core`` what it would do, and lists what differs;
+what the engine cannot do yet is named by feature (``scope``), never by case.
+"""
+
+from __future__ import annotations
+
+from makeway.testing.vectors.reading import Case, VectorsError, read_cases
+from makeway.testing.vectors.report import Outcome, judge, summary
+
+__all__ = ["Case", "Outcome", "VectorsError", "judge", "read_cases", "summary"]

@@ -1,0 +1,107 @@
+"""Random scenarios over several cycles: every decision, and the state between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from makeway.api.quantity import Time
+from makeway.core import cycle
+from makeway.core.flavors import Choice
+from makeway.core.lowering import Loaded
+from makeway.core.model import Millis
+from makeway.testing.vectors.cycles import compare_holders, compare_outcome, delete
+from makeway.testing.vectors.facts import Findings, listed, load, parked, waiting, workload_from
+from makeway.testing.vectors.quota import compare_tree
+from makeway.testing.vectors.reading import Case
+
+STATUS = {"admitted": "assumed", "skipped": "skipped"}  # ours and theirs; the others are known by their requeue reason
+
+
+def scenario(case: Case) -> Findings:
+    found = Findings()
+    loaded = load(case)
+    state, want = loaded.state, case.want
+    compare_tree(found, state, want["initialQuota"])
+    for number, wanted in enumerate(want["cycles"], 1):
+        _cycle(found, loaded, wanted)
+        if found.differences:  # what follows would only repeat them
+            found.differences = [f"cycle {number}: {each}" for each in found.differences]
+            return found
+        events = [each for each in case.given.get("events") or () if each["afterCycle"] == number]
+        _between(loaded, wanted, events)
+    found.same("pending at the end", waiting(state), listed(want["finalPending"]))
+    found.same("inadmissible at the end", parked(state), listed(want["finalInadmissible"]))
+    compare_holders(found, state, want["finalHoldingQuota"])
+    return found
+
+
+def _now(wanted: Mapping[str, Any]) -> Millis:
+    return Millis(Time.parse(wanted["now"]).millis)
+
+
+def _cycle(found: Findings, loaded: Loaded, wanted: Mapping[str, Any]) -> None:
+    state = loaded.state
+    found.same("pending before", waiting(state), listed(wanted["pendingBefore"]))
+    found.same("inadmissible before", parked(state), listed(wanted["inadmissibleBefore"]))
+    found.same("idle", not cycle.heads(state), bool(wanted.get("idle")))
+    plan = cycle.decide(state, _now(wanted))
+    found.explanation = []
+    found.explain_verdicts(f"cycle {wanted['cycle']}: ", plan.verdicts)
+    cycle.carry_out(state, plan)
+    compare_outcome(found, state, list(plan.verdicts), wanted)
+    _compare_entries(found, plan, wanted["entries"])
+
+
+def _compare_entries(found: Findings, plan: cycle.Plan, wanted: list[Mapping[str, Any]]) -> None:
+    """Every head in the order in which it was taken, then each with all that was found for it."""
+    found.same("entries", [each.workload.key for each in plan.verdicts], [each["workload"] for each in wanted])
+    recorded = {each["workload"]: each for each in wanted}
+    for verdict in plan.verdicts:
+        if verdict.workload.key in recorded:
+            found.same(verdict.workload.key, _entry(verdict), _wanted_entry(recorded[verdict.workload.key]))
+
+
+def _entry(verdict: cycle.Verdict) -> tuple[object, ...]:
+    return (
+        verdict.workload.queue, verdict.mode, verdict.assignment.level, STATUS.get(verdict.status) or verdict.requeue,
+        [
+            (part.name, part.count, {name: (one.flavor, _mode(verdict, one)) for name, one in part.choices.items()})
+            for part in verdict.assignment.pod_sets
+        ],
+    )  # fmt: skip
+
+
+def _mode(verdict: cycle.Verdict, choice: Choice) -> str:
+    """Of one resource; where all fits once others have left, theirs says so of each."""
+    return verdict.mode if verdict.mode == "DeferredFit" else choice.mode.public
+
+
+def _wanted_entry(entry: Mapping[str, Any]) -> tuple[object, ...]:
+    pod_sets = [
+        (
+            each["name"], each["count"],
+            {name: (one["flavor"], one["mode"]) for name, one in (each.get("flavors") or {}).items()},
+        )
+        for each in entry.get("podSets") or ()
+    ]  # fmt: skip
+    status = entry.get("status") or entry.get("requeueReason")
+    return entry["clusterQueue"], entry["mode"], entry["borrow"], status, pod_sets
+
+
+def _between(loaded: Loaded, wanted: Mapping[str, Any], events: list[Mapping[str, Any]]) -> None:
+    """Victims leave and wait again, then what the script says happens, then all trees that lost something wake."""
+    state, now = loaded.state, _now(wanted)
+    reasons = {each["workload"]: each["reason"] for each in wanted["preempted"]}
+    touched = set()
+    for members in list(state.holders.of_queue.values()):
+        for holder in [each for each in members.values() if each.evicted and each.key in reasons]:
+            state.release(holder)
+            touched.add(holder.queue)
+            state.push(cycle.departed(state, holder, reasons[holder.key], now), now)
+    for event in events:
+        touched.update(delete(state, key) for key in event.get("delete") or ())
+        for tree in event.get("create") or ():
+            state.push(workload_from(tree, loaded), now)
+    for queue in sorted(touched):
+        state.wake(queue, now)

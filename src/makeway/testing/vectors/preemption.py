@@ -1,0 +1,78 @@
+"""Suites about victims: who may have to leave, in which order, and who does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from makeway.core.amounts import add, multiply
+from makeway.core.lowering import effective_priority
+from makeway.core.model import FR, PODS, FlavorName, Queue, QueueName, ResourceName, Uid, Workload, WorkloadKey
+from makeway.core.preemption.candidates import Candidates, Lenders
+from makeway.core.preemption.classical import find_victims
+from makeway.core.preemption.standing import may_preempt
+from makeway.core.quota import Node
+from makeway.testing.vectors.facts import Findings, load, now_of, policy_of, wire_of, workload_from
+from makeway.testing.vectors.reading import Case
+
+ABOVE_ALL = 2**40  # a priority against which everybody is a candidate
+
+
+def targets(case: Case) -> Findings:
+    found = Findings()
+    loaded = load(case)
+    incoming = workload_from(case.given["workload"], loaded, case.given["clusterQueue"])
+    requests = {each.name: each.requests for each in incoming.pod_sets}
+    need: set[FR] = set()
+    request: dict[FR, int] = {}
+    for part in case.given["assignment"]:
+        for name, choice in part["flavors"].items():
+            resource = ResourceName(name)
+            fr = (FlavorName(choice["flavor"]), resource)
+            one = 1 if resource == PODS else requests[part["podSet"]].get(resource, 0)
+            request[fr] = add(request.get(fr, 0), multiply(one, part["count"]))
+            if choice["mode"] == "Preempt":
+                need.add(fr)
+    victims = find_victims(loaded.state, incoming, tuple(sorted(need)), request, now_of(case))
+    got = sorted((each.workload.key, each.reason) for each in victims.targets)
+    found.same("victims", got, sorted((each["workload"], each["reason"]) for each in case.want["preempted"]))
+    found.explain(incoming.key, (*(each.step for each in victims.targets), *victims.steps))
+    return found
+
+
+def candidate_order(case: Case) -> Findings:
+    """All candidates use one flavor-resource and are below the preemptor, so nothing but their order is asked for."""
+    found = Findings()
+    loaded = load(case)
+    queue = QueueName(case.given["clusterQueue"])
+    fr = (FlavorName("flavor"), ResourceName("cpu"))
+    running = [replace(workload_from(each["workload"], loaded), usage={fr: 1}) for each in case.given["candidates"]]
+    for each in running:
+        loaded.state.holders.add(each)
+    others = sorted({each.queue for each in running} - {queue})
+    incoming = Workload(key=WorkloadKey("/"), uid=Uid(""), queue=queue, priority=ABOVE_ALL, queued_at=now_of(case))
+    candidates = Candidates(
+        incoming, Queue(name=queue, within="LowerPriority", reclaim="Any"), loaded.state.holders, (fr,),
+        Lenders({}, {each: Node("cohort", is_queue=False) for each in others}), expiry=None,
+    )  # fmt: skip
+    got = [each.workload.key.partition("/")[2] for each in candidates.read()]
+    found.same("order", got, case.want["order"])
+    return found
+
+
+def policy(case: Case) -> Findings:
+    found = Findings()
+    loaded = load(case)
+    incoming = workload_from(case.given["preemptor"], loaded, "")
+    running = workload_from(case.given["candidate"], loaded, "")
+    got = may_preempt(incoming, running, case.given["policy"], None, now_of(case))
+    found.same("may preempt", got, case.want["satisfies"])
+    return found
+
+
+def priority(case: Case) -> Findings:
+    found = Findings()
+    wire = wire_of(case.given["workload"])
+    effective, base = effective_priority(wire, policy_of(case)), wire.spec.priority or 0
+    got = {"base": base, "boost": effective - base, "effective": effective}
+    found.same("priority", got, case.want)
+    return found

@@ -1,0 +1,148 @@
+"""Suites about quota and requests: who may use how much, who uses what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from makeway.core.amounts import multiply
+from makeway.core.figures import Figure, figures_of
+from makeway.core.lowering import Loaded
+from makeway.core.model import FR, QueueName, WorkloadKey
+from makeway.core.quota import Node, QuotaTree
+from makeway.core.state import State
+from makeway.testing.vectors.facts import Findings, amount_of, amounts_of, load, usage_of, workload_from
+from makeway.testing.vectors.reading import Case
+
+
+def available(case: Case) -> Findings:
+    found = Findings()
+    tree = load(case).state.tree
+    for what in ("available", "potentiallyAvailable"):
+        for name, table in case.want[what].items():
+            compare_node(found, tree, tree.queues[name], {what: table})
+    return found
+
+
+def compare_node(found: Findings, tree: QuotaTree, node: Node, want: Mapping[str, Any]) -> None:
+    """Usage, quota and availability of one queue or cohort; a queue's availability is never below zero there."""
+
+    def left(fr: FR) -> int:
+        return max(0, tree.available(node, fr)) if node.is_queue else tree.available(node, fr)
+
+    found.same_amounts(f"{node.name}: usage", lambda fr: node.usage.get(fr, 0), want.get("usage"))
+    found.same_amounts(f"{node.name}: quota", lambda fr: node.subtree.get(fr, 0), want.get("subtreeQuota"))
+    found.same_amounts(f"{node.name}: available", left, want.get("available"))
+    possible = want.get("potentiallyAvailable")
+    found.same_amounts(f"{node.name}: potentially available", lambda fr: tree.potential(node, fr), possible)
+    if "usage" in want:
+        recorded = usage_of(want["usage"])
+        more = sorted("/".join(fr) for fr, amount in node.usage.items() if amount and fr not in recorded)
+        found.same(f"{node.name}: other usage", more, [])
+
+
+def compare_tree(found: Findings, state: State, want: Mapping[str, Any]) -> None:
+    """Queues that take part, and cohorts that are no part of a cycle; nobody else is in the record."""
+    tree = state.tree
+    active = sorted(name for name in tree.queues if state.is_active(QueueName(name)))
+    found.same("active queues", active, sorted(want["clusterQueues"]))
+    sound = sorted(name for name, node in tree.cohorts.items() if not node.in_cycle)
+    found.same("cohorts", sound, sorted(want["cohorts"]))
+    for name, node in want["clusterQueues"].items():
+        compare_node(found, tree, tree.queues[name], node)
+    for name, node in want["cohorts"].items():
+        compare_node(found, tree, tree.cohorts[name], node)
+
+
+def snapshot(case: Case) -> Findings:
+    found = Findings()
+    state = load(case).state
+    held = {key: each for members in state.holders.of_queue.values() for key, each in members.items()}
+    for key in case.given.get("remove") or ():
+        state.release(held[WorkloadKey(key)])
+    for key in case.given.get("addBack") or ():
+        state.hold(held[WorkloadKey(key)])
+    compare_tree(found, state, case.want)
+    for name, want in case.want["clusterQueues"].items():
+        found.same(f"{name}: holders", sorted(state.holders.of_queue.get(name, ())), sorted(want["workloads"]))
+    return found
+
+
+def borrowing(case: Case) -> Findings:
+    found = Findings()
+    tree = load(case).state.tree
+    node = tree.queues[case.given["clusterQueue"]]
+    found.same("borrowing", not tree.within_nominal(node, node.usage), case.want["borrowing"])
+    on_requested = not tree.within_nominal(node, usage_of(case.given["requested"]))
+    found.same("borrowing what is requested", on_requested, case.want["borrowingOnRequested"])
+    return found
+
+
+def status_figures(case: Case) -> Findings:
+    found = Findings()
+    figures = figures_of(load(case).state, QueueName(case.given["clusterQueue"]))
+    found.same("reserving workloads", figures.reserving, case.want["reservingWorkloads"])
+    found.same("admitted workloads", figures.admitted, case.want["admittedWorkloads"])
+    for what, table in (("flavorsReservation", figures.reservation), ("flavorsUsage", figures.usage)):
+        found.same(what, [(*fr, *_pair(figure)) for fr, figure in table.items()], _status_rows(case.want[what]))
+    return found
+
+
+def _pair(figure: Figure) -> tuple[int, int]:
+    return figure.total, figure.borrowed
+
+
+def _status_rows(flavors: list[dict[str, Any]]) -> list[tuple[str, str, int, int]]:
+    return [
+        (
+            flavor["name"],
+            each["name"],
+            amount_of(each["total"], each["name"]),
+            amount_of(each["borrowed"], each["name"]),
+        )
+        for flavor in flavors
+        for each in flavor["resources"]
+    ]
+
+
+def total_requests(case: Case) -> Findings:
+    found = Findings()
+    found.same("podSets", pod_set_totals(load(case), case.given["workload"]), _wanted_totals(case.want["podSets"]))
+    return found
+
+
+def pod_set_totals(
+    loaded: Loaded, tree: Mapping[str, Any]
+) -> list[tuple[str, int, Mapping[Any, int], Mapping[Any, str]]]:
+    """Name, count, amounts and flavors: what a workload holds, or what it asks for while it holds nothing."""
+    workload = workload_from(tree, loaded)
+    if workload.usage is not None:
+        return [
+            (
+                each.name,
+                each.count,
+                {name: amount for name, amount in each.amounts.items() if amount},
+                dict(each.flavors),
+            )
+            for each in workload.uses
+        ]
+    return [
+        (
+            each.name,
+            each.count,
+            {name: multiply(one, each.count) for name, one in each.requests.items() if one and each.count},
+            {},
+        )
+        for each in workload.pod_sets
+    ]
+
+
+def _wanted_totals(pod_sets: list[dict[str, Any]]) -> list[tuple[str, int, Mapping[Any, int], Mapping[Any, str]]]:
+    return [
+        (
+            each["name"], each["count"],
+            amounts_of(each.get("requests")),
+            each.get("flavors") or {},
+        )
+        for each in pod_sets
+    ]  # fmt: skip

@@ -1,0 +1,113 @@
+"""The verdict on each case, and the words in which a run ends."""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from makeway.testing.vectors import cycles, flavors, oracle, preemption, queues, quota
+from makeway.testing.vectors.facts import Findings
+from makeway.testing.vectors.reading import Case
+from makeway.testing.vectors.scope import OF_SUITE, missing_feature
+
+ADAPTERS: dict[str, Callable[[Case], Findings]] = {
+    "quota_available": quota.available,
+    "quota_snapshot": quota.snapshot,
+    "borrowing_on": quota.borrowing,
+    "cluster_queue_usage": quota.status_figures,
+    "workload_total_requests": quota.total_requests,
+    "flavor_assignment": flavors.assignment,
+    "flavor_preference": flavors.preference,
+    "partial_admission_search": flavors.partial_admission,
+    "preemption_classical": preemption.targets,
+    "preemption_hierarchical": preemption.targets,
+    "preemption_candidate_order": preemption.candidate_order,
+    "preemption_policy": preemption.policy,
+    "priority_info": preemption.priority,
+    "entry_order": cycles.entry_order,
+    "reserve_on_no_targets": cycles.reservation,
+    "schedule_cycle": cycles.schedule,
+    "schedule_fair_sharing": cycles.schedule,
+    "schedule_overlapping_targets": cycles.schedule,
+    "schedule_two_cycles": cycles.schedule_twice,
+    "schedule_concurrent_admission": cycles.schedule_options,
+    "queue_head": queues.head,
+    "queue_head_usage_based": queues.head,
+    "queue_heads": queues.heads,
+    "queue_operations": queues.operations,
+    "queue_requeue": queues.requeue,
+    "queue_requeue_eligibility": queues.eligibility,
+    "queue_backoff_expired": queues.backoff,
+    "queue_equivalence_hash": queues.equivalence,
+    "queue_flush_cohort": queues.flush,
+    "oracle_small": oracle.scenario,
+    "oracle": oracle.scenario,
+    "oracle_fair": oracle.scenario,
+    "oracle_gates": oracle.scenario,
+}
+SHORT_LINES = 6
+SHORT_WIDTH = 300
+
+Verdict = Literal["passed", "failed", "not covered"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    case: Case
+    verdict: Verdict
+    reason: str = ""  # why it is not covered
+    differences: tuple[str, ...] = ()
+    explanation: tuple[str, ...] = ()
+
+    def lines(self, *, verbose: bool) -> Iterator[str]:
+        """A failing case: what differs, then why we decided as we did."""
+        yield f"  FAILED {self.case.name}"
+        for what, texts in (("differs", self.differences), ("because", self.explanation)):
+            shown = texts if verbose else texts[:SHORT_LINES]
+            for text in shown:
+                cut = text if verbose or len(text) <= SHORT_WIDTH else text[:SHORT_WIDTH] + " …"
+                yield f"    {what}: {cut}"
+            if len(shown) < len(texts):
+                yield f"    {what}: {len(texts) - len(shown)} more; VERBOSE=1 shows them"
+
+
+def judge(case: Case) -> Outcome:
+    """Compare one case; an error of ours in it is a difference, so that the others are still tried."""
+    if case.is_foreign:
+        return Outcome(case, "not covered", "another format")
+    adapter = ADAPTERS.get(case.suite)
+    if adapter is None and case.suite not in OF_SUITE:
+        return Outcome(case, "not covered", "no adapter for this suite")
+    feature = missing_feature(case)
+    if feature or adapter is None:
+        return Outcome(case, "not covered", feature)
+    try:
+        found = adapter(case)
+    except Exception as error:
+        trail = traceback.format_exception(error)
+        return Outcome(case, "failed", "", (f"{type(error).__name__}: {error}",), ("".join(trail[-2:]).strip(),))
+    verdict: Verdict = "failed" if found.differences else "passed"
+    return Outcome(case, verdict, "", tuple(found.differences), tuple(found.explanation))
+
+
+def summary(outcomes: Iterable[Outcome], *, verbose: bool = False) -> tuple[list[str], int]:
+    """The report, suite by suite in the order in which they came, and how many cases failed."""
+    by_suite: dict[str, list[Outcome]] = {}
+    for each in outcomes:
+        by_suite.setdefault(each.case.suite, []).append(each)
+    lines: list[str] = []
+    total: Counter[str] = Counter()
+    for suite, members in by_suite.items():
+        count = Counter(each.verdict for each in members)
+        total.update(count)
+        lines.append(f"{suite}: {count['passed']} passed, {count['failed']} failed, {count['not covered']} not covered")
+        reasons = Counter(each.reason for each in members if each.verdict == "not covered")
+        lines += [f"  not covered: {reason} ({n})" for reason, n in sorted(reasons.items())]
+        for each in members:
+            if each.verdict == "failed":
+                lines += each.lines(verbose=verbose)
+    lines.append(f"{total['passed']} passed, {total['failed']} failed, {total['not covered']} skipped")
+    return lines, total["failed"]

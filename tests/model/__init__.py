@@ -1,0 +1,51 @@
+"""The second opinion: a slow, plain model of sections 1-8 of the semantics reference.
+
+It copies the world, sorts everything and imports nothing of makeway, so that it can be compared with the engine.
+Each function names the rule it follows (``S-2.10`` is rule 2.10). Classical preemption only: no fair sharing, no
+Options, no claims beyond one cycle.
+
+amounts     quantities, saturating arithmetic, pod requests (1)
+facts       what a raw Workload object says: conditions, priority, queue time, shape (1.7, 3, 4.3, 7.1)
+world       settings, the world, the snapshot of a cycle (2.1-2.3, 3.1, 5.2)
+quota       the quota tree (2)
+placing     which flavor a pod may use (6.4)
+flavors     flavor assignment (6)
+preemption  candidates and targets (7, 8)
+queues      heap, parking, wakes, what happens between cycles (3, 4)
+nomination  checks, assignment and targets of one head (5.3-5.5)
+cycle       one scheduling cycle (5)
+scenarios   random worlds as plain data
+"""
+
+from tests.model.amounts import Amounts, FlavorResource
+from tests.model.cycle import Result, cycle
+from tests.model.flavors import Assignment, assign
+from tests.model.preemption import Incoming, Target, targets
+from tests.model.queues import create, delete, heads, release, wake, wake_expired
+from tests.model.quota import available, potential_available
+from tests.model.world import Settings, Snapshot, World, load, snapshot
+
+__all__ = [
+    "Amounts",
+    "Assignment",
+    "FlavorResource",
+    "Incoming",
+    "Result",
+    "Settings",
+    "Snapshot",
+    "Target",
+    "World",
+    "assign",
+    "available",
+    "create",
+    "cycle",
+    "delete",
+    "heads",
+    "load",
+    "potential_available",
+    "release",
+    "snapshot",
+    "targets",
+    "wake",
+    "wake_expired",
+]

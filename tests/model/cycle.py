@@ -1,0 +1,342 @@
+"""One scheduling cycle (section 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tests.model import facts, queues
+from tests.model.amounts import Amounts, add, sub
+from tests.model.flavors import Assignment, PodSetAssignment
+from tests.model.nomination import nominate, refusal
+from tests.model.preemption import Incoming, Target, incoming_of, policy
+from tests.model.quota import fits
+from tests.model.world import Progress, Snapshot, Standing, World, queue_node, snapshot
+
+STATUS_REASON = {  # S-5.12
+    "PreemptionNoCandidates": "WaitingForQuota",
+    "FailedAfterNomination": "WaitingForQuota",
+    "PendingPreemption": "WaitingForPreemptedWorkloads",
+    "PreemptionGated": "AdmissionGated",
+}
+
+
+@dataclass
+class Entry:
+    """A head and what became of it: ``status`` assumed or skipped, or a requeue reason."""
+
+    p: Incoming
+    assignment: Assignment
+    targets: list[Target]
+    mode: str
+    status: str | None = None
+    reason: str | None = None
+    skipped_preemption: bool = False
+    recomputed: str | None = None
+    held_back: bool = False
+    standing: Standing | None = None  # set: no head, only the place of a standing reservation
+
+
+@dataclass
+class Result:
+    """What a cycle did; entries are in processing order."""
+
+    entries: list[Entry] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)  # heads that were not assigned -> requeue reason
+    preempted: list[tuple[str, str, str]] = field(default_factory=list)  # victim, preemptor, reason
+    reserved: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Run:
+    """The state while entries are processed."""
+
+    world: World
+    snap: Snapshot
+    now: int
+    chosen: dict[str, Target] = field(default_factory=dict)
+    reservations: list[tuple[str, Amounts, bool]] = field(default_factory=list)  # queue, amounts, do they stay
+
+
+def entry_order(world: World, e: Entry) -> tuple[bool, int, int, int, str, str]:  # S-5.6
+    gates = world.settings.gates
+    first = gates["PrioritizePreemptorWorkloads"] and e.p.key in world.preemptors
+    prio = -e.p.priority if gates["PrioritySortingWithinCohort"] else 0
+    return (not first, e.assignment.level, prio, e.p.queue_time, e.p.queue, e.p.uid)
+
+
+def resume_state(world: World, queue: str, key: str) -> list[dict[str, int]]:  # S-6.8
+    stored = world.progress.get(key)
+    if stored is None or stored.shape != queues.shape_of(world, key):
+        return []
+    old = stored.cycle < world.cycles - 1
+    return [] if old and stored.generation != world.generation[queue] else stored.tried
+
+
+def store_progress(run: Run, e: Entry) -> None:  # S-6.8
+    world, key = run.world, e.p.key
+    tried = e.assignment.tried()
+    world.progress[key] = Progress(
+        world.cycles, world.generation[e.p.queue], queues.shape_of(world, key), [dict(t) for t in tried]
+    )
+    reached = {(i, r) for i, podset in enumerate(tried) for r, index in podset.items() if index == -1}
+    world.ended.setdefault(key, set()).update(reached)
+
+
+def make_entry(run: Run, queue: str, key: str) -> Entry:  # S-5.3.6
+    wl, settings = run.world.workloads[key], run.world.settings
+    p = incoming_of(wl, queue, settings)
+    found, victims = nominate(run.snap, p, facts.pod_sets(wl, settings.gates), resume_state(run.world, queue, key))
+    e = Entry(p, found, victims, found.mode)
+    store_progress(run, e)
+    return e
+
+
+def standing_entry(world: World, queue: str, held: Standing) -> Entry:  # S-5.13
+    p = incoming_of(world.workloads[held.workload], queue, world.settings)
+    return Entry(p, Assignment(level=held.level), [], "Preempt", standing=held)
+
+
+def without(snap: Snapshot, keys: set[str]) -> Snapshot:
+    found = snap.copy()
+    for key in sorted(keys):
+        found.remove(key)
+    return found
+
+
+def fits_without_victims(run: Run, e: Entry) -> bool:  # S-5.7.2
+    gone = set(run.chosen) | {t.key for t in e.targets}
+    return fits(without(run.snap, gone), e.p.queue, e.assignment.usage)
+
+
+def overlaps(run: Run, e: Entry) -> bool:
+    return any(t.key in run.chosen for t in e.targets)
+
+
+def recompute(run: Run, e: Entry) -> None:  # S-5.7.3
+    wl = run.world.workloads[e.p.key]
+    podsets = facts.pod_sets(wl, run.world.settings.gates)
+    seen = without(run.snap, set(run.chosen))
+    e.assignment, e.targets = nominate(seen, e.p, podsets, [], e.assignment.nominated())
+    store_progress(run, e)
+    e.mode = "DeferredFit" if e.assignment.mode == "Fit" else e.assignment.mode
+    e.recomputed = {"DeferredFit": "deferred_fit"}.get(e.mode, "new_targets" if e.targets else "skipped")
+
+
+def reservation(snap: Snapshot, e: Entry) -> Amounts:
+    """What a head blocks that needs preemption and has no victims."""  # S-5.8
+    if policy(snap, e.p.queue, "reclaimWithinCohort") == "Any":
+        return {}
+    node = snap.tree[queue_node(e.p.queue)]
+    borrows = e.assignment.level > 0 and not snap.settings.gates["PreemptionClaims"]
+    found: Amounts = {}
+    for fr, requested in e.assignment.usage.items():
+        nominal, used = node.nominal.get(fr, 0), snap.used[e.p.queue].get(fr, 0)
+        if not borrows:
+            found[fr] = max(0, min(requested, sub(nominal, used)))
+        elif fr in node.borrowing_limit:
+            found[fr] = max(0, min(requested, sub(add(nominal, node.borrowing_limit[fr]), used)))
+        else:
+            found[fr] = requested
+    return found
+
+
+def reserve(run: Run, e: Entry) -> None:  # S-5.8, S-5.13
+    world, queue = run.world, e.p.queue
+    amounts = reservation(run.snap, e)
+    stays = queues.is_strict(world, queue) and not world.settings.parity and not world.settings.strict_fifo_lends
+    run.snap.charge(queue, amounts)
+    run.reservations.append((queue, amounts, stays))
+    if stays and any(amounts.values()):
+        world.standing[queue] = Standing(e.p.key, e.assignment.level, amounts)
+
+
+def lost_to_reservation(run: Run, e: Entry) -> bool:
+    """Whether it would fit but for reservations that stay in force."""  # S-5.1
+    gone = set(run.chosen) | {t.key for t in e.targets}
+    snap = without(run.snap, gone)
+    for queue, amounts, stays in run.reservations:
+        if not stays:
+            snap.charge(queue, {fr: -v for fr, v in amounts.items()})
+    if fits(snap, e.p.queue, e.assignment.usage):
+        return False
+    for queue, amounts, stays in run.reservations:
+        if stays:
+            snap.charge(queue, {fr: -v for fr, v in amounts.items()})
+    return fits(snap, e.p.queue, e.assignment.usage)
+
+
+def drop_progress(run: Run, e: Entry) -> None:  # S-6.8
+    run.world.progress.pop(e.p.key, None)
+
+
+def defer(run: Run, e: Entry) -> None:  # S-5.7.7
+    e.mode, e.reason = "DeferredFit", "PendingPreemption"
+    run.snap.charge(e.p.queue, e.assignment.usage)
+    drop_progress(run, e)
+
+
+def skip(run: Run, e: Entry) -> None:  # S-5.7.8, S-5.7.9
+    e.status, e.skipped_preemption = "skipped", e.mode == "Preempt"
+
+
+def process(run: Run, e: Entry) -> None:  # S-5.7
+    gates = run.world.settings.gates
+    if e.standing is not None:
+        run.snap.charge(e.p.queue, e.standing.amounts)
+        run.reservations.append((e.p.queue, e.standing.amounts, True))
+        return
+    if overlaps(run, e) and gates["RecomputeAssignmentUponPreemptionTargetsOverlap"]:
+        recompute(run, e)
+    still_fits = fits_without_victims(run, e)
+    gated = gates["MultiKueueOrchestratedPreemption"] and facts.has_closed_gate(run.world.workloads[e.p.key])
+    if e.mode == "NoFit":
+        e.reason = "NoFit"
+    elif e.mode == "Preempt" and not e.targets:
+        reserve(run, e)
+        e.reason = "PreemptionNoCandidates"
+    elif e.mode == "Preempt" and gated:
+        e.reason = "PreemptionGated"
+        drop_progress(run, e)
+    elif e.mode == "DeferredFit":
+        defer(run, e)
+    elif overlaps(run, e):
+        skip(run, e)
+    elif not still_fits:
+        e.held_back = not run.world.settings.parity and lost_to_reservation(run, e)
+        skip(run, e)
+    elif gates["PreemptionClaims"] and e.mode == "Fit" and not fits(run.snap, e.p.queue, e.assignment.usage):
+        defer(run, e)  # S-5.7.9a
+    else:
+        take(run, e)
+
+
+def take(run: Run, e: Entry) -> None:  # S-5.7.10-14
+    run.chosen.update({t.key: t for t in e.targets})
+    run.snap.charge(e.p.queue, e.assignment.usage)
+    if e.mode == "Preempt":
+        e.reason = "PendingPreemption"
+        drop_progress(run, e)
+    else:
+        e.status = "assumed"
+
+
+def evict(world: World, target: Target, now: int) -> None:  # S-10.1, S-10.2
+    wl = world.workloads[target.key]
+    if not facts.is_true(wl, "Evicted"):
+        facts.set_condition(wl, "Preempted", True, target.reason, now)
+        facts.set_condition(wl, "Evicted", True, "Preempted", now)
+
+
+def checks_are_ready(world: World, e: Entry) -> bool:  # S-5.7.14, S-11.1
+    flavors = {c.flavor for p in e.assignment.podsets for c in p.flavors.values()}
+    rules = (world.queues[e.p.queue].get("admissionChecksStrategy") or {}).get("admissionChecks") or []
+    required = {c["name"] for c in rules if not c.get("onFlavors") or flavors & set(c["onFlavors"])}
+    listed = {c["name"]: c["state"] for c in world.workloads[e.p.key]["status"].get("admissionChecks") or []}
+    return required <= set(listed) and all(state == "Ready" for state in listed.values())
+
+
+def quantity(resource: str, v: int) -> str:
+    return f"{v}m" if resource == "cpu" else str(v)
+
+
+def written(podset: PodSetAssignment) -> facts.Raw:  # S-6.13
+    return {
+        "name": podset.name,
+        "count": podset.count,
+        "flavors": {r: c.flavor for r, c in sorted(podset.flavors.items())},
+        "resourceUsage": {r: quantity(r, podset.requests[r]) for r in sorted(podset.flavors)},
+    }
+
+
+def admit(world: World, e: Entry, now: int) -> None:  # S-5.7.14, S-10.6
+    wl = world.workloads[e.p.key]
+    queues.leave(world, e.p.key)
+    world.preemptors.discard(e.p.key)
+    podsets = [written(p) for p in e.assignment.podsets]
+    facts.status_of(wl)["admission"] = {"clusterQueue": e.p.queue, "podSetAssignments": podsets}
+    facts.set_condition(wl, "QuotaReserved", True, "QuotaReserved", now)
+    for kind in ("Evicted", "Preempted", "QuotaReservationBlocked"):
+        if facts.is_true(wl, kind):
+            facts.set_condition(wl, kind, False, "QuotaReserved", now)
+    if checks_are_ready(world, e):
+        facts.set_condition(wl, "Admitted", True, "Admitted", now)
+    else:
+        facts.set_condition(wl, "Admitted", False, "UnsatisfiedAdmissionChecks", now)
+
+
+def write_pending(world: World, key: str, reason: str, now: int) -> None:  # S-5.12
+    wl = world.workloads[key]
+    facts.set_condition(wl, "QuotaReserved", False, reason, now)
+    if reason == "AdmissionGated":
+        facts.set_condition(wl, "QuotaReservationBlocked", True, "PreemptionGated", now)
+    if facts.condition(wl, "Admitted") is None or facts.is_true(wl, "Admitted"):
+        facts.set_condition(wl, "Admitted", False, "NoReservation", now)
+
+
+def conclude(run: Run, e: Entry, result: Result) -> None:
+    """Write what was decided and put the head back."""
+    world, key, now = run.world, e.p.key, run.now
+    if e.status == "assumed":
+        admit(world, e, now)
+        result.reserved.append(key)
+        return
+    reason = e.reason or "FailedAfterNomination"
+    if e.mode == "Preempt" and e.reason == "PendingPreemption":
+        for t in e.targets:
+            evict(world, t, now)
+            result.preempted.append((t.key, key, t.reason))
+    write_pending(world, key, STATUS_REASON.get(reason) or e.assignment.no_fit_reason or "WaitingForQuota", now)
+    queues.requeue(world, e.p.queue, key, reason, now)
+    if e.held_back:
+        world.refused.add(key)
+        world.held_back.add(key)
+
+
+def standing_reservations(world: World, popped: dict[str, str]) -> list[Entry]:
+    """The standing reservations of this cycle; one ends when its head is looked at or is no head any more."""  # S-5.13
+    for queue, held in list(world.standing.items()):
+        if queue in popped or held.workload not in queues.in_heap_order(world, queue)[:1]:
+            del world.standing[queue]
+    return [standing_entry(world, queue, held) for queue, held in sorted(world.standing.items())]
+
+
+def cycle(world: World, now: int) -> Result:
+    """Run one cycle: change the world, say what was done."""  # S-5.1
+    result = Result()
+    before = dict(world.standing)
+    popped = queues.heads(world)
+    if not popped:
+        return result
+    world.cycles += 1
+    run = Run(world, snapshot(world, now), now)
+    entries = standing_reservations(world, popped)
+    for queue, key in popped.items():
+        world.heap[queue].discard(key)
+        world.refused.discard(key)
+        world.held_back.discard(key)
+        refused = refusal(world, queue, key)
+        if refused is None:
+            entries.append(make_entry(run, queue, key))
+        else:
+            result.refused[key] = refused.requeue_reason
+            write_pending(world, key, refused.condition_reason, now)
+            queues.requeue(world, queue, key, refused.requeue_reason, now)
+    for e in sorted(entries, key=lambda e: entry_order(world, e)):
+        process(run, e)
+        if e.standing is None:
+            result.entries.append(e)
+    for e in result.entries:
+        conclude(run, e, result)
+    settle_due(world, before, result)
+    return result
+
+
+def settle_due(world: World, before: dict[str, Standing], result: Result) -> None:
+    """What this cycle itself makes due."""  # S-4.6.8, S-5.1
+    for e in result.entries:
+        if e.status == "assumed":
+            queues.wake_strict_heads(world, e.p.queue)
+    just_lost = {e.p.key for e in result.entries if e.held_back}
+    for queue in sorted({*before, *world.standing}):
+        if before.get(queue) != world.standing.get(queue):
+            queues.wake_held_back(world, queue, just_lost)

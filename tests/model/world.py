@@ -1,0 +1,309 @@
+"""The world, its settings and the snapshot a cycle decides on."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.model import facts
+from tests.model.amounts import Amounts, add, amount, sub
+from tests.model.facts import Raw
+
+GATES = {  # api.md 9.2, column "Ours"
+    "PartialAdmission": True,
+    "FlavorFungibility": True,
+    "PrioritySortingWithinCohort": True,
+    "SchedulingEquivalenceHashing": True,
+    "ReclaimablePods": True,
+    "RecomputeAssignmentUponPreemptionTargetsOverlap": True,
+    "PriorityBoost": False,
+    "PrioritizePreemptorWorkloads": False,
+    "MultiKueueOrchestratedPreemption": True,
+    "TimeBasedSamePriorityPreemption": True,
+    "PreemptionClaims": True,
+    "AssignmentModeByWorstResource": True,
+}
+PARITY_GATES = GATES | {  # api.md 9.2, column "Parity"
+    "MultiKueueOrchestratedPreemption": False,
+    "PreemptionClaims": False,
+    "AssignmentModeByWorstResource": False,
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Which system is modelled. ``parity`` is the recorded one; gates not named here are not modelled."""
+
+    parity: bool
+    gates: dict[str, bool]
+    pods_ready_timestamp: str = "Eviction"
+    ignore_undeclared: bool = False
+    strict_fifo_lends: bool = False
+
+
+def make_settings(profile: str, gates: dict[str, bool] | None = None, **others: Any) -> Settings:
+    base = {"parity": PARITY_GATES, "default": GATES}[profile]
+    return Settings(profile == "parity", base | (gates or {}), **others)
+
+
+@dataclass
+class Progress:
+    """Where the flavor scan of a workload stopped."""  # S-6.8
+
+    cycle: int
+    generation: int
+    shape: str
+    tried: list[dict[str, int]]
+
+
+@dataclass
+class Standing:
+    """What a refused StrictFIFO head keeps reserved, and at which level it waits."""  # S-5.13
+
+    workload: str
+    level: int
+    amounts: Amounts
+
+
+@dataclass
+class World:
+    """Everything: objects as plain dicts, and what the queues remember."""
+
+    settings: Settings
+    flavors: dict[str, Raw] = field(default_factory=dict)
+    cohorts: dict[str, Raw] = field(default_factory=dict)
+    queues: dict[str, Raw] = field(default_factory=dict)
+    terminating: set[str] = field(default_factory=set)
+    local_queues: dict[str, Raw] = field(default_factory=dict)
+    namespaces: dict[str, dict[str, str]] = field(default_factory=dict)
+    limit_ranges: list[Raw] = field(default_factory=list)
+    workloads: dict[str, Raw] = field(default_factory=dict)
+
+    heap: dict[str, set[str]] = field(default_factory=dict)
+    parked: dict[str, set[str]] = field(default_factory=dict)
+    sticky: dict[str, str] = field(default_factory=dict)
+    shapes: dict[str, set[str]] = field(default_factory=dict)
+    progress: dict[str, Progress] = field(default_factory=dict)
+    ended: dict[str, set[tuple[int, str]]] = field(default_factory=dict)
+    preemptors: set[str] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
+    held_back: set[str] = field(default_factory=set)
+    standing: dict[str, Standing] = field(default_factory=dict)
+    generation: dict[str, int] = field(default_factory=dict)
+    cycles: int = 0
+
+    def copy(self) -> World:
+        return copy.deepcopy(self)
+
+
+def load(objects: list[Raw], settings: Settings) -> World:
+    """The world these objects describe; its queues are still empty (see ``queues.fill``)."""
+    world = World(settings)
+    for raw in copy.deepcopy(objects):
+        name = raw["metadata"]["name"]
+        inside = f"{raw['metadata'].get('namespace', 'default')}/{name}"
+        match raw["kind"]:
+            case "ResourceFlavor":
+                world.flavors[name] = raw.get("spec") or {}
+            case "Cohort":
+                world.cohorts[name] = raw.get("spec") or {}
+            case "ClusterQueue":
+                world.queues[name] = raw.get("spec") or {}
+                if "deletionTimestamp" in raw["metadata"]:
+                    world.terminating.add(name)
+            case "LocalQueue":
+                world.local_queues[inside] = raw.get("spec") or {}
+            case "Namespace":
+                world.namespaces[name] = raw["metadata"].get("labels") or {}
+            case "LimitRange":
+                world.limit_ranges.append(raw)
+            case "Workload":
+                world.workloads[inside] = raw
+    for name in world.queues:
+        world.heap[name], world.parked[name], world.shapes[name] = set(), set(), set()
+        world.generation[name] = 0
+    return world
+
+
+@dataclass(frozen=True)
+class Node:
+    """A ClusterQueue (a leaf) or a cohort."""  # S-2.1
+
+    name: str
+    is_queue: bool
+    parent: str | None
+    children: tuple[str, ...]
+    nominal: Amounts
+    borrowing_limit: Amounts
+    lending_limit: Amounts
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A workload that holds quota."""
+
+    key: str
+    queue: str
+    priority: int
+    uid: str
+    queue_time: int
+    reserved_at: int | None
+    evicted: bool
+    usage: Amounts
+
+
+@dataclass
+class Snapshot:
+    """What a cycle decides on. Copies share what never changes within a cycle."""  # S-5.2
+
+    settings: Settings
+    now: int
+    flavors: dict[str, Raw]
+    queues: dict[str, Raw]
+    active: frozenset[str]
+    tree: dict[str, Node]
+    used: dict[str, Amounts]
+    holders: dict[str, Holder]
+    quota_memory: dict[tuple[str, str, str], int]  # subtree quotas once computed: they never change
+
+    def copy(self) -> Snapshot:
+        used = {queue: dict(amounts) for queue, amounts in self.used.items()}
+        return Snapshot(
+            self.settings,
+            self.now,
+            self.flavors,
+            self.queues,
+            self.active,
+            self.tree,
+            used,
+            dict(self.holders),
+            self.quota_memory,
+        )
+
+    def charge(self, queue: str, amounts: Amounts) -> None:  # S-2.7, of the leaf; cohorts follow by S-2.9
+        for fr, v in amounts.items():
+            self.used[queue][fr] = add(self.used[queue].get(fr, 0), v)
+
+    def remove(self, key: str) -> None:  # S-2.8
+        holder = self.holders.pop(key)
+        for fr, v in holder.usage.items():
+            self.used[holder.queue][fr] = sub(self.used[holder.queue].get(fr, 0), v)
+
+    def put_back(self, holder: Holder) -> None:
+        self.holders[holder.key] = holder
+        self.charge(holder.queue, holder.usage)
+
+
+def queue_node(name: str) -> str:
+    return f"queue {name}"
+
+
+def cohort_node(name: str) -> str:
+    return f"cohort {name}"
+
+
+def _limits(spec: Raw, which: str) -> Amounts:  # S-2.1
+    found: Amounts = {}
+    for group in spec.get("resourceGroups") or []:
+        for flavor in group["flavors"]:
+            for quota in flavor.get("resources") or []:
+                if quota.get(which) is not None:
+                    found[flavor["name"], quota["name"]] = amount(quota["name"], quota[which])
+    return found
+
+
+def parents(world: World) -> dict[str, str | None]:
+    """The parent of every node, implicit cohorts included."""  # S-2.2
+    found: dict[str, str | None] = {}
+    for name, spec in world.queues.items():
+        found[queue_node(name)] = cohort_node(spec["cohortName"]) if spec.get("cohortName") else None
+    for name, spec in world.cohorts.items():
+        found[cohort_node(name)] = cohort_node(spec["parentName"]) if spec.get("parentName") else None
+    for parent in list(found.values()):
+        if parent is not None:
+            found.setdefault(parent, None)
+    return found
+
+
+def on_cycle(start: str, parent_of: dict[str, str | None]) -> bool:
+    """Whether the way up from here never ends."""  # S-2.3
+    seen: set[str] = set()
+    node: str | None = start
+    while node is not None:
+        if node in seen:
+            return True
+        seen.add(node)
+        node = parent_of[node]
+    return False
+
+
+def build_tree(world: World) -> dict[str, Node]:  # S-2.1-2.3
+    parent_of = parents(world)
+    endless = {n for n in parent_of if on_cycle(n, parent_of)}
+    parent_of = {n: (None if n in endless else p) for n, p in parent_of.items()}
+    tree = {}
+    for key, parent in parent_of.items():
+        kind, name = key.split(" ", 1)
+        spec = (world.queues if kind == "queue" else world.cohorts).get(name, {})
+        tree[key] = Node(
+            name=name,
+            is_queue=kind == "queue",
+            parent=parent,
+            children=tuple(sorted(n for n, p in parent_of.items() if p == key)),
+            nominal=_limits(spec, "nominalQuota"),
+            borrowing_limit=_limits(spec, "borrowingLimit"),
+            lending_limit=_limits(spec, "lendingLimit"),
+        )
+    return tree
+
+
+def is_active_queue(world: World, name: str) -> bool:
+    """Whether a ClusterQueue is active; there are no AdmissionCheck objects here, checks count as Active."""  # S-3.1
+    spec = world.queues[name]
+    named = [f["name"] for group in spec.get("resourceGroups") or [] for f in group["flavors"]]
+    stopped = name in world.terminating or spec.get("stopPolicy", "None") != "None"
+    return not stopped and all(f in world.flavors for f in named) and not on_cycle(queue_node(name), parents(world))
+
+
+def queue_of(world: World, wl: Raw) -> str | None:
+    """The ClusterQueue a pending workload waits in; none while its LocalQueue is missing or stopped."""  # S-3.3
+    name = wl["spec"].get("queueName")
+    local = world.local_queues.get(f"{wl['metadata'].get('namespace', 'default')}/{name}")
+    if local is None or local.get("stopPolicy", "None") != "None":
+        return None
+    return str(local["clusterQueue"]) if local["clusterQueue"] in world.queues else None
+
+
+def holder_of(world: World, key: str) -> Holder:
+    wl, s = world.workloads[key], world.settings
+    return Holder(
+        key=key,
+        queue=wl["status"]["admission"]["clusterQueue"],
+        priority=facts.priority(wl, s.gates),
+        uid=facts.uid_of(wl),
+        queue_time=facts.queue_time(wl, s.gates, s.pods_ready_timestamp),
+        reserved_at=facts.reserved_at(wl),
+        evicted=facts.is_true(wl, "Evicted"),
+        usage=facts.held_usage(wl, s.gates),
+    )
+
+
+def snapshot(world: World, now: int) -> Snapshot:  # S-5.2
+    parity = world.settings.parity
+    held = [holder_of(world, k) for k, wl in sorted(world.workloads.items()) if facts.is_accounted(wl, parity)]
+    snap = Snapshot(
+        settings=world.settings,
+        now=now,
+        flavors=world.flavors,
+        queues=world.queues,
+        active=frozenset(name for name in world.queues if is_active_queue(world, name)),
+        tree=build_tree(world),
+        used={name: {} for name in world.queues},
+        holders={},
+        quota_memory={},
+    )
+    for holder in held:
+        if holder.queue in snap.used:
+            snap.put_back(holder)
+    return snap

@@ -1,0 +1,198 @@
+"""The documentation is true: commands are replayed, manifests validated, Python run, links followed.
+
+In a block marked ``console`` each line that starts with ``$ makeway`` is run in a copy of the examples,
+and what it prints is compared with the lines below it; a line ``...`` stands for any number of lines.
+Shell commands that are not replayed go into a block marked ``sh``. A block marked ``yaml`` is a manifest
+that ``makeway validate`` accepts; a piece of one is marked ``yaml fragment``. The ``python`` blocks of a
+page are one program, from the top down.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FENCE = re.compile(r"^(?P<indent> *)(?P<fence>```+)(?P<info>[^\n`]*)\n(?P<body>.*?)^ *(?P=fence) *$", re.M | re.S)
+LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+HEADING = re.compile(r"^#{1,6} +(?P<title>.+?) *$", re.M)
+ANY_LINES = "..."
+
+
+@dataclass(frozen=True)
+class Block:
+    line: int
+    info: str
+    body: str
+
+
+def pages() -> list[Path]:
+    folders = (ROOT / "docs", ROOT / "examples")
+    return [*sorted(ROOT.glob("*.md")), *(page for folder in folders for page in sorted(folder.rglob("*.md")))]
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def blocks(text: str, info: str) -> Iterator[Block]:
+    for found in FENCE.finditer(text):
+        if found["info"].strip() == info:
+            body = "".join(line.removeprefix(found["indent"]) for line in found["body"].splitlines(keepends=True))
+            yield Block(text.count("\n", 0, found.start()) + 1, info, body)
+
+
+def prompts(body: str) -> Iterator[tuple[str, list[str]]]:
+    """Split a console block into commands, each with the lines it is said to print."""
+    for part in re.split(r"^\$ ", body, flags=re.M)[1:]:
+        command, *expected = part.rstrip("\n").split("\n")
+        yield command, [line.rstrip() for line in expected]
+
+
+def matches(printed: list[str], expected: list[str]) -> bool:
+    """Compare line by line; ``...`` stands for any number of lines."""
+    pattern = "".join("(?:.*\n)*" if line == ANY_LINES else re.escape(line) + "\n" for line in expected)
+    return re.fullmatch(pattern, "".join(f"{line.rstrip()}\n" for line in printed)) is not None
+
+
+def slug(title: str) -> str:
+    """Name the anchor of a heading as code hosts do: links and code marks fall away, spaces become dashes."""
+    plain = LINK.sub(lambda link: link.group().partition("](")[0][1:], title).replace("`", "").lower()
+    return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+
+
+def broken_links(page: Path, text: str) -> list[str]:
+    prose = FENCE.sub("", text)
+    broken = []
+    for found in LINK.finditer(prose):
+        path, _, anchor = found["target"].partition("#")
+        if re.match(r"[a-z]+:", path):
+            continue
+        target = (page.parent / path) if path else page
+        known = target.exists()
+        if known and anchor and target.suffix == ".md":
+            target_prose = FENCE.sub("", target.read_text("utf-8"))
+            known = anchor in {slug(heading["title"]) for heading in HEADING.finditer(target_prose)}
+        if not known:
+            broken.append(found["target"])
+    return broken
+
+
+def makeway(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "makeway", *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "100"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+    )
+
+
+def with_blocks(info: str) -> list[Path]:
+    return [page for page in pages() if any(blocks(page.read_text("utf-8"), info))]
+
+
+@pytest.mark.parametrize("page", with_blocks("console"), ids=name_of)
+def test_commands_print_what_the_page_says(page: Path, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    for block in blocks(page.read_text("utf-8"), "console"):
+        for command, expected in prompts(block.body):
+            program, *arguments = shlex.split(command, comments=True)
+            where = f"{name_of(page)}:{block.line}: $ {command}"
+            assert program == "makeway", f"{where}: only makeway is replayed; other commands go into a block marked sh"
+            printed = makeway(arguments, tmp_path).stdout
+            assert matches(printed.splitlines(), expected), f"{where} printed\n{printed}"
+
+
+@pytest.mark.parametrize("page", with_blocks("yaml"), ids=name_of)
+def test_manifests_are_valid(page: Path, tmp_path: Path) -> None:
+    for block in blocks(page.read_text("utf-8"), "yaml"):
+        manifest = tmp_path / f"line-{block.line}.yaml"
+        manifest.write_text(block.body, "utf-8")
+        result = makeway(["validate", "-f", str(manifest)], tmp_path)
+        assert result.returncode == 0, f"{name_of(page)}:{block.line}\n{result.stdout}"
+
+
+@pytest.mark.parametrize("page", with_blocks("python"), ids=name_of)
+def test_python_runs(page: Path, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    program = "\n".join(block.body for block in blocks(page.read_text("utf-8"), "python"))
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert result.returncode == 0, f"{name_of(page)}\n{result.stderr}"
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    assert broken_links(page, page.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize("folder", sorted(p for p in (ROOT / "examples").iterdir() if p.is_dir()), ids=name_of)
+def test_every_example_is_valid_and_tells_its_story(folder: Path) -> None:
+    assert (folder / "README.md").is_file()
+    result = makeway(["validate", "-f", str(folder)], ROOT)
+    assert result.returncode == 0, result.stdout
+
+
+# The readers themselves: each must find the fault it is there for.
+
+
+def test_a_page_with_an_open_place_is_found() -> None:
+    """A page is finished: no place is left open for output that somebody wanted to add."""
+    mark = "<!-- " + "OUTPUT -->"
+    assert [name_of(page) for page in pages() if mark in page.read_text("utf-8")] == []
+
+
+def test_blocks_are_read_by_their_mark() -> None:
+    text = "a\n```console\n$ makeway version\n1\n```\n\n  ```yaml fragment\n  a: 1\n  ```\n```yaml\nb: 2\n```\n"
+    assert [(b.line, b.body) for b in blocks(text, "console")] == [(2, "$ makeway version\n1\n")]
+    assert [b.body for b in blocks(text, "yaml")] == ["b: 2\n"]
+    assert [b.body for b in blocks(text, "yaml fragment")] == ["a: 1\n"]
+
+
+def test_commands_are_split_from_their_output() -> None:
+    assert list(prompts("$ makeway a\none\ntwo\n$ makeway b\n")) == [("makeway a", ["one", "two"]), ("makeway b", [])]
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected", "same"),
+    [
+        (["a", "b"], ["a", "b"], True),
+        (["a", "b"], ["a"], False),
+        (["a"], ["a", "b"], False),
+        (["a", "b", "c"], ["a", "..."], True),
+        (["a", "b", "c"], ["...", "c"], True),
+        (["a", "b", "c"], ["...", "b"], False),
+        (["a"], ["a", "..."], True),
+        (["a.b"], ["axb"], False),
+    ],
+)
+def test_output_is_compared_line_by_line(printed: list[str], expected: list[str], same: bool) -> None:
+    assert matches(printed, expected) is same
+
+
+def test_broken_links_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    text = (
+        "# One `two`: three\n[a](page.md) [b](#one-two-three) [c](https://example.invalid/x)\n```sh\n[x](no.md)\n```\n"
+    )
+    page.write_text(text, "utf-8")
+    assert broken_links(page, text) == []
+    assert broken_links(page, "[a](gone.md) [b](page.md#gone) [c](#gone)") == ["gone.md", "page.md#gone", "#gone"]

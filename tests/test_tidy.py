@@ -1,0 +1,189 @@
+"""House rules that no linter knows. Each rule is a function, tried on a bad sample as well as on the project."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FUNCTION_LINES = 70
+FUNCTION_LINES_P90 = 40
+FILE_LINES = 600
+BANNED = {"util", "utils", "helper", "helpers", "manager", "managers", "misc", "common"}
+MADE_BY_TOOLS = re.compile(r"\.(?!ci$|gitignore$).*|__pycache__|dist")  # .git, .venv, caches
+
+# Written so that no pattern matches its own text.
+PRIVATE = {
+    "a path of one machine": re.compile(r"(?<![\w.])/(?:wor[k]|roo[t]|hom[e]/\w+|User[s]/\w+)(?![\w-])"),
+    "the host of a package index": re.compile(r"pypi\.org|pythonhosted\.org|artifactory\.|devpi\."),
+    "an index line": re.compile(r"(?:^|\s)--(?:extra-)?index-url|(?:^|\s)--find-links[ =]|^\s*index-url\s*=", re.M),
+}
+
+
+def python_files(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def tracked_files() -> list[Path]:
+    """List what is or would be committed; without git, all that was not made by a tool."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True
+    )
+    if listed.returncode == 0 and listed.stdout:
+        paths: Iterable[Path] = (ROOT / name for name in listed.stdout.decode().split("\0") if name)
+    else:
+        paths = (p for p in ROOT.rglob("*") if not any(map(MADE_BY_TOOLS.fullmatch, p.relative_to(ROOT).parts)))
+    return sorted(path for path in paths if path.is_file())
+
+
+def function_lengths(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def too_long(text: str) -> list[str]:
+    found = [f"{name} has {n} lines" for name, n in function_lengths(ast.parse(text)) if n > FUNCTION_LINES]
+    if (lines := len(text.splitlines())) > FILE_LINES:
+        found.append(f"the file has {lines} lines")
+    return found
+
+
+def ninetieth_percentile(lengths: list[int]) -> int:
+    return sorted(lengths)[(len(lengths) * 9 - 1) // 10]
+
+
+def banned_words(path: Path) -> set[str]:
+    """Find the banned words in the names of a file and its folders; a shared function lives with its noun."""
+    words = {word for part in path.with_suffix("").parts for word in part.lower().split("_")}
+    return words & BANNED
+
+
+def has_door_sign(text: str) -> bool:
+    return bool(ast.get_docstring(ast.parse(text)))
+
+
+def has_unreleased_section(changelog: str) -> bool:
+    """True when there is an Unreleased section with something in it."""
+    return re.search(r"^## Unreleased\n+(?!## )\S", changelog, re.M) is not None
+
+
+def private_matters(text: str) -> list[str]:
+    return [f"{what}: {found.group().strip()}" for what, mark in PRIVATE.items() if (found := mark.search(text))]
+
+
+SOURCES = python_files("src")
+ALL_PYTHON = python_files("src", "tests", "tools")
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", ALL_PYTHON, ids=name_of)
+def test_files_and_functions_are_short_and_well_named(path: Path) -> None:
+    assert too_long(path.read_text("utf-8")) == []
+    assert banned_words(path.relative_to(ROOT)) == set()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_every_module_says_at_its_door_what_it_is_for(path: Path) -> None:
+    assert has_door_sign(path.read_text("utf-8"))
+
+
+def test_every_folder_of_the_package_has_a_door() -> None:
+    folders = {path.parent for path in SOURCES}
+    assert [name_of(folder) for folder in sorted(folders) if not (folder / "__init__.py").is_file()] == []
+
+
+def test_nine_of_ten_functions_are_shorter_still() -> None:
+    lengths = [n for path in SOURCES for _, n in function_lengths(ast.parse(path.read_text("utf-8")))]
+    assert ninetieth_percentile(lengths) <= FUNCTION_LINES_P90
+
+
+def test_changelog_has_an_unreleased_section() -> None:
+    assert has_unreleased_section((ROOT / "CHANGELOG.md").read_text("utf-8"))
+
+
+def test_nothing_private_is_committed() -> None:
+    found = {name_of(path): private_matters(path.read_text("utf-8", "replace")) for path in tracked_files()}
+    assert {name: matters for name, matters in found.items() if matters} == {}
+
+
+def test_the_lock_pins_every_package_by_hash_and_names_no_host() -> None:
+    lock = (ROOT / "requirements.lock").read_text("utf-8")
+    pins = re.findall(r"^[\w.\[\]-]+==\S+.*$", lock, re.M)
+    assert pins
+    assert all(pin.endswith("\\") for pin in pins), "a hash follows every pin"
+    assert "://" not in lock
+
+
+def test_the_backend_is_pinned_once() -> None:
+    pins = set(re.findall(r'"hatchling==([\d.]+)"', (ROOT / "pyproject.toml").read_text("utf-8")))
+    assert len(pins) == 1
+    assert f"hatchling=={pins.pop()} " in (ROOT / "requirements.lock").read_text("utf-8")
+
+
+# The rules themselves: each must find the fault it is there for.
+
+
+def test_long_functions_and_files_are_found() -> None:
+    body = "    pass\n"
+    assert too_long("def f():\n" + body * (FUNCTION_LINES - 1)) == []
+    assert too_long("def f():\n" + body * FUNCTION_LINES) == [f"f has {FUNCTION_LINES + 1} lines"]
+    assert too_long("class C:\n  async def g():\n" + body * FUNCTION_LINES) == [f"g has {FUNCTION_LINES + 1} lines"]
+    assert too_long("x = 1\n" * (FILE_LINES + 1)) == [f"the file has {FILE_LINES + 1} lines"]
+
+
+def test_the_percentile_is_the_value_that_nine_of_ten_do_not_exceed() -> None:
+    assert ninetieth_percentile([1, 2, 3, 4, 5, 6, 7, 8, 9, 100]) == 9
+    assert ninetieth_percentile([1] * 8 + [50, 60]) == 50
+    assert ninetieth_percentile([7]) == 7
+
+
+@pytest.mark.parametrize("name", ["src/util/a.py", "api/string_utils.py", "queue_manager.py", "tests/common/test_a.py"])
+def test_banned_names_are_found(name: str) -> None:
+    assert banned_words(Path(name))
+
+
+def test_domain_names_are_not_banned() -> None:
+    assert banned_words(Path("src/makeway/api/quantity.py")) == set()
+
+
+def test_a_missing_door_sign_is_found() -> None:
+    assert not has_door_sign("# a comment is no sign\nx = 1\n")
+    assert not has_door_sign('""\n')
+
+
+def test_a_missing_or_empty_unreleased_section_is_found() -> None:
+    assert has_unreleased_section("# Changelog\n\n## Unreleased\n\n- something\n")
+    assert not has_unreleased_section("# Changelog\n\n## 0.1.0\n\n- something\n")
+    assert not has_unreleased_section("# Changelog\n\n## Unreleased\n\n## 0.1.0\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "see /" + "work/main for it",
+        "(/" + "work)",
+        "#!/" + "root/bin/python",
+        "/" + "home/anna/src",
+        "https://" + "pypi" + ".org/simple",
+        "https://files." + "pythonhosted" + ".org/x.whl",
+        "a==1\n--" + "index-url https://example.invalid/simple\n",
+        "--" + "extra-index-url=x",
+        "index-" + "url = x",
+    ],
+)
+def test_private_matters_are_found(text: str) -> None:
+    assert private_matters(text)
+
+
+@pytest.mark.parametrize("text", ["/apis/kueue.x-k8s.io/v1beta2/workloads", "a network/worker", "--no-emit-index-url"])
+def test_public_matters_are_left_alone(text: str) -> None:
+    assert private_matters(text) == []

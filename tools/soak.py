@@ -1,0 +1,115 @@
+"""Runs the property tests at large counts: fixed seeds first, then new ones until the time is up.
+
+Each round is one pytest run over the tests marked ``property``. The first draws what profile
+``soak`` always draws; the later ones take a new seed each. A round knows how much time is left
+(``MAKEWAY_SOAK_UNTIL``, see ``tests/conftest.py``) and shares it among the properties: one that
+was cut short is reported as skipped, and a failure found in time is still shrunk and shown. The
+first round may take half of all the time. The first round that fails is the last; it prints the one
+command that replays it. Otherwise the last line is pytest's closing line.
+
+A replay collects the same files as the round did, and only then picks the test: hypothesis also
+draws constants that it finds in the loaded modules, so that another set of files is another draw.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import secrets
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+FUZZ_INPUTS = 20_000
+SHORTEST_ROUND_SECONDS = 15  # below this a round would hardly begin to try
+SHRINK_SECONDS = 400  # hypothesis shrinks for five minutes at most
+FAILED = re.compile(r"^(?:FAILED|ERROR) \S+?\.py::(\w+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Round:
+    """One pytest run; equal rounds draw equal inputs."""
+
+    profile: str
+    seed: int
+
+    @property
+    def settings(self) -> dict[str, str]:
+        return {
+            "HYPOTHESIS_PROFILE": self.profile,
+            "MAKEWAY_FUZZ_INPUTS": str(FUZZ_INPUTS),
+            "MAKEWAY_FUZZ_SEED": str(self.seed),
+        }
+
+    @property
+    def arguments(self) -> list[str]:
+        return ["-m", "pytest", "-q", "-m", "property", f"--hypothesis-seed={self.seed}"]
+
+    def replay(self, output: str) -> str:
+        """Give the one command that runs the tests which failed in ``output`` on the same inputs."""
+        words = [f"{name}={value}" for name, value in self.settings.items()]
+        words += [".venv/bin/python", *self.arguments]
+        if failed := sorted(set(FAILED.findall(output))):
+            words += ["-k", " or ".join(failed)]
+        return shlex.join(words)
+
+
+def rounds() -> Iterator[Round]:
+    yield Round("soak", seed=0)
+    while True:
+        yield Round("search", seed=secrets.randbelow(2**32))
+
+
+def run(one: Round, until: float, jobs: int) -> tuple[int, str]:
+    """Run a round until the monotonic time ``until``; answer pytest's exit code and what it printed."""
+    process = subprocess.Popen(
+        [sys.executable, *one.arguments, "-p", "no:cacheprovider", "-n", str(jobs), "--dist", "worksteal"],
+        cwd=ROOT,
+        env={**os.environ, **one.settings, "MAKEWAY_SOAK_UNTIL": str(until)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=max(0.0, until - time.monotonic()) + SHRINK_SECONDS)
+    except BaseException as stopped:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        if not isinstance(stopped, subprocess.TimeoutExpired):
+            raise
+        return 1, f"{output}\nsoak: the round did not end and was stopped\n"
+    return process.returncode, output
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="tools/soak.py", description="Run the property tests at large counts.")
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--jobs", type=int, default=2)
+    chosen = parser.parse_args(argv)
+    start = time.monotonic()
+    end = start + 60 * chosen.minutes
+    for number, one in enumerate(rounds(), start=1):
+        left = end - time.monotonic()
+        if number > 1 and left < SHORTEST_ROUND_SECONDS:
+            break
+        print(f"soak: round {number}, profile {one.profile}, seed {one.seed}, {left:.0f} s left", flush=True)
+        code, output = run(one, (start + end) / 2 if number == 1 else end, chosen.jobs)
+        if code != 0:
+            print(output)
+            print("soak: failed; this command replays it\n")
+            print(one.replay(output))
+            return 1
+        print(output.rstrip().rpartition("\n")[2], flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
