@@ -108,7 +108,7 @@ def test_a_strict_head_that_parity_judges_in_every_cycle_does_not_go_on_for_ever
 
 
 def test_an_admission_makes_a_refused_strict_head_look_again() -> None:
-    """It may have become a victim; here it has not, so the second look is the last."""
+    """Who was admitted may be a victim; here it is none, so the second look is the last."""
     plan = planned(
         cohort("all"),
         queue("strict", 4, cohort="all", borrowing=0, strict=True, within="LowerPriority"),
@@ -118,7 +118,7 @@ def test_an_admission_makes_a_refused_strict_head_look_again() -> None:
         workload("small", queue="other", cpu=1, queued=1),
     )
     judged = [[each.workload.uid for each in cycle.plan.verdicts] for cycle in plan.cycles]
-    assert judged == [["head", "small"], ["head"]]
+    assert judged == [["small", "head"], ["head"]]
     assert plan.settled
 
 

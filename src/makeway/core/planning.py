@@ -160,7 +160,7 @@ class _Planning:
         return find_assignment(self._state, workload, self._now, tried={})[0].steps
 
     def _compare(self, cycle: PlannedCycle) -> None:
-        """A live head of the parity profile is judged in every cycle, so that no due heads alone is no end."""
+        """Some heads are judged in every cycle (all of the parity profile), so heads alone do not tell the end."""
         if cycle.changes:
             self._idle.clear()
             self.repeats = False
@@ -168,7 +168,8 @@ class _Planning:
         found = [(v.workload.key, v.status, v.requeue, v.assignment.tried) for v in cycle.plan.verdicts]
         left = (found, self._state.pending.contents())
         self.repeats = left in self._idle
-        self._idle.append(left)
+        if not self.repeats:
+            self._idle.append(left)
 
     def _depart(self, leaving: tuple[Departure, ...]) -> None:
         """Victims leave and wait again, then all trees that lost usage are woken (S-3.7, S-4.6)."""
