@@ -33,12 +33,12 @@ check: $(READY) ## format, lint, types, import contracts, tidy and unit tests; u
 	.venv/bin/lint-imports
 	$(PYTEST) -n $(JOBS) --dist worksteal -m "not slow and not conformance"
 
-conformance: $(READY) ## compare with recorded decisions, where the shared vectors are there
-	@if [ ! -d "$${MAKEWAY_SHARED:-../shared}/vectors" ]; then \
+conformance: $(READY) ## compare with recorded decisions; VECTORS="path …" SUITES="…" VERBOSE=1
+	@vectors="$${MAKEWAY_SHARED:-../shared}/vectors/kueue"; \
+	if [ -z "$(VECTORS)" ] && [ ! -d "$$vectors" ]; then \
 		echo "conformance: no recorded vectors beside this checkout (MAKEWAY_SHARED names another folder); nothing to compare"; \
 	else \
-		$(PYTEST) -n $(JOBS) -m conformance || { \
-			[ $$? -eq 5 ] && echo "conformance: no test compares decisions yet"; }; \
+		$(PY) tools/conformance.py $(if $(filter-out 0,$(VERBOSE)),--verbose) --suites "$(SUITES)" $(or $(VECTORS),"$$vectors"); \
 	fi
 
 soak: $(READY) ## properties at large counts for MINUTES: fixed seeds, then new ones

@@ -118,7 +118,7 @@ DEFAULT_OPTIONS = "concurrentAdmission: {onSuccess: RemoveOther}"
         ("ClusterQueue", groups(*[(64, 1)] * 4, (1, 1)), [("Invalid", GROUPS)]),
         ("ClusterQueue", groups(*[(1, 64)] * 4, (1, 1)), [("Invalid", GROUPS)]),
         ("ClusterQueue", groups((64, 8)), []),
-        ("ClusterQueue", groups((40, 13)), [("Invalid", f"{GROUPS}[0]")]),
+        ("ClusterQueue", groups((27, 19)), [("Invalid", f"{GROUPS}[0]")]),
         ("ClusterQueue", groups(*[(1, 1)] * 16), []),
         ("ClusterQueue", groups(*[(1, 1)] * 17), [("TooMany", GROUPS)]),
         ("ClusterQueue", groups((65, 1)), [("TooMany", f"{GROUPS}[0].flavors")]),
@@ -130,7 +130,7 @@ DEFAULT_OPTIONS = "concurrentAdmission: {onSuccess: RemoveOther}"
     ],
     ids=[
         "256 flavors in all", "256 resources in all", "257 flavors in all", "257 resources in all", "512 pairs",
-        "520 pairs", "16 groups", "17 groups", "65 flavors in a group", "16 default Options", "17 default Options",
+        "513 pairs", "16 groups", "17 groups", "65 flavors in a group", "16 default Options", "17 default Options",
         "default Options of two groups", "a Cohort has no totals", "17 groups of a Cohort",
     ],
 )  # fmt: skip
@@ -183,6 +183,8 @@ LENGTHS = [
     ("Workload", "spec.preemptionGates[0].name", 63, "spec: {$SETS, preemptionGates: [{name: $X}]}"),
     ("GangWorkload", "spec.podGroups[0].name", 63, "spec: {podGroups: [{name: $X, policy: {basic: {}}}]}"),
     ("ResourceFlavor", "metadata.name", 253, "metadata: {name: $X}"),
+    ("ResourceFlavor", "spec.nodeLabels", 63, "spec: {nodeLabels: {$X: a}}"),
+    ("ResourceFlavor", "spec.nodeLabels", 63, "spec: {nodeLabels: {a: $X}}"),
 ]
 
 

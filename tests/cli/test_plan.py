@@ -284,6 +284,16 @@ def test_fair_sharing_is_refused() -> None:
     assert "fair sharing comes with a later version" in result.stderr
 
 
+def test_a_configuration_in_the_folder_is_read_once_and_without_config_not_used() -> None:
+    head = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmetadata: {name: mine}\n"
+    Path("config.yaml").write_text(head, "utf-8")
+    Path("queues.yaml").write_text(QUEUES, "utf-8")
+    told = run("-f", ".", "--config", "config.yaml")
+    assert (told.exit_code, told.stderr) == (0, "")
+    assert told.stdout == "Cycle 1\n  nobody is looked at\n\nNothing more changes. Nobody waits.\n"
+    assert "a Configuration among the manifests: only the file that --config names" in run("-f", ".").stdout
+
+
 def test_a_configuration_must_be_one() -> None:
     Path("config.yaml").write_text(QUEUES, "utf-8")
     result = run("-f", "-", "--config", "config.yaml", stdin=workload("a", 1))

@@ -157,6 +157,12 @@ def test_a_job_whose_workload_is_there_gets_no_second_one(uid: str) -> None:
     assert result.jobs == {"default/mine": "default/train"}
 
 
+def test_a_workload_of_the_same_name_counts_as_the_jobs_own() -> None:
+    name = made(job()).metadata.name
+    result = prepared([job(), wire("Workload", name, spec=workload_spec())], Policy.default(), NOW)
+    assert [each.metadata.name for each in workloads(result)] == [name]
+
+
 def test_a_job_that_waits_for_a_prebuilt_workload_gets_none() -> None:
     waits = job(annotations={"kueue.x-k8s.io/prebuilt-workload-name": "mine"})
     assert [each.why for each in prepared([waits], Policy.default(), NOW).left_out] == [
@@ -173,8 +179,8 @@ def test_the_first_source_of_priority_wins() -> None:
     ours = wire("WorkloadPriorityClass", "mine", value=1)
     default = wire("WorkloadPriorityClass", "default", value=2)
     pods = wire("PriorityClass", "pods", version="scheduling.k8s.io/v1", value=3)
-    high = wire("PriorityClass", "z-high", version="scheduling.k8s.io/v1", value=5, globalDefault=True)
-    low = wire("PriorityClass", "a-low", version="scheduling.k8s.io/v1", value=4, globalDefault=True)
+    high = wire("PriorityClass", "a-high", version="scheduling.k8s.io/v1", value=5, globalDefault=True)
+    low = wire("PriorityClass", "z-low", version="scheduling.k8s.io/v1", value=4, globalDefault=True)
     everything = job(labels={**QUEUE, CLASS: "mine"}, pod={"priorityClassName": "pods"})
     in_pods = job(pod={"priorityClassName": "pods"})
 
@@ -185,7 +191,7 @@ def test_the_first_source_of_priority_wins() -> None:
     assert priority(everything, ours, default, pods, high) == (1, "mine")
     assert priority(in_pods, ours, default, pods, high) == (2, "default")
     assert priority(in_pods, ours, default, pods, high, defaulting=False) == (3, "pods")
-    assert priority(job(), high, low) == (4, "a-low")
+    assert priority(job(), high, low) == (4, "z-low")
     assert priority(job(), ours, pods) == (0, "")
     assert priority(job(pod={"priorityClassName": "system-node-critical"})) == (2_000_001_000, "system-node-critical")
 

@@ -97,10 +97,6 @@ def test_after_its_victims_have_left_it_borrows_from_less_far() -> None:
     assert entry(on, workload("w", cpu=2)).assignment.level == 0
 
 
-def counts(found: list[int], limit: int) -> bool:
-    return sum(found) <= limit
-
-
 @pytest.mark.property
 @given(
     sizes=st.lists(st.tuples(st.integers(1, 9), st.none() | st.integers(1, 9)), min_size=1, max_size=3),

@@ -14,7 +14,9 @@ preemption  candidates and targets (7, 8)
 queues      heap, parking, wakes, what happens between cycles (3, 4)
 nomination  checks, assignment and targets of one head (5.3-5.5)
 cycle       one scheduling cycle (5)
+play        whole scenarios: cycles and what happens between them
 scenarios   random worlds as plain data
+builders    small worlds by hand
 """
 
 from tests.model.amounts import Amounts, FlavorResource

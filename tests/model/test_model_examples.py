@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given
 
 from tests.model import facts, queues
 from tests.model.amounts import MAX, MIN, UNLIMITED, add, amount, parse_quantity, sub
-from tests.model.cycle import Result, cycle
+from tests.model.builders import FR, NOON, F, at, cohort, pending, policy, queue, quota, running, world
+from tests.model.cycle import Result, cycle, resume_state
 from tests.model.facts import Raw
 from tests.model.flavors import OUTSIDE, assign
 from tests.model.placing import may_use
@@ -18,90 +18,7 @@ from tests.model.play import between_cycles, play
 from tests.model.preemption import incoming_of, targets
 from tests.model.quota import available, lowest_subtree, potential_available, usage
 from tests.model.scenarios import scenarios, seeded
-from tests.model.world import World, cohort_node, load, make_settings, queue_node, snapshot
-
-F = "f"
-FR = (F, "cpu")
-NOON = facts.millis("2024-01-01T12:00:00Z")
-NAMESPACE: Raw = {"kind": "Namespace", "metadata": {"name": "ns"}}
-
-
-def clock(text: str) -> str:
-    return f"2024-01-01T{text + ':00' if text.count(':') == 1 else text}Z"
-
-
-def at(text: str) -> int:
-    return facts.millis(clock(text))
-
-
-def flavors(*names: str) -> list[Raw]:
-    return [{"kind": "ResourceFlavor", "metadata": {"name": n}} for n in names]
-
-
-def groups(quotas: dict[str, int | Raw]) -> list[Raw]:
-    listed = [
-        {"name": f, "resources": [{"name": "cpu"} | (q if isinstance(q, dict) else {"nominalQuota": q})]}
-        for f, q in quotas.items()
-    ]
-    return [{"coveredResources": ["cpu"], "flavors": listed}]
-
-
-def quota(nominal: int, **limits: int) -> Raw:
-    return {"nominalQuota": nominal, **limits}
-
-
-def queue(name: str, quotas: int | Raw, cohort: str | None = "r", **spec: Any) -> list[Raw]:
-    by_flavor = quotas if isinstance(quotas, dict) and "nominalQuota" not in quotas else {F: quotas}
-    full = {"namespaceSelector": {}, "resourceGroups": groups(by_flavor), **spec}
-    if cohort:
-        full["cohortName"] = cohort
-    local = {"kind": "LocalQueue", "metadata": {"name": name, "namespace": "ns"}, "spec": {"clusterQueue": name}}
-    return [{"kind": "ClusterQueue", "metadata": {"name": name}, "spec": full}, local]
-
-
-def cohort(name: str, parent: str | None = None, own: int = 0) -> Raw:
-    spec: Raw = {"resourceGroups": groups({F: own})}
-    return {"kind": "Cohort", "metadata": {"name": name}, "spec": spec | ({"parentName": parent} if parent else {})}
-
-
-def policy(within: str = "Never", reclaim: str = "Never", **more: Any) -> Raw:
-    return {"withinClusterQueue": within, "reclaimWithinCohort": reclaim, **more}
-
-
-def pending(name: str, where: str, size: int, prio: int = 0, created: str = "09:00", **podset: Any) -> Raw:
-    pod = {"containers": [{"name": "c", "resources": {"requests": {"cpu": str(size)}}}]}
-    return {
-        "kind": "Workload",
-        "metadata": {"name": name, "namespace": "ns", "uid": name, "creationTimestamp": clock(created)},
-        "spec": {
-            "queueName": where,
-            "priority": prio,
-            "podSets": [{"name": "main", "count": 1, "template": {"spec": pod}, **podset}],
-        },
-    }
-
-
-def running(name: str, where: str, size: int, prio: int = 0, reserved: str = "10:00", **more: Any) -> Raw:
-    used_flavor = more.pop("flavor", F)
-    wl = pending(name, where, size, prio, **more)
-    assigned = {"name": "main", "count": 1, "flavors": {"cpu": used_flavor}, "resourceUsage": {"cpu": str(size)}}
-    kinds = ("QuotaReserved", "Admitted")
-    wl["status"] = {
-        "admission": {"clusterQueue": where, "podSetAssignments": [assigned]},
-        "conditions": [
-            {"type": k, "status": "True", "reason": k, "lastTransitionTime": clock(reserved)} for k in kinds
-        ],
-    }
-    return wl
-
-
-def world(*objects: Raw | list[Raw], profile: str = "default", now: int = NOON, **gates: bool) -> World:
-    parts = [NAMESPACE, *flavors("f", "f1", "f2", "f3")]
-    for raw in objects:
-        parts += raw if isinstance(raw, list) else [raw]
-    found = load(parts, make_settings(profile, gates))
-    queues.fill(found, now)
-    return found
+from tests.model.world import Progress, World, cohort_node, make_settings, queue_node, snapshot
 
 
 def outcome(result: Result) -> dict[str, str]:
@@ -274,6 +191,34 @@ def test_the_scan_resumes_after_the_flavor_that_was_lost() -> None:  # S-6.12
     between_cycles(w, [], [{"delete": ["ns/q"]}], NOON)
     assert outcome(cycle(w, NOON)) == {"p": "NoFit"}  # f1 is free, but the scan starts at f2
     assert w.parked["x"] == {"ns/p"}
+
+
+def test_old_progress_is_forgotten_once_someone_left_the_queue() -> None:  # S-6.8, S-3.8
+    w = world(queue("x", 4, None), running("a", "x", 4), pending("p", "x", 2))
+    w.progress["ns/p"] = Progress(1, 0, queues.shape_of(w, "ns/p"), [{"cpu": 0}])
+    w.cycles = 3
+    assert resume_state(w, "x", "ns/p") == [{"cpu": 0}]
+    queues.release(w, "ns/a", NOON)
+    assert resume_state(w, "x", "ns/p") == []
+    w.cycles = 2
+    assert resume_state(w, "x", "ns/p") == [{"cpu": 0}]
+
+
+def test_a_parked_shape_parks_its_like_until_the_next_wake() -> None:  # S-4.5.3
+    w = world(queue("x", 4, None), pending("a", "x", 6), pending("b", "x", 6), pending("c", "x", 5))
+    assert outcome(cycle(w, NOON)) == {"a": "NoFit"}
+    queues.create(w, pending("d", "x", 6), NOON)
+    assert (w.heap["x"], w.parked["x"]) == ({"ns/c"}, {"ns/a", "ns/b", "ns/d"})
+    queues.wake(w, "x", NOON)
+    queues.create(w, pending("e", "x", 6), NOON)
+    assert w.parked["x"] == set()
+
+
+def test_usage_of_fewer_pods_divides_first() -> None:  # S-1.8
+    wl = running("a", "x", 1, count=4)
+    wl["status"]["admission"]["podSetAssignments"][0] |= {"count": 4, "resourceUsage": {"cpu": "7m"}}
+    wl["status"]["reclaimablePods"] = [{"name": "main", "count": 1}]
+    assert facts.held_usage(wl, make_settings("default").gates) == {FR: 3}
 
 
 TIMED = policy("LowerOrNewerEqualPriority", withinClusterQueueConfig={"minAdmitDuration": "2h"})

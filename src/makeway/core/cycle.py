@@ -35,6 +35,7 @@ class Verdict:
     replaces: Workload | None = None  # of an Option that migrates: the sibling that leaves for it (S-12.7.1)
     steps: tuple[Step, ...] = ()
     skipped_preemption: bool = False
+    held_back: bool = False  # it lost only to what is kept free for others (S-5.1)
     reserved: Mapping[FR, int] = field(default_factory=dict)  # kept free for it although nobody can leave (S-5.8)
     recomputed: Literal["", "new_targets", "deferred_fit", "skipped"] = ""
 
@@ -69,7 +70,10 @@ def decide(state: State, now: Millis) -> Plan:
     turns: list[tuple[tuple[Any, ...], Entry | tuple[QueueName, Mapping[FR, int]]]] = [
         (order(state, each), each) for each in entries if each.refused is None
     ]
-    turns += [(each.order, (queue, each.amounts)) for queue, each in state.pending.standing()]
+    for queue, standing in state.pending.standing().items():
+        refused_head = state.pending.first(queue)
+        if refused_head in standing and refused_head in state.pending.line(queue).refused:
+            turns.append((standing[refused_head].order, (queue, standing[refused_head].amounts)))
     turns.sort(key=lambda turn: turn[0])
     with state.trial():
         taking = _Taking(state, now)
@@ -78,7 +82,7 @@ def decide(state: State, now: Millis) -> Plan:
             if isinstance(turn, Entry):
                 verdicts.append(taking.take(turn))
             else:
-                state.tree.charge_all(state.tree.queues[turn[0]], turn[1])
+                taking.keep_free(*turn)
     return Plan(now, (*verdicts, *refused))
 
 
@@ -108,6 +112,12 @@ class _Taking:
         self._now = now
         self._chosen: dict[WorkloadKey, Workload] = {}
         self._leaving: dict[QueueName, dict[FR, int]] = {}  # what chosen victims still use, per queue
+        self._kept: list[tuple[QueueName, Mapping[FR, int], bool]] = []  # reservations, and whether they stay
+
+    def keep_free(self, queue: QueueName, amounts: Mapping[FR, int], *, stays: bool = True) -> None:
+        """Nobody after this takes what is reserved for a head that must wait (S-5.8, 5.13)."""
+        self._state.tree.charge_all(self._state.tree.queues[queue], amounts)
+        self._kept.append((queue, amounts, stays))
 
     def take(self, entry: Entry) -> Verdict:
         """Rules 5.7.2 to 5.7.14, in their order."""
@@ -137,7 +147,7 @@ class _Taking:
         entry.deferred = assignment.mode is Mode.FIT
 
     def _judge(self, entry: Entry) -> Verdict:
-        workload, assignment = entry.workload, entry.assignment
+        state, workload, assignment = self._state, entry.workload, entry.assignment
         if assignment.mode is Mode.NO_FIT:
             return _wait(entry, "NoFit", *assignment.steps)
         preempts = assignment.mode is not Mode.FIT
@@ -154,30 +164,18 @@ class _Taking:
         if self._overlaps(entry):
             return _skip(entry, Rule.OVERLAP)
         if not self._fits_without(entry):
-            return _skip(entry, Rule.LOST)
-        migrates = not preempts and entry.replaces is not None
-        claims = self._state.policy.gates.preemption_claims
-        if claims and not preempts and not migrates and not self._fits_as_it_is(entry):
+            held_back = state.policy.profile != "parity" and self._lost_to_what_is_kept(entry)
+            return replace(_skip(entry, Rule.LOST), held_back=held_back)
+        claims = state.policy.gates.preemption_claims
+        if claims and not preempts and entry.replaces is None and not self._fits_as_it_is(entry):
             self._charge(entry)
             entry.deferred = True
             return _wait(entry, "PendingPreemption", Step(Rule.DEFERRED, (workload.key,)))
         self._choose(entry)
         self._charge(entry)
-        if not preempts and self._state.waits_for_pods:
+        if not preempts and state.waits_for_pods:
             return _wait(entry, "FailedAfterNomination", Step(Rule.PODS_NOT_READY, (workload.key,)))
-        if preempts:
-            return Verdict(
-                workload=workload, status="preempting", assignment=assignment, mode="Preempt",
-                requeue="PendingPreemption", targets=entry.targets, steps=tuple(t.step for t in entry.targets),
-            )  # fmt: skip
-        if migrates:
-            return Verdict(
-                workload=workload, status="migrating", assignment=assignment, mode="Fit", requeue="PendingMigration",
-                replaces=entry.replaces, steps=(Step(Rule.MIGRATES, (workload.key,)),),
-            )  # fmt: skip
-        return Verdict(
-            workload=workload, status="admitted", assignment=assignment, mode="Fit", steps=tuple(assignment.steps)
-        )
+        return _go(entry)
 
     def _fits_without(self, entry: Entry) -> bool:
         """Whether it fits with all victims, earlier ones and its own, gone (S-5.7.2)."""
@@ -228,8 +226,28 @@ class _Taking:
             return {}
         leaving = self._leaving.get(queue.name, {})
         amounts = {fr: amount for fr, amount in reservation(self._state, entry, leaving).items() if amount}
-        self._state.tree.charge_all(self._state.tree.queues[queue.name], amounts)
+        self.keep_free(queue.name, amounts, stays=stays_reserved(self._state, queue.name))
         return amounts
+
+    def _lost_to_what_is_kept(self, entry: Entry) -> bool:
+        """Whether it would fit but for reservations that stay in force (S-5.1)."""
+        tree = self._state.tree
+        if not any(stays for _, _, stays in self._kept):
+            return False
+        with self._state.trial():
+            for staying in (False, True):
+                for queue, amounts, stays in self._kept:
+                    if stays is staying:
+                        tree.release_all(tree.queues[queue], amounts)
+                if self._fits_without(entry):
+                    return staying
+        return False
+
+
+def stays_reserved(state: State, queue: QueueName) -> bool:
+    """Whether what is reserved for a refused head outlives the cycle: that of a strict queue that does not lend."""
+    lends = state.policy.profile == "parity" or state.policy.strict_fifo_lends
+    return state.pending.line(queue).strict and not lends
 
 
 def reservation(state: State, entry: Entry, leaving: Usage) -> dict[FR, int]:
@@ -254,6 +272,24 @@ def reservation(state: State, entry: Entry, leaving: Usage) -> dict[FR, int]:
     return amounts
 
 
+def _go(entry: Entry) -> Verdict:
+    """There is room, or will be once those whom it displaces have left."""
+    workload, assignment = entry.workload, entry.assignment
+    if assignment.mode is not Mode.FIT:
+        return Verdict(
+            workload=workload, status="preempting", assignment=assignment, mode="Preempt",
+            requeue="PendingPreemption", targets=entry.targets, steps=tuple(t.step for t in entry.targets),
+        )  # fmt: skip
+    if entry.replaces is not None:
+        return Verdict(
+            workload=workload, status="migrating", assignment=assignment, mode="Fit", requeue="PendingMigration",
+            replaces=entry.replaces, steps=(Step(Rule.MIGRATES, (workload.key,)),),
+        )  # fmt: skip
+    return Verdict(
+        workload=workload, status="admitted", assignment=assignment, mode="Fit", steps=tuple(assignment.steps)
+    )
+
+
 def _wait(entry: Entry, requeue: Requeue, *steps: Step) -> Verdict:
     mode = "DeferredFit" if entry.deferred else entry.assignment.mode.public
     return Verdict(
@@ -275,6 +311,7 @@ def _skip(entry: Entry, rule: Rule) -> Verdict:
 def carry_out(state: State, plan: Plan) -> None:
     """Put a plan into the state: who was admitted holds quota, victims are marked, the others wait again."""
     state.next_cycle()
+    kept_before = state.pending.standing()
     for verdict in plan.verdicts:
         workload = verdict.workload
         woken_before = state.pending.pop(workload)
@@ -299,16 +336,24 @@ def carry_out(state: State, plan: Plan) -> None:
             has_untried=has_untried,
             shapes_count=state.policy.gates.scheduling_equivalence_hashing,
         )  # fmt: skip
-        _keep_free(state, verdict)
+        if verdict.held_back:
+            state.pending.hold_back(workload)
+        if verdict.reserved and stays_reserved(state, workload.queue):
+            place = order(state, Entry(workload, verdict.assignment))
+            state.pending.keep_free(workload, Standing(place, verdict.reserved))
+    _settle_due(state, plan, kept_before)
 
 
-def _keep_free(state: State, verdict: Verdict) -> None:
-    """What a refused strict head was reserved stays so until it is looked at again (S-5.13)."""
-    strict = state.pending.line(verdict.workload.queue).strict
-    if not verdict.reserved or not strict or state.policy.profile == "parity" or state.policy.strict_fifo_lends:
-        return
-    place = order(state, Entry(verdict.workload, verdict.assignment))
-    state.pending.keep_free(verdict.workload, Standing(place, verdict.reserved))
+def _settle_due(state: State, plan: Plan, kept_before: Mapping[QueueName, Mapping[WorkloadKey, Standing]]) -> None:
+    """What the cycle itself makes worth another look (S-4.6.8, 5.1)."""
+    state.pending.end_standing()
+    for verdict in plan.admitted:  # somebody new may be a victim now
+        state.pending.due(name for name in state.tree_of(verdict.workload.queue) if state.queues[name].strict)
+    kept = state.pending.standing()
+    just_lost = frozenset(verdict.workload.key for verdict in plan.verdicts if verdict.held_back)
+    for queue in sorted({*kept_before, *kept}):
+        if kept_before.get(queue) != kept.get(queue):
+            state.pending.free_again(state.tree_of(queue), just_lost)
 
 
 def admitted(verdict: Verdict, now: Millis) -> Workload:

@@ -75,6 +75,7 @@ class Line:
     sticky: dict[Literal["it"], WorkloadKey] = field(default_factory=dict)  # at most one
     wakes: dict[Literal["count"], int] = field(default_factory=dict)
     standing: dict[WorkloadKey, Standing] = field(default_factory=dict)  # of a refused strict head
+    held_back: dict[WorkloadKey, None] = field(default_factory=dict)  # refused because of what is kept free
 
 
 class Pending:
@@ -136,6 +137,7 @@ class Pending:
             self._log.save(insort, line.places, where)
             self._log.drop(line.waiting, key)
         self._log.drop(line.refused, key)
+        self._log.drop(line.held_back, key)
         self._log.drop(line.standing, key)
 
     # --- heads ---
@@ -159,6 +161,9 @@ class Pending:
         for where in line.places:
             if where[5] != sticky:
                 yield where[5]
+
+    def first(self, queue: QueueName) -> WorkloadKey | None:
+        return next(self._in_order(self.line(queue)), None)
 
     def in_order(self, queue: QueueName) -> list[WorkloadKey]:
         """The whole line, for those who ask for positions."""
@@ -201,12 +206,29 @@ class Pending:
     def keep_free(self, workload: Workload, standing: Standing) -> None:
         self._log.put(self.line(workload.queue).standing, workload.key, standing)
 
-    def standing(self) -> Iterator[tuple[QueueName, Standing]]:
-        """What is kept free for refused heads that are not looked at now."""
+    def standing(self) -> dict[QueueName, dict[WorkloadKey, Standing]]:
+        """What is kept free for refused heads, queue by queue."""
+        return {queue: dict(line.standing) for queue, line in self.lines.items() if line.standing}
+
+    def end_standing(self) -> None:
+        """Nothing is kept free any more for who is no longer first."""
         for queue, line in self.lines.items():
-            for key, each in line.standing.items():
-                if key in line.refused:
-                    yield queue, each
+            for key in [key for key in line.standing if key != self.first(queue)]:
+                self._log.drop(line.standing, key)
+
+    def hold_back(self, workload: Workload) -> None:
+        """It lost to what is kept free for another, and is due when that changes (S-5.1)."""
+        line = self.line(workload.queue)
+        self._log.put(line.refused, workload.key, None)
+        self._log.put(line.held_back, workload.key, None)
+
+    def free_again(self, queues: Iterable[QueueName], but: frozenset[WorkloadKey]) -> None:
+        """What was kept free in the tree of these queues has changed: who lost to it is due, but for ``but``."""
+        for queue in queues:
+            line = self.line(queue)
+            for key in [key for key in line.held_back if key not in but]:
+                self._log.drop(line.held_back, key)
+                self._log.drop(line.refused, key)
 
     # --- waking ---
 
@@ -220,13 +242,22 @@ class Pending:
             self._log.put(line.wakes, "count", line.wakes.get("count", 0) + 1)
             for known in list(line.shapes):
                 self._log.drop(line.shapes, known)
-            for key in list(line.refused):
-                self._log.drop(line.refused, key)
+            self._due(line)
             for each in [each for each in line.parked.values() if may_queue(each, now) and matches(each)]:
                 self._log.drop(line.parked, each.key)
                 self._enter(line, each)
                 returned.append(each.key)
         return returned
+
+    def due(self, queues: Iterable[QueueName]) -> None:
+        """Refused workloads of these queues are worth another look; the parked ones are not."""
+        for queue in queues:
+            self._due(self.line(queue))
+
+    def _due(self, line: Line) -> None:
+        for table in (line.refused, line.held_back):
+            for key in list(table):
+                self._log.drop(table, key)
 
     def due_again(self, workload: Workload) -> None:
         """Something that concerns only this workload has changed."""
@@ -236,7 +267,7 @@ class Pending:
         return {
             queue: (
                 line.places[:], sorted(line.parked), sorted(line.refused), sorted(map(repr, line.shapes)),
-                dict(line.sticky), dict(line.wakes), sorted(line.standing),
+                dict(line.sticky), dict(line.wakes), sorted(line.standing), sorted(line.held_back),
             )
             for queue, line in sorted(self.lines.items())
         }  # fmt: skip

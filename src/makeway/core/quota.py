@@ -76,8 +76,14 @@ class QuotaTree:
 
     # --- structure ---
 
-    def configure(self, queues: Iterable[QuotaSpec], cohorts: Iterable[QuotaSpec]) -> None:
-        """Build the forest anew and keep what queues use. Cohorts that are only named exist too (S-2.2)."""
+    def configure(
+        self, queues: Iterable[QuotaSpec], cohorts: Iterable[QuotaSpec], inactive: frozenset[str] = frozenset()
+    ) -> None:
+        """Build the forest anew and keep what queues use. Cohorts that are only named exist too (S-2.2).
+
+        The quota and usage of an inactive queue count, but nobody borrows from it as from a neighbour (S-3.2): it is
+        no leaf when heights are measured.
+        """
         kept = {name: node.usage for name, node in self.queues.items()}
         declared = {spec.name: spec for spec in cohorts}
         leaves = {spec.name: spec for spec in queues}
@@ -91,7 +97,7 @@ class QuotaTree:
                 self._attach(node, spec, cyclic)
         for root in self.roots():
             _mark_cycles(root, root.in_cycle)
-            _total(root)
+            _total(root, inactive)
         for name, usage in kept.items():
             if name in self.queues:
                 for fr, amount in usage.items():
@@ -210,19 +216,19 @@ class QuotaTree:
                 invariant(used == shown, "cohort {}: usage {} of {}, its children show {}", node.name, used, fr, shown)
 
 
-def _total(node: Node) -> None:
+def _total(node: Node, inactive: frozenset[str]) -> None:
     """Sum quota from the leaves up: what a child keeps to itself is not part of its parent (S-2.4, 2.5, 2.15)."""
     node.subtree = dict(node.nominal)
     for child in node.children:
-        _total(child)
+        _total(child, inactive)
         for fr, amount in child.subtree.items():
             node.subtree[fr] = add(node.subtree.get(fr, 0), subtract(amount, child.local.get(fr, 0)))
     for fr, limit in node.lending.items():
         kept = max(0, subtract(node.subtree.get(fr, 0), limit))
         if kept:
             node.local[fr] = kept
-    cohorts = [child.height for child in node.children if not child.is_queue]
-    node.height = 0 if not node.children else max(1, 1 + max(cohorts, default=0))
+    leaves = [child for child in node.children if not child.is_queue or child.name not in inactive]
+    node.height = 0 if not leaves else 1 + max(child.height for child in leaves)
 
 
 def _cyclic(parents: Mapping[str, str]) -> set[str]:

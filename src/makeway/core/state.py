@@ -57,7 +57,8 @@ class State:
         self.queues = {queue.name: queue for queue, _ in pairs}
         self.flavors = {flavor.name: flavor for flavor in flavors}
         known = set(self.tree.queues)
-        self.tree.configure([spec for _, spec in pairs], cohorts)
+        inactive = frozenset(queue.name for queue, _ in pairs if not queue.active)
+        self.tree.configure([spec for _, spec in pairs], cohorts, inactive)
         for name in [each for each in self.queues if each not in known]:  # it may have had holders before it went
             for holder in self.holders.of_queue.get(name, {}).values():
                 self.tree.charge_all(self.tree.queues[name], holder.usage or {})

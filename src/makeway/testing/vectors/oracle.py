@@ -24,40 +24,42 @@ def scenario(case: Case) -> Findings:
     state, want = loaded.state, case.want
     compare_tree(found, state, want["initialQuota"])
     for number, wanted in enumerate(want["cycles"], 1):
-        _cycle(found, loaded, wanted)
+        plan = _cycle(found, loaded, wanted)
         if found.differences:  # what follows would only repeat them
             found.differences = [f"cycle {number}: {each}" for each in found.differences]
             return found
         events = [each for each in case.given.get("events") or () if each["afterCycle"] == number]
-        _between(loaded, wanted, events)
+        _between(loaded, plan, events)
     found.same("pending at the end", waiting(state), listed(want["finalPending"]))
     found.same("inadmissible at the end", parked(state), listed(want["finalInadmissible"]))
     compare_holders(found, state, want["finalHoldingQuota"])
     return found
 
 
-def _now(wanted: Mapping[str, Any]) -> Millis:
-    return Millis(Time.parse(wanted["now"]).millis)
-
-
-def _cycle(found: Findings, loaded: Loaded, wanted: Mapping[str, Any]) -> None:
+def _cycle(found: Findings, loaded: Loaded, wanted: Mapping[str, Any]) -> cycle.Plan:
     state = loaded.state
     found.same("pending before", waiting(state), listed(wanted["pendingBefore"]))
     found.same("inadmissible before", parked(state), listed(wanted["inadmissibleBefore"]))
     found.same("idle", not cycle.heads(state), bool(wanted.get("idle")))
-    plan = cycle.decide(state, _now(wanted))
+    plan = cycle.decide(state, Millis(Time.parse(wanted["now"]).millis))
     found.explanation = []
     found.explain_verdicts(f"cycle {wanted['cycle']}: ", plan.verdicts)
     cycle.carry_out(state, plan)
     compare_outcome(found, state, list(plan.verdicts), wanted)
-    _compare_entries(found, plan, wanted["entries"])
+    released = sorted({target.workload.key for verdict in plan.verdicts for target in verdict.targets})
+    found.same("released", released, sorted(wanted["released"]))
+    verdicts = list(plan.verdicts)
+    if wanted.get("entriesOrdered") == "perTree":
+        verdicts.sort(key=lambda each: state.tree.queues[each.workload.queue].root.name)
+    _compare_entries(found, verdicts, wanted["entries"])
+    return plan
 
 
-def _compare_entries(found: Findings, plan: cycle.Plan, wanted: list[Mapping[str, Any]]) -> None:
+def _compare_entries(found: Findings, verdicts: list[cycle.Verdict], wanted: list[Mapping[str, Any]]) -> None:
     """Every head in the order in which it was taken, then each with all that was found for it."""
-    found.same("entries", [each.workload.key for each in plan.verdicts], [each["workload"] for each in wanted])
+    found.same("entries", [each.workload.key for each in verdicts], [each["workload"] for each in wanted])
     recorded = {each["workload"]: each for each in wanted}
-    for verdict in plan.verdicts:
+    for verdict in verdicts:
         if verdict.workload.key in recorded:
             found.same(verdict.workload.key, _entry(verdict), _wanted_entry(recorded[verdict.workload.key]))
 
@@ -89,16 +91,16 @@ def _wanted_entry(entry: Mapping[str, Any]) -> tuple[object, ...]:
     return entry["clusterQueue"], entry["mode"], entry["borrow"], status, pod_sets
 
 
-def _between(loaded: Loaded, wanted: Mapping[str, Any], events: list[Mapping[str, Any]]) -> None:
+def _between(loaded: Loaded, plan: cycle.Plan, events: list[Mapping[str, Any]]) -> None:
     """Victims leave and wait again, then what the script says happens, then all trees that lost something wake."""
-    state, now = loaded.state, _now(wanted)
-    reasons = {each["workload"]: each["reason"] for each in wanted["preempted"]}
+    state, now = loaded.state, plan.now
     touched = set()
-    for members in list(state.holders.of_queue.values()):
-        for holder in [each for each in members.values() if each.evicted and each.key in reasons]:
+    for target in [target for verdict in plan.verdicts for target in verdict.targets]:
+        holder = state.holders.find(target.workload.queue, target.workload.key)
+        if holder is not None:
             state.release(holder)
             touched.add(holder.queue)
-            state.push(cycle.departed(state, holder, reasons[holder.key], now), now)
+            state.push(cycle.departed(state, holder, target.reason, now), now)
     for event in events:
         touched.update(delete(state, key) for key in event.get("delete") or ())
         for tree in event.get("create") or ():

@@ -1,0 +1,514 @@
+"""One cycle after the other: who is admitted, who makes way, who waits (S-4, S-5, S-18)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from makeway.core import waking
+from makeway.core.cycle import decide, heads
+from makeway.core.model import FR, Group, QueueName
+from makeway.core.policy import Policy
+from makeway.core.state import State
+from makeway.core.trace import Rule
+from makeway.testing.builders import (
+    FR_CPU,
+    clock,
+    cycle,
+    evictions,
+    holder,
+    leave,
+    outcomes,
+    queue,
+    seconds,
+    state,
+    workload,
+)
+
+ANY = {"reclaim": "Any"}
+LOWER = {"within": "LowerPriority"}
+OURS, PARITY = Policy.default(), Policy.parity()
+BOTH = pytest.mark.parametrize("policy", [OURS, PARITY], ids=["default", "parity"])
+
+
+def without(gate: str, policy: Policy = OURS) -> Policy:
+    return replace(policy, gates=replace(policy.gates, **{gate: False}))
+
+
+def used(on: State, name: str, fr: FR = FR_CPU) -> float:
+    return on.tree.queues[name].usage.get(fr, 0) / 1000
+
+
+def free(on: State, name: str) -> float:
+    return on.tree.available(on.tree.queues[name], FR_CPU) / 1000
+
+
+# --- one queue --------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_S_4_10_a_strict_head_blocks_its_queue_and_costs_nothing_while_it_does(policy: Policy) -> None:
+    on = state(queue("q", 4, strict=True), workload("a", cpu=6), workload("b", cpu=2, queued=1), policy=policy)
+    assert outcomes(cycle(on)) == {"a": "NoFit"}
+    assert outcomes(cycle(on)) == ({"a": "NoFit"} if policy is PARITY else {})
+
+
+@BOTH
+def test_S_4_10_another_queue_parks_its_head_until_quota_is_raised(policy: Policy) -> None:
+    on = state(queue("q", 4), workload("a", cpu=6), workload("b", cpu=2, queued=1), policy=policy)
+    assert outcomes(cycle(on)) == {"a": "NoFit"}
+    assert outcomes(cycle(on)) == {"b": "admitted"}
+    assert outcomes(cycle(on)) == {}
+    on.configure([queue("q", 8)], [], on.flavors.values())
+    for name in sorted(waking.after_queue_change(on, QueueName("q"))):
+        on.wake(name, seconds(1))
+    assert outcomes(cycle(on)) == {"a": "admitted"}
+
+
+@BOTH
+def test_83_b_a_lower_priority_makes_way(policy: Policy) -> None:
+    on = state(queue("q", 4, **LOWER), holder("low", cpu=4), workload("p", cpu=4, priority=1), policy=policy)
+    plan = cycle(on, 10)
+    assert (outcomes(plan), evictions(plan)) == ({"p": "PendingPreemption"}, [("low", "InClusterQueue")])
+    leave(on, "low", reason="InClusterQueue", at=12)
+    assert outcomes(cycle(on, 13)) == {"p": "admitted"}
+    assert outcomes(cycle(on, 14)) == {"low": "PreemptionNoCandidates"}
+
+
+# --- a cohort ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@BOTH
+def test_83_a_who_would_borrow_is_not_admitted_beside_a_blocked_head_that_is_entitled(
+    policy: Policy, strict: bool
+) -> None:
+    """x may have 4 by right and lacks 2 of them; y's head would borrow these 2. What remains: claims (next issue)."""
+    on = state(
+        queue("x", 6, cohort="r", strict=strict),
+        queue("y", 2, cohort="r", strict=strict),
+        holder("x1", queue="x", cpu=2),
+        holder("y1", queue="y", cpu=4, priority=9),
+        workload("entitled", queue="x", cpu=4, queued=5),
+        workload("borrower", queue="y", cpu=2, queued=1, priority=5),
+        policy=policy,
+    )
+    plan = cycle(on, 10)
+    assert outcomes(plan) == {"entitled": "PreemptionNoCandidates", "borrower": "FailedAfterNomination"}
+    assert [step.rule for step in plan.verdicts[0].steps][-1] is Rule.RESERVED
+
+
+@BOTH
+def test_83_c_reclaim_stops_at_the_lenders_quota(policy: Policy) -> None:
+    on = state(
+        queue("x", 4, cohort="r", **ANY),
+        queue("y", 4, cohort="r"),
+        *(holder(f"y{i}", queue="y", reserved=i) for i in range(1, 7)),
+        workload("p", queue="x", cpu=4),
+        workload("more", queue="x", cpu=1, queued=1),
+        policy=policy,
+    )
+    plan = cycle(on, 10)
+    assert evictions(plan) == [("y6", "InCohortReclamation"), ("y5", "InCohortReclamation")]
+    leave(on, "y6", "y5", at=11, returns=False)
+    assert outcomes(cycle(on, 12)) == {"p": "admitted"}
+    plan = cycle(on, 13)
+    assert (outcomes(plan)["more"], evictions(plan)) == ("PreemptionNoCandidates", [])
+
+
+@BOTH
+def test_S_18_1_reclaim(policy: Policy) -> None:
+    on = state(
+        queue("x", 4, cohort="r", **ANY),
+        queue("y", 4, cohort="r"),
+        *(holder(f"y{i}", queue="y", reserved=i, queued=i) for i in range(1, 7)),
+        workload("p", queue="x", cpu=4),
+        policy=policy,
+    )
+    plan = cycle(on, 10)
+    assert evictions(plan) == [("y6", "InCohortReclamation"), ("y5", "InCohortReclamation")]
+    assert plan.verdicts[0].assignment.level == 0
+    again = cycle(on, 11)
+    assert evictions(again) == ([] if policy is OURS else evictions(plan)), "ours waits for a wake"
+    leave(on, "y6", "y5", reason="InCohortReclamation", at=12)
+    assert on.pending.in_order(QueueName("y")) == ["default/y5", "default/y6"], "with their creation order"
+    assert outcomes(cycle(on, 13))["p"] == "admitted"
+    assert used(on, "y") == 4
+
+
+@pytest.mark.parametrize(("priority", "z"), [(1, "FailedAfterNomination"), (9, "admitted")])
+@BOTH
+def test_S_5_10_a_head_without_victims_reserves_its_own_quota(policy: Policy, priority: int, z: str) -> None:
+    on = state(
+        queue("x", 6, cohort="r", **LOWER),
+        queue("y", 4, cohort="r"),
+        queue("z", 2, cohort="r"),
+        holder("x1", queue="x", cpu=3, priority=5),
+        holder("y1", queue="y", cpu=7, priority=99),
+        workload("px", queue="x", cpu=3, priority=5),
+        workload("pz", queue="z", cpu=2, priority=priority),
+        policy=policy,
+    )
+    assert outcomes(cycle(on)) == {"px": "PreemptionNoCandidates", "pz": z}
+
+
+def test_S_5_8_a_borrowing_head_reserves_what_it_would_borrow_in_parity_only() -> None:
+    for policy, z in ((OURS, "admitted"), (PARITY, "FailedAfterNomination")):
+        for limit in (None, 9):
+            on = state(
+                queue("x", 0, cohort="r", borrow="LowerPriority", reclaim="LowerPriority", borrowing=limit),
+                queue("y", 7, cohort="r"),
+                queue("z", 1, cohort="r"),
+                holder("y1", queue="y", cpu=6, priority=99),
+                workload("px", queue="x", cpu=3, priority=5),
+                workload("pz", queue="z", cpu=2, priority=1),
+                policy=policy,
+            )
+            assert outcomes(cycle(on)) == {"px": "PreemptionNoCandidates", "pz": z}, (policy.profile, limit)
+
+
+def test_S_5_8_a_head_that_may_reclaim_from_anybody_reserves_nothing() -> None:
+    on = state(
+        queue("x", 6, cohort="r", **ANY),
+        queue("z", 2, cohort="r"),
+        holder("x1", queue="x", cpu=6),
+        workload("px", queue="x", cpu=3, priority=5),
+        workload("pz", queue="z", cpu=2),
+    )
+    assert outcomes(cycle(on)) == {"px": "PreemptionNoCandidates", "pz": "admitted"}
+
+
+@pytest.mark.parametrize("lends", [True, False])
+def test_S_5_13_a_refused_strict_head_keeps_its_reservation_unless_its_queue_lends(lends: bool) -> None:
+    on = state(
+        queue("x", 4, cohort="r", strict=True),
+        queue("y", 2, cohort="r"),
+        holder("x1", queue="x", cpu=2),
+        holder("y1", queue="y", cpu=3),
+        workload("head", queue="x", cpu=2),
+        policy=replace(OURS, strict_fifo_lends=lends),
+    )
+    assert outcomes(cycle(on, 1)) == {"head": "PreemptionNoCandidates"}
+    on.push(workload("late", queue="y", cpu=1), seconds(2))
+    assert outcomes(cycle(on, 2)) == {"late": "admitted" if lends else "FailedAfterNomination"}
+
+
+# --- several entries, one cycle ----------------------------------------------------------------------------------------
+
+
+def overlapping(policy: Policy = OURS) -> State:
+    """S-5.11: x and y reclaim from z, which has only t to give."""
+    return state(
+        queue("x", 2, cohort="r", **ANY),
+        queue("y", 2, cohort="r", **ANY),
+        queue("z", 0, cohort="r"),
+        holder("t", queue="z", cpu=4),
+        workload("px", queue="x", cpu=2, queued=1),
+        workload("py", queue="y", cpu=2, queued=2),
+        policy=policy,
+    )
+
+
+@BOTH
+def test_S_5_11_who_fits_into_what_another_frees_waits_without_a_second_preemption(policy: Policy) -> None:
+    on = overlapping(policy)
+    plan = cycle(on)
+    assert outcomes(plan) == {"px": "PendingPreemption", "py": "PendingPreemption"}
+    assert evictions(plan) == [("t", "InCohortReclamation")]
+    assert [(each.mode, each.recomputed) for each in plan.verdicts] == [
+        ("Preempt", ""),
+        ("DeferredFit", "deferred_fit"),
+    ]
+    leave(on, "t", at=5, returns=False)
+    assert outcomes(cycle(on, 6)) == {"px": "admitted", "py": "admitted"}
+
+
+@BOTH
+def test_S_5_11_without_the_gate_it_is_skipped_and_tried_again(policy: Policy) -> None:
+    on = overlapping(without("recompute_assignment_upon_preemption_targets_overlap", policy))
+    plan = cycle(on)
+    assert outcomes(plan) == {"px": "PendingPreemption", "py": "FailedAfterNomination"}
+    assert plan.verdicts[1].skipped_preemption
+    assert [head.uid for head in heads(on)] == (["py"] if policy is OURS else ["px", "py"])
+
+
+@BOTH
+def test_S_18_2_overlapping_targets(policy: Policy) -> None:
+    on = state(
+        *(queue(name, 2, cohort="r", **ANY) for name in "xzu"),
+        queue("y", 4, cohort="r"),
+        holder("y1", queue="y", cpu=6, reserved=1),
+        holder("y2", queue="y", cpu=4, reserved=2),
+        *(workload(uid, queue=uid[1], cpu=2, queued=i) for i, uid in enumerate(("px", "qz", "ru"))),
+        policy=policy,
+    )
+    plan = cycle(on, 10)
+    assert evictions(plan) == [("y2", "InCohortReclamation"), ("y1", "InCohortReclamation")]
+    assert {each.workload.uid: (each.mode, each.recomputed) for each in plan.verdicts} == {
+        "px": ("Preempt", ""),
+        "qz": ("DeferredFit", "deferred_fit"),
+        "ru": ("Preempt", "new_targets"),
+    }
+    assert set(outcomes(plan).values()) == {"PendingPreemption"}
+
+
+@BOTH
+def test_P7_a_large_workload_within_its_quota_is_admitted_in_bounded_cycles(policy: Policy) -> None:
+    """Small heads come every cycle and choose the hero's victims first. What remains: the claims that keep them out."""
+    on = state(
+        queue("hero", 6, cohort="r", **ANY),
+        queue("small", 2, cohort="r", **ANY),
+        queue("z", 0, cohort="r"),
+        *(holder(f"z{i}", queue="z", cpu=2, reserved=i) for i in range(4)),
+        workload("hero", queue="hero", cpu=6, queued=5),
+        workload("s0", queue="small", cpu=2, queued=0),
+        policy=policy,
+    )
+    for at in range(10, 16):
+        plan = cycle(on, at)
+        leave(on, *(uid for uid, _ in evictions(plan)), at=at, returns=False)
+        if outcomes(plan).get("hero") == "admitted":
+            break
+        on.push(workload(f"s{at}", queue="small", cpu=2, queued=at), seconds(at))
+    assert used(on, "hero") == 6
+    assert at <= 12
+
+
+@BOTH
+def test_P8_two_who_reclaim_at_once_get_two_victims_and_are_admitted_when_both_have_left(policy: Policy) -> None:
+    on = state(
+        queue("x", 3, cohort="r", **ANY),
+        queue("y", 3, cohort="r", **ANY),
+        queue("z", 0, cohort="r"),
+        holder("z1", queue="z", cpu=3, reserved=1),
+        holder("z2", queue="z", cpu=3, reserved=2),
+        workload("px", queue="x", cpu=3, queued=1),
+        workload("py", queue="y", cpu=3, queued=2),
+        policy=policy,
+    )
+    plan = cycle(on)
+    assert sorted(uid for uid, _ in evictions(plan)) == ["z1", "z2"]
+    leave(on, "z2", at=5, returns=False)
+    assert list(outcomes(cycle(on, 6)).values()).count("admitted") == 1
+    leave(on, "z1", at=7, returns=False)
+    cycle(on, 8)
+    assert (used(on, "x"), used(on, "y")) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("policy", "became"), [(OURS, "PendingPreemption"), (PARITY, "admitted")], ids=["default", "parity"]
+)
+def test_S_5_9_nobody_is_admitted_into_room_that_victims_still_hold(policy: Policy, became: str) -> None:
+    """y's head fits beside x's request once t, which is bigger than that, has left; parity lets it in at once."""
+    on = state(
+        queue("x", 4, cohort="r", **ANY),
+        queue("y", 4, cohort="r"),
+        queue("z", 0, cohort="r"),
+        holder("t", queue="z", cpu=6),
+        workload("px", queue="x", cpu=3, queued=1),
+        workload("py", queue="y", cpu=2, queued=2),
+        policy=policy,
+    )
+    plan = cycle(on)
+    assert evictions(plan) == [("t", "InCohortReclamation")]
+    assert outcomes(plan) == {"px": "PendingPreemption", "py": became}
+    assert plan.verdicts[1].mode == ("DeferredFit" if policy is OURS else "Fit")
+    leave(on, "t", at=5, returns=False)
+    cycle(on, 6)
+    assert (used(on, "x"), used(on, "y")) == (3, 2)
+
+
+def test_P33_who_is_marked_is_who_was_reported() -> None:
+    on = overlapping()
+    plan = cycle(on)
+    marked = {each.uid for members in on.holders.of_queue.values() for each in members.values() if each.evicted}
+    assert marked == {uid for uid, _ in evictions(plan)} == {"t"}
+    assert [step.subjects for each in plan.verdicts for step in each.steps if each.targets] == [("default/t",)]
+
+
+@BOTH
+def test_P34_who_is_asked_to_leave_in_a_cycle_is_not_looked_at_in_it_and_holds_quota_until_it_left(
+    policy: Policy,
+) -> None:
+    on = state(queue("q", 4, **LOWER), holder("low", cpu=4), workload("p", cpu=2, priority=1), policy=policy)
+    plan = cycle(on)
+    assert "low" not in outcomes(plan)
+    assert used(on, "q") == 4, "R-47"
+    assert "low" not in [head.uid for head in heads(on)]
+
+
+def test_who_loses_the_room_to_an_earlier_entry_is_told_so_and_is_due() -> None:
+    on = state(
+        queue("x", 0, cohort="r"), queue("y", 0, cohort="r"), queue("z", 2, cohort="r"),
+        workload("px", queue="x", cpu=2, queued=1), workload("py", queue="y", cpu=2, queued=2),
+    )  # fmt: skip
+    plan = cycle(on)
+    assert outcomes(plan) == {"px": "admitted", "py": "FailedAfterNomination"}
+    assert plan.verdicts[1].steps[0].rule is Rule.LOST
+    assert not plan.verdicts[1].skipped_preemption
+    assert [head.uid for head in heads(on)] == ["py"]
+    assert [each.workload.uid for each in plan.admitted] == ["px"]
+
+
+def test_a_closed_gate_keeps_everybody_in_place() -> None:
+    on = state(queue("q", 4, **LOWER), holder("low", cpu=4), workload("p", cpu=2, priority=1, gated=True))
+    plan = cycle(on)
+    assert (outcomes(plan), evictions(plan)) == ({"p": "PreemptionGated"}, [])
+    assert plan.verdicts[0].steps[0].rule is Rule.GATED
+    on = state(queue("q", 4), workload("p", cpu=2, gated=True))
+    assert outcomes(cycle(on)) == {"p": "admitted"}, "who needs nobody to leave does not mind the gate"
+
+
+def test_who_is_refused_is_requeued_with_its_reason_and_keeps_nobody_from_anything() -> None:
+    on = state(queue("q", 4), queue("off", 4, active=False), workload("no", refusal="Misconfigured"))
+    on.push(workload("idle", queue="off"), seconds(0))
+    assert outcomes(cycle(on)) == {"no": "Generic"}
+    on.push(workload("stray", queue="nowhere"), seconds(0))
+    assert outcomes(cycle(on)) == {"stray": "Generic"}
+
+
+# --- order of entries -------------------------------------------------------------------------------------------------
+
+
+def test_S_5_6_who_borrows_less_then_priority_then_time_then_the_queues_name() -> None:
+    parts: list[Any] = [queue(name, 1 if name == "own" else 0, cohort="r") for name in ("b", "a", "high", "own", "old")]
+    on = state(
+        *parts,
+        queue("lender", 20, cohort="r"),
+        workload("own", queue="own", queued=9),
+        workload("high", queue="high", priority=3, queued=9),
+        workload("old", queue="old", queued=1),
+        workload("in a", queue="a", queued=2),
+        workload("in b", queue="b", queued=2),
+    )
+    assert list(outcomes(decide(on, seconds(10)))) == ["own", "high", "old", "in a", "in b"]
+    on.policy = without("priority_sorting_within_cohort")
+    assert list(outcomes(decide(on, seconds(10)))) == ["own", "old", "in a", "in b", "high"]
+
+
+@pytest.mark.parametrize(("gate", "first"), [(True, "p"), (False, "late")])
+def test_S_5_6_2_with_the_gate_preemptors_come_before_all_others(gate: bool, first: str) -> None:
+    on = state(
+        queue("x", 2, cohort="r", **LOWER),
+        queue("y", 2, cohort="r"),
+        holder("low", queue="x", cpu=4, priority=-1),
+        workload("p", queue="x", cpu=2),
+        policy=replace(OURS, gates=replace(OURS.gates, prioritize_preemptor_workloads=gate)),
+    )
+    cycle(on)
+    on.push(workload("late", queue="y", priority=9), seconds(1))
+    leave(on, "low", at=3, returns=False)
+    assert next(iter(outcomes(decide(on, seconds(4))))) == first
+
+
+# --- flavors over several cycles ---------------------------------------------------------------------------------------
+
+
+def test_S_6_12_who_lost_one_flavor_looks_at_the_next_ones_first() -> None:
+    quotas = {"f1": 2, "f2": 2, "f3": 2}
+    group = (Group(resources=(FR_CPU[1],), flavors=(("f1"), ("f2"), ("f3"))),)  # type: ignore[arg-type]
+    on = state(
+        queue("a", {"f1": 0}, cohort="r"),
+        queue("b", dict.fromkeys(quotas, 0), cohort="r", groups=group),
+        queue("y", quotas, cohort="r"),
+        holder("h2", queue="y", usage={"f2": 2}),
+        workload("first", queue="a", cpu=2, queued=1),
+        workload("w", queue="b", cpu=2, queued=2),
+    )
+    assert outcomes(cycle(on, 1)) == {"first": "admitted", "w": "FailedAfterNomination"}
+    plan = cycle(on, 2)
+    assert [choice.flavor for choice in plan.admitted[0].assignment.pod_sets[0].choices.values()] == ["f3"]
+
+
+# --- time (KEP-8522) ---------------------------------------------------------------------------------------------------
+
+TIMED = {"within": "LowerOrNewerEqualPriority"}
+
+
+def expire(on: State, name: str, now: int) -> int:
+    """Let time pass until the next wake for an equal that has had its time; returns when that is."""
+    due = waking.next_expiry(on, QueueName(name), seconds(now))
+    assert due is not None
+    on.wake(QueueName(name), due)
+    return due // 1000
+
+
+def test_S_18_3_rotation_with_parking() -> None:
+    on = state(
+        queue("q", 4, **TIMED, min_admit=600),
+        holder("a", cpu=4, reserved=clock("10:00"), queued=clock("9:00")),
+        workload("b", cpu=4, queued=clock("10:01")),
+    )
+    assert outcomes(cycle(on, clock("10:01"))) == {"b": "PreemptionNoCandidates"}
+    assert outcomes(cycle(on, clock("10:10"))) == {}
+    at = expire(on, "q", clock("10:10"))
+    assert at == clock("10:10:01")
+    assert evictions(cycle(on, at)) == [("a", "InClusterQueueTimeBased")]
+    leave(on, "a", reason="InClusterQueueTimeBased", at=at)
+    at = clock("10:10:20")
+    assert outcomes(cycle(on, at)) == {"b": "admitted"}
+    assert outcomes(cycle(on, at)) == {"a": "PreemptionNoCandidates"}
+    assert expire(on, "q", at) == clock("10:20:21")
+
+
+def test_S_7_10_three_take_turns() -> None:
+    hours = 3600
+    on = state(
+        queue("q", 1, **TIMED, min_admit=4 * hours),
+        holder("a", reserved=0, queued=0),
+        workload("b", queued=300),
+        workload("c", queued=600),
+    )
+    order, now = [], 700
+    cycle(on, now)
+    for _ in range(6):
+        now = expire(on, "q", now)
+        gone = evictions(cycle(on, now))
+        assert len(gone) == 1, "one preemption per window"
+        leave(on, gone[0][0], reason=gone[0][1], at=now)
+        order += [each.workload.uid for each in cycle(on, now + 20).admitted]
+        cycle(on, now + 21)
+        now += 21
+    assert order == ["b", "c", "a", "b", "c", "a"]
+
+
+def test_8522_1_and_5_exactly_at_its_time_nobody_leaves_one_second_later_it_does() -> None:
+    for at, gone in ((clock("10:10"), []), (clock("10:10:01"), [("a", "InClusterQueueTimeBased")])):
+        on = state(
+            queue("q", 4, **TIMED, min_admit=600),
+            holder("a", cpu=4, reserved=clock("10:00"), queued=clock("9:00")),
+            workload("b", cpu=4, queued=clock("10:01")),
+        )
+        assert evictions(cycle(on, at)) == gone
+
+
+def test_8522_4_without_a_span_time_changes_nothing() -> None:
+    on = state(queue("q", 1, **TIMED), holder("a", reserved=0, queued=0), workload("b", queued=5))
+    assert outcomes(cycle(on, 10**6)) == {"b": "PreemptionNoCandidates"}
+    on = state(queue("q", 1, **TIMED), holder("a", reserved=0, queued=9), workload("b", queued=5))
+    assert evictions(cycle(on, 10**6)) == [("a", "InClusterQueue")]
+
+
+# --- what was configured changes ----------------------------------------------------------------------------------------
+
+
+def test_P19_a_resource_that_is_no_longer_covered_is_not_given_out_again() -> None:
+    on = state(queue("q", {"f": {"cpu": 4, "gpu": 2}}), holder("h", usage={"f": {"cpu": 1, "gpu": 2}}))
+    on.configure([queue("q", {"f": {"cpu": 4}})], [], on.flavors.values())
+    on.push(workload("w", requests={"cpu": 1, "gpu": 1}), seconds(0))
+    on.push(workload("v", cpu=3, queued=1), seconds(0))
+    assert outcomes(cycle(on)) == {"w": "NoFit"}
+    assert outcomes(cycle(on)) == {"v": "admitted"}
+    assert on.tree.contents()[True, "q"] == {("f", "cpu"): 4000, ("f", "gpu"): 2}  # type: ignore[index]
+
+
+def test_a_queue_that_comes_back_finds_its_holders_charged() -> None:
+    on = state(queue("q", 4, cohort="r"), holder("h", cpu=3))
+    on.configure([], [], [])
+    on.configure([queue("q", 4, cohort="r")], [], [])
+    assert used(on, "q") == 3
+    leave(on, "h", returns=False)
+    assert used(on, "q") == 0
+    on.tree.recount()
