@@ -14,15 +14,17 @@ export PYTHON
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(READY) ## a first look: check the manifests of examples/quickstart
+run: $(READY) ## a first look: check examples/quickstart, then plan it; somebody must make way
 	.venv/bin/makeway validate -f examples/quickstart
 	@echo
+	.venv/bin/makeway plan -f examples/quickstart
+	@echo
 	@echo "Try next:"
-	@echo "  .venv/bin/makeway validate -f examples/time-sharing"
+	@echo "  .venv/bin/makeway plan -f examples/time-sharing"
 	@echo "  .venv/bin/makeway --help"
 	@echo "  change a number in examples/quickstart/queues.yaml to -1 and run make run again"
 
-test: $(READY) ## all tests, and the branch coverage of api/
+test: $(READY) ## all tests, and the branch coverage of api/ and core/
 	$(PYTEST) -n $(JOBS) --dist worksteal --cov --cov-report=term --cov-report=json:.venv/coverage.json
 	$(PY) tools/branch_coverage.py .venv/coverage.json
 

@@ -125,7 +125,7 @@ def test_what_it_holds(count: int, usage: str, reclaimed: int, held: int) -> Non
     found = lowered(podSets=[pod_set(count=4)], status=status)
     assert found.usage == {("f", "cpu"): held}
     assert (found.queue, found.reserved_at, found.admitted, found.evicted) == ("other", millis("10:00:00"), True, True)
-    assert [(use.name, use.count) for use in found.uses] == [("main", count)]
+    assert [(use.name, use.count) for use in found.uses] == [("main", min(count, 4 - reclaimed))]
 
 
 STAMPS: dict[str, tuple[list[dict[str, Any]], dict[str, Any], int]] = {
@@ -192,9 +192,8 @@ def test_what_keeps_it_from_being_looked_at() -> None:
 
 def test_a_gate_is_closed_until_its_status_says_open() -> None:
     gate = [{"name": "example.com/g"}]
-    opened = {"preemptionGates": [{"name": "example.com/g", "position": "Open", "state": "Open"}]}
-    opened["preemptionGates"][0].pop("position")
-    opened["preemptionGates"][0]["lastTransitionTime"] = "2024-01-01T10:00:00Z"
+    status = {"name": "example.com/g", "state": "Open", "lastTransitionTime": "2024-01-01T10:00:00Z"}
+    opened = {"preemptionGates": [status]}
     assert lowered(preemptionGates=gate).gated
     assert not lowered(preemptionGates=gate, status=opened).gated
     gates = replace(POLICY.gates, multi_kueue_orchestrated_preemption=False, concurrent_admission=False)
@@ -204,7 +203,7 @@ def test_a_gate_is_closed_until_its_status_says_open() -> None:
 def test_an_option_knows_its_family() -> None:
     owner = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "name": "p", "uid": "pu", "controller": True}
     found = lowered(meta={"ownerReferences": [owner], "annotations": {"kueue.x-k8s.io/option-rank": "2"}})
-    assert found.family == "pu"
+    assert (found.family, found.option_rank) == ("pu", 2)
 
 
 def test_S_1_5_its_namespace_and_runtime_class_have_a_say() -> None:
@@ -229,7 +228,6 @@ def test_S_1_5_its_namespace_and_runtime_class_have_a_say() -> None:
 # --- who counts, who waits ---------------------------------------------------------------------------------------------
 
 RESERVED = [condition("QuotaReserved")]
-PARENT = {"workloadMode": {"type": "Parent"}}
 STATES: dict[str, tuple[dict[str, Any], bool, bool]] = {
     "it waits": ({}, False, True),
     "S-3.6 it holds quota": ({"status": {"conditions": RESERVED, "admission": admission()}}, True, False),
@@ -248,6 +246,10 @@ STATES: dict[str, tuple[dict[str, Any], bool, bool]] = {
     "S-3.5 on hold": ({"status": {"conditions": [condition("QuotaReserved", "False", "OnHold")]}}, False, False),
     "S-3.5 waiting for pods to be replaced": (
         {"status": {"conditions": [condition("WaitingForReplacementPods")]}}, False, False,
+    ),
+    "S-3.5 a Parent's Options wait, not it": ({"workloadMode": {"type": "Parent"}}, False, False),
+    "S-3.6 nor does it count": (
+        {"workloadMode": {"type": "Parent"}, "status": {"conditions": RESERVED, "admission": admission()}}, False, False,
     ),
     "S-3.5 gated by others": ({"meta": {"annotations": {"kueue.x-k8s.io/admission-gated-by": "x"}}}, False, False),
 }  # fmt: skip

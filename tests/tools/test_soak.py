@@ -58,4 +58,4 @@ def test_a_property_that_has_failed_goes_on_shrinking(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(("covered", "total", "enough"), [(95, 100, True), (949, 1000, False), (0, 0, False)])
 def test_the_floor_of_branch_coverage(covered: int, total: int, enough: bool) -> None:
-    assert branch_coverage.verdict(covered, total)[0] is enough
+    assert branch_coverage.verdict("api", covered, total)[0] is enough

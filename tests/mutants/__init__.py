@@ -1,0 +1,1 @@
+"""Mutants of the core: small wrong changes that the tests must notice."""
