@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from makeway.core.trace import WORDS, Rule
+
 ROOT = Path(__file__).parents[1]
 FUNCTION_LINES = 70
 FUNCTION_LINES_P90 = 40
@@ -187,3 +189,9 @@ def test_private_matters_are_found(text: str) -> None:
 @pytest.mark.parametrize("text", ["/apis/kueue.x-k8s.io/v1beta2/workloads", "a network/worker", "--no-emit-index-url"])
 def test_public_matters_are_left_alone(text: str) -> None:
     assert private_matters(text) == []
+
+
+@pytest.mark.parametrize("rule", Rule)
+def test_every_rule_has_words_and_a_paragraph(rule: Rule) -> None:
+    assert WORDS[rule]
+    assert f"\n**{rule}** — " in (ROOT / "docs/reference/rules.md").read_text("utf-8")

@@ -237,6 +237,7 @@ def test_columns_say_what_is_wide_and_use_the_spelling_of_their_version() -> Non
 def test_workloads_can_be_selected_by_where_they_are_reserved() -> None:
     version = version_of("workloads.kueue.x-k8s.io", "v1beta2")
     assert version["selectableFields"] == [{"jsonPath": ".status.admission.clusterQueue"}]
+    assert "selectableFields" not in version_of("workloads.kueue.x-k8s.io", "v1beta1")
 
 
 def test_every_kind_says_what_it_is() -> None:

@@ -146,6 +146,7 @@ LENDERS = {
     "S-8.11 within the own quota everybody is at a disadvantage": (3, 3, 3, {"b": "l", "c": "r"}, {}),
     "S-8.11 beyond it and beyond the cohort nobody is": (3, 3, 5, {}, {"b": "l", "c": "r"}),
     "S-8.11 within the cohort those outside of it are": (1, 5, 5, {"c": "r"}, {"b": "l"}),
+    "S-8.2 who has the advantage once keeps it further up": (5, 3, 3, {"b": "l", "c": "r"}, {}),
     "who borrows nothing is left out": (0, 1, 3, {"c": "r"}, {}),
 }
 
@@ -156,6 +157,16 @@ def test_lenders(b: int, c: int, asks: int, advantaged: dict[str, str], others: 
     found = lenders_of_a(made, asks)
     assert {queue: node.name for queue, node in found.advantaged.items()} == advantaged
     assert {queue: node.name for queue, node in found.others.items()} == others
+
+
+def test_S_8_2_nobody_lends_to_itself_and_each_is_found_under_the_nearest_cohort() -> None:
+    found = lenders_of_a(hierarchy(2, 1, own=9), 3)
+    assert {name: node.name for name, node in {**found.advantaged, **found.others}.items()} == {"b": "l", "c": "r"}
+
+
+def test_S_7_3_by_priority_alone_no_equal_is_a_candidate() -> None:
+    made = state(queue("q", 9, within="LowerPriority"), holder("equal", queued=99), holder("low", priority=-1))
+    assert order(made, workload("p", queued=1)) == ["low"]
 
 
 def test_S_8_3_a_cohort_within_its_quota_shields_its_queues() -> None:
@@ -251,5 +262,8 @@ def test_merging_sorted_runs_equals_sorting_all_who_may_be_displaced(
     incoming = workload("p", priority=1, queued=500)
     expiry = expired_before(line[0], NOW, time_based=True)
     legal = [each for each in running if may_preempt(incoming, each, within, expiry, NOW)]
-    key = cmp_to_key(lambda a, b: leaves_before(incoming, line[0], a, b))
-    assert order(state(line, *running), incoming) == [each.uid for each in sorted(legal, key=key)]
+
+    def before(a: Workload, b: Workload) -> int:
+        return leaves_before(incoming, line[0], a, b)
+
+    assert order(state(line, *running), incoming) == [each.uid for each in sorted(legal, key=cmp_to_key(before))]

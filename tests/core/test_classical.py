@@ -13,8 +13,8 @@ from makeway.core.state import State
 from makeway.core.trace import Rule
 from makeway.testing.builders import FR_CPU, Part, amounts, cohort, holder, queue, seconds, state, workload
 
-LOWER = {"within": "LowerPriority"}
-ANY = {"reclaim": "Any"}
+LOWER: dict[str, Any] = {"within": "LowerPriority"}
+ANY: dict[str, Any] = {"reclaim": "Any"}
 NOW = seconds(10_000)
 
 
@@ -61,7 +61,7 @@ THRESHOLD = (
     holder("t1", queue="z", cpu=5, priority=3),
     holder("t2", queue="z", cpu=5, priority=8),
 )
-TIMED = {"within": "LowerOrNewerEqualPriority", "min_admit": 600}
+TIMED: dict[str, Any] = {"within": "LowerOrNewerEqualPriority", "min_admit": 600}
 
 
 def tree(b: int, c: int) -> tuple[Part, ...]:
@@ -78,7 +78,9 @@ def tree(b: int, c: int) -> tuple[Part, ...]:
 
 
 CASES = [
-    Case("S-8.9 a small one is spared once a big one is enough", EIGHT_NINE, workload("p", cpu=4, priority=5), own("w1")),
+    Case(
+        "S-8.9 a small one is spared once a big one is enough", EIGHT_NINE, workload("p", cpu=4, priority=5), own("w1")
+    ),
     Case("S-8.9 all of them, if need be", EIGHT_NINE, workload("p", cpu=6, priority=5), own("w2", "w1", "w3")),
     Case("nobody of its own priority", EIGHT_NINE, workload("p", cpu=1), ()),
     Case(
@@ -229,6 +231,31 @@ CASES = [
         reclaimed("b1"),
     ),
     Case(
+        "S-8.7 a cohort that is at its quota by now shields a queue of it that is not",
+        (
+            queue("x", 4, cohort="r", **ANY),
+            queue("b", 0, cohort="m"),
+            cohort("m", 1, parent="r"),
+            queue("z", 0, cohort="r"),
+            *(holder(f"b{i}", queue="b", priority=-1, reserved=i) for i in range(3)),
+            *(holder(f"z{i}", queue="z", reserved=i) for i in range(2)),
+        ),
+        workload("p", queue="x", cpu=4),
+        reclaimed("b2", "b1", "z1", "z0"),
+    ),
+    Case(
+        "S-8.6 b where nobody is at a disadvantage it first tries not to borrow",
+        (
+            queue("x", 4, cohort="r", **ANY, **LOWER),
+            queue("y", 2, cohort="r"),
+            holder("x1", queue="x", cpu=2, priority=-2),
+            holder("x2", queue="x", cpu=1, priority=-1),
+            *(holder(f"y{i}", queue="y", reserved=i) for i in range(3)),
+        ),
+        workload("p", queue="x", cpu=3),
+        reclaimed("y2") + own("x1"),
+    ),
+    Case(
         "who leaves already is counted on before anyone else",
         (queue("q", 6, **LOWER), holder("low", cpu=3, priority=-2), holder("gone", cpu=3, priority=-1, evicted=True)),
         workload("p", cpu=3),
@@ -257,7 +284,7 @@ CASES = [
         workload("p", queue="x", cpu=2),
         own("x1"),
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -351,6 +378,28 @@ def test_a_search_that_could_free_enough_only_by_borrowing_skips_the_attempt_wit
     found = search(made, workload("p", queue="x", cpu=2, priority=5))
     assert [step.rule for step in found.steps] == [Rule.NOT_EVEN_ALL]
     assert made.holders.looks == 0
+
+
+@pytest.mark.parametrize("policy", ["Never", "LowerPriority"])
+def test_a_search_whose_candidates_would_not_leave_for_a_borrower_looks_at_nobody(policy: str) -> None:
+    """All together hold enough, but none may be taken: within its quota it cannot be, and to borrow is barred."""
+    made = state(
+        queue("x", 1, cohort="r", reclaim="LowerPriority", borrow=policy, threshold=-50),
+        queue("y", 9, cohort="r"),
+        queue("z", 0, cohort="r"),
+        *(holder(f"z{i}", queue="z", priority=-1) for i in range(10)),
+    )
+    assert [step.rule for step in search(made, workload("p", queue="x", cpu=2)).steps] == [Rule.NO_TARGETS]
+    assert made.holders.looks == 0
+
+
+def test_each_queue_that_lends_costs_one_look_more() -> None:
+    """The first of each is compared, so sixty looks suffice for ten victims of up to fifty queues, not of more."""
+    lenders = [queue(f"y{i}", 0, cohort="r") for i in range(200)]
+    holding = [holder(f"w{i:03}", queue=f"y{i % 200}", reserved=i) for i in range(1000)]
+    made = state(queue("x", 1000, cohort="r", **ANY), *lenders, *holding)
+    assert len(search(made, workload("p", queue="x", cpu=10)).targets) == 10
+    assert made.holders.looks < 10 + len(lenders)
 
 
 def test_a_search_for_one_flavor_does_not_look_at_holders_of_another() -> None:

@@ -15,7 +15,6 @@ from makeway.core.state import State
 from makeway.core.trace import Rule
 from makeway.testing.builders import (
     FR_CPU,
-    clock,
     cycle,
     evictions,
     holder,
@@ -27,8 +26,8 @@ from makeway.testing.builders import (
     workload,
 )
 
-ANY = {"reclaim": "Any"}
-LOWER = {"within": "LowerPriority"}
+ANY: dict[str, Any] = {"reclaim": "Any"}
+LOWER: dict[str, Any] = {"within": "LowerPriority"}
 OURS, PARITY = Policy.default(), Policy.parity()
 BOTH = pytest.mark.parametrize("policy", [OURS, PARITY], ids=["default", "parity"])
 
@@ -45,7 +44,7 @@ def free(on: State, name: str) -> float:
     return on.tree.available(on.tree.queues[name], FR_CPU) / 1000
 
 
-# --- one queue --------------------------------------------------------------------------------------------------------
+# --- one queue -------------------------------------------------------------------------------------------------------
 
 
 @BOTH
@@ -77,7 +76,7 @@ def test_83_b_a_lower_priority_makes_way(policy: Policy) -> None:
     assert outcomes(cycle(on, 14)) == {"low": "PreemptionNoCandidates"}
 
 
-# --- a cohort ---------------------------------------------------------------------------------------------------------
+# --- a cohort --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strict", [True, False])
@@ -193,9 +192,25 @@ def test_S_5_13_a_refused_strict_head_keeps_its_reservation_unless_its_queue_len
     assert outcomes(cycle(on, 1)) == {"head": "PreemptionNoCandidates"}
     on.push(workload("late", queue="y", cpu=1), seconds(2))
     assert outcomes(cycle(on, 2)) == {"late": "admitted" if lends else "FailedAfterNomination"}
+    if not lends:
+        assert outcomes(cycle(on, 3)) == {}, "S-5.1 who lost to a reservation is due when that changes"
+        on.pending.forget(workload("head", queue="x", cpu=2))
+        on.wake(QueueName("x"), seconds(4))
+        assert outcomes(cycle(on, 4)) == {"late": "admitted"}
 
 
-# --- several entries, one cycle ----------------------------------------------------------------------------------------
+def test_S_5_7_12_nothing_is_admitted_while_an_admitted_one_is_not_ready() -> None:
+    on = state(queue("q", 4), workload("w"))
+    on.waits_for_pods = True
+    plan = cycle(on)
+    assert outcomes(plan) == {"w": "FailedAfterNomination"}
+    assert plan.verdicts[0].steps[0].rule is Rule.PODS_NOT_READY
+    on.waits_for_pods = False
+    on.wake(QueueName("q"), seconds(1))
+    assert outcomes(cycle(on, 1)) == {"w": "admitted"}
+
+
+# --- several entries, one cycle --------------------------------------------------------------------------------------
 
 
 def overlapping(policy: Policy = OURS) -> State:
@@ -369,7 +384,7 @@ def test_who_is_refused_is_requeued_with_its_reason_and_keeps_nobody_from_anythi
     assert outcomes(cycle(on)) == {"stray": "Generic"}
 
 
-# --- order of entries -------------------------------------------------------------------------------------------------
+# --- order of entries ------------------------------------------------------------------------------------------------
 
 
 def test_S_5_6_who_borrows_less_then_priority_then_time_then_the_queues_name() -> None:
@@ -403,7 +418,67 @@ def test_S_5_6_2_with_the_gate_preemptors_come_before_all_others(gate: bool, fir
     assert next(iter(outcomes(decide(on, seconds(4))))) == first
 
 
-# --- flavors over several cycles ---------------------------------------------------------------------------------------
+# --- traps of the field -----------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_P10_asking_for_none_of_what_is_over_quota_blocks_no_preemption(policy: Policy) -> None:
+    on = state(
+        queue("q", {"f": {"cpu": 4, "gpu": 2}}, **LOWER),
+        holder("over", priority=9, usage={"f": {"gpu": 5}}),
+        holder("low", usage={"f": {"cpu": 4}}),
+        workload("p", requests={"cpu": 3, "gpu": 0}, priority=1),
+        policy=policy,
+    )
+    assert evictions(cycle(on)) == [("low", "InClusterQueue")]
+    leave(on, "low", at=1, returns=False)
+    assert outcomes(cycle(on, 2)) == {"p": "admitted"}
+
+
+@BOTH
+def test_P13_the_second_flavor_is_used_where_the_first_needs_victims_and_has_none(policy: Policy) -> None:
+    on = state(
+        queue("q", {"f1": 2, "f2": 2}, **LOWER, prefer_preemption=True),
+        holder("high", usage={"f1": 2}, priority=9),
+        workload("w", cpu=2),
+        policy=policy,
+    )
+    plan = cycle(on)
+    assert outcomes(plan) == {"w": "admitted"}
+    assert plan.verdicts[0].assignment.usage == {("f2", "cpu"): 2000}
+
+
+@BOTH
+def test_P32_a_queue_without_quota_is_entitled_to_nothing(policy: Policy) -> None:
+    on = state(
+        queue("x", 0, cohort="r", **ANY),
+        queue("y", 2, cohort="r"),
+        queue("z", 2, cohort="r"),
+        holder("y1", queue="y", cpu=4),
+        workload("p", queue="x", priority=9),
+        policy=policy,
+    )
+    plan = cycle(on)
+    assert (outcomes(plan), evictions(plan)) == ({"p": "NoFit"}, [])
+
+
+def test_S_5_7_3_who_finds_nobody_else_after_an_overlap_reserves_and_waits() -> None:
+    """The first takes t and all the room it leaves: nobody is left for the second, which had t in mind too."""
+    on = state(
+        queue("x", 4, cohort="r", **ANY),
+        queue("y", 4, cohort="r", reclaim="LowerPriority"),
+        queue("z", 0, cohort="r"),
+        holder("t", queue="z", cpu=4, priority=-1),
+        holder("u", queue="z", cpu=4, priority=5),
+        workload("px", queue="x", cpu=4, queued=1),
+        workload("py", queue="y", cpu=4, queued=2),
+    )
+    plan = cycle(on)
+    assert outcomes(plan) == {"px": "PendingPreemption", "py": "PreemptionNoCandidates"}
+    assert [each.recomputed for each in plan.verdicts] == ["", "skipped"]
+
+
+# --- flavors over several cycles -------------------------------------------------------------------------------------
 
 
 def test_S_6_12_who_lost_one_flavor_looks_at_the_next_ones_first() -> None:
@@ -422,76 +497,7 @@ def test_S_6_12_who_lost_one_flavor_looks_at_the_next_ones_first() -> None:
     assert [choice.flavor for choice in plan.admitted[0].assignment.pod_sets[0].choices.values()] == ["f3"]
 
 
-# --- time (KEP-8522) ---------------------------------------------------------------------------------------------------
-
-TIMED = {"within": "LowerOrNewerEqualPriority"}
-
-
-def expire(on: State, name: str, now: int) -> int:
-    """Let time pass until the next wake for an equal that has had its time; returns when that is."""
-    due = waking.next_expiry(on, QueueName(name), seconds(now))
-    assert due is not None
-    on.wake(QueueName(name), due)
-    return due // 1000
-
-
-def test_S_18_3_rotation_with_parking() -> None:
-    on = state(
-        queue("q", 4, **TIMED, min_admit=600),
-        holder("a", cpu=4, reserved=clock("10:00"), queued=clock("9:00")),
-        workload("b", cpu=4, queued=clock("10:01")),
-    )
-    assert outcomes(cycle(on, clock("10:01"))) == {"b": "PreemptionNoCandidates"}
-    assert outcomes(cycle(on, clock("10:10"))) == {}
-    at = expire(on, "q", clock("10:10"))
-    assert at == clock("10:10:01")
-    assert evictions(cycle(on, at)) == [("a", "InClusterQueueTimeBased")]
-    leave(on, "a", reason="InClusterQueueTimeBased", at=at)
-    at = clock("10:10:20")
-    assert outcomes(cycle(on, at)) == {"b": "admitted"}
-    assert outcomes(cycle(on, at)) == {"a": "PreemptionNoCandidates"}
-    assert expire(on, "q", at) == clock("10:20:21")
-
-
-def test_S_7_10_three_take_turns() -> None:
-    hours = 3600
-    on = state(
-        queue("q", 1, **TIMED, min_admit=4 * hours),
-        holder("a", reserved=0, queued=0),
-        workload("b", queued=300),
-        workload("c", queued=600),
-    )
-    order, now = [], 700
-    cycle(on, now)
-    for _ in range(6):
-        now = expire(on, "q", now)
-        gone = evictions(cycle(on, now))
-        assert len(gone) == 1, "one preemption per window"
-        leave(on, gone[0][0], reason=gone[0][1], at=now)
-        order += [each.workload.uid for each in cycle(on, now + 20).admitted]
-        cycle(on, now + 21)
-        now += 21
-    assert order == ["b", "c", "a", "b", "c", "a"]
-
-
-def test_8522_1_and_5_exactly_at_its_time_nobody_leaves_one_second_later_it_does() -> None:
-    for at, gone in ((clock("10:10"), []), (clock("10:10:01"), [("a", "InClusterQueueTimeBased")])):
-        on = state(
-            queue("q", 4, **TIMED, min_admit=600),
-            holder("a", cpu=4, reserved=clock("10:00"), queued=clock("9:00")),
-            workload("b", cpu=4, queued=clock("10:01")),
-        )
-        assert evictions(cycle(on, at)) == gone
-
-
-def test_8522_4_without_a_span_time_changes_nothing() -> None:
-    on = state(queue("q", 1, **TIMED), holder("a", reserved=0, queued=0), workload("b", queued=5))
-    assert outcomes(cycle(on, 10**6)) == {"b": "PreemptionNoCandidates"}
-    on = state(queue("q", 1, **TIMED), holder("a", reserved=0, queued=9), workload("b", queued=5))
-    assert evictions(cycle(on, 10**6)) == [("a", "InClusterQueue")]
-
-
-# --- what was configured changes ----------------------------------------------------------------------------------------
+# --- what was configured changes -------------------------------------------------------------------------------------
 
 
 def test_P19_a_resource_that_is_no_longer_covered_is_not_given_out_again() -> None:

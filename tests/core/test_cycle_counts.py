@@ -52,7 +52,7 @@ def test_a_cycle_costs_what_its_heads_and_victims_cost_not_what_runs() -> None:
     assert abs(many - few) * 10 <= few, counted
 
 
-# --- the same plan under any hash seed ----------------------------------------------------------------------------------
+# --- the same plan under any hash seed -------------------------------------------------------------------------------
 
 
 def large() -> State:

@@ -96,7 +96,7 @@ def told(plan: Plan) -> list[object]:
     return [
         (
             each.workload.key, each.status, each.requeue, each.mode, each.recomputed, each.assignment.level,
-            [(part.name, part.count, sorted((r, c.flavor) for r, c in part.choices.items())) for part in each.assignment.pod_sets],
+            [(p.count, sorted((r, c.flavor) for r, c in p.choices.items())) for p in each.assignment.pod_sets],
             [(target.workload.key, target.reason) for target in each.targets], [str(step) for step in each.steps],
         )
         for each in plan.verdicts

@@ -137,8 +137,14 @@ CASES = [
     Case("S-6.5.2 by borrowing", 2, Mode.FIT, 1),
     Case("S-6.5.3 within its nominal quota it may displace", 3, Mode.NO_CANDIDATES, 1),
     Case("S-6.5.4 beyond it it may not", 6, Mode.NO_FIT, why=NoFit.WAITING_FOR_QUOTA),
-    Case("S-6.5.3 unless it may displace while borrowing", 6, Mode.NO_CANDIDATES, 1, settings=(("borrow", "LowerPriority"),)),
-]  # fmt: skip
+    Case(
+        "S-6.5.3 unless it may displace while borrowing",
+        6,
+        Mode.NO_CANDIDATES,
+        1,
+        settings=(("borrow", "LowerPriority"),),
+    ),
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -176,7 +182,7 @@ def test_fair_sharing_may_displace_while_borrowing() -> None:
     assert assign(on, workload("w", cpu=1)).mode is Mode.NO_CANDIDATES
 
 
-# --- several resources and podSets ------------------------------------------------------------------------------------
+# --- several resources and podSets -----------------------------------------------------------------------------------
 
 
 def test_S_6_1_the_first_resource_of_a_group_decides_for_all_of_it() -> None:
@@ -272,7 +278,7 @@ def test_S_6_9_a_podset_is_as_bad_as_its_worst_resource(worst: bool, mode: Mode)
     assert (found.mode, found.level) == (mode, 1)
 
 
-# --- which flavors are there for it -----------------------------------------------------------------------------------
+# --- which flavors are there for it ----------------------------------------------------------------------------------
 
 SPOT = flavor("spot", {"type": "spot"})
 
@@ -287,7 +293,7 @@ def term(*expressions: tuple[str, str, tuple[str, ...]]) -> tuple[Expression, ..
 
 
 LABELS: dict[str, tuple[dict[str, Any], bool]] = {
-    "S-6.4 keys that the flavor does not have are passed over": ({"node_selector": {"type": "spot", "zone": "a"}}, True),
+    "S-6.4 keys that the flavor lacks are passed over": ({"node_selector": {"type": "spot", "zone": "a"}}, True),
     "S-6.4 those it has must match": ({"node_selector": {"type": "ondemand"}}, False),
     "S-6.4 a term that loses all its expressions holds": (
         {"affinity": (term(("zone", "In", ("a",))), term(("type", "In", ("ondemand",))))}, True,
@@ -352,7 +358,7 @@ def test_S_6_3_flavors_that_are_not_allowed_or_not_there_are_passed_over() -> No
     assert [step.rule for step in found.steps] == [Rule.NOT_ALLOWED, Rule.NOT_FOUND, Rule.FITS]
 
 
-# --- resuming -------------------------------------------------------------------------------------------------------
+# --- resuming --------------------------------------------------------------------------------------------------------
 
 
 def three(*, used: tuple[str, ...] = (), **settings: Any) -> State:

@@ -45,7 +45,9 @@ def test_a_queue_with_everything_said() -> None:
             queueingStrategy="StrictFIFO",
             namespaceSelector={"matchLabels": {"a": "b"}},
             flavorFungibility={
-                "whenCanBorrow": "TryNextFlavor", "whenCanPreempt": "MayStopSearch", "preference": "PreemptionOverBorrowing",
+                "whenCanBorrow": "TryNextFlavor",
+                "whenCanPreempt": "MayStopSearch",
+                "preference": "PreemptionOverBorrowing",
             },
             preemption={
                 "withinClusterQueue": "LowerOrNewerEqualPriority",
@@ -113,7 +115,7 @@ def test_a_queue_that_goes_takes_part_in_nothing() -> None:
     assert inactive_reason(going, [], None) == "Terminating"
 
 
-# --- a whole state -----------------------------------------------------------------------------------------------------
+# --- a whole state ---------------------------------------------------------------------------------------------------
 
 
 def world(*more: Any) -> State:
@@ -163,7 +165,7 @@ def test_limit_ranges_and_runtime_classes_are_taken_along() -> None:
     assert list(loaded.around.limit_ranges) == ["ns"]
 
 
-# --- 8522-9 ------------------------------------------------------------------------------------------------------------
+# --- 8522-9 ----------------------------------------------------------------------------------------------------------
 
 REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "8522-9 59s": ("LowerOrNewerEqualPriority", {"minAdmitDuration": "59s"}),

@@ -209,7 +209,9 @@ def test_an_option_knows_its_family() -> None:
 def test_S_1_5_its_namespace_and_runtime_class_have_a_say() -> None:
     limits = {
         "apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l", "namespace": "ns"},
-        "spec": {"limits": [{"type": "Container", "defaultRequest": {"cpu": "2"}}, {"type": "Pod", "max": {"cpu": "2"}}]},
+        "spec": {
+            "limits": [{"type": "Container", "defaultRequest": {"cpu": "2"}}, {"type": "Pod", "max": {"cpu": "2"}}],
+        },
     }  # fmt: skip
     runtime = {
         "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "rc"}, "handler": "h",
@@ -225,7 +227,7 @@ def test_S_1_5_its_namespace_and_runtime_class_have_a_say() -> None:
     assert "above the maximum" in found.refused
 
 
-# --- who counts, who waits ---------------------------------------------------------------------------------------------
+# --- who counts, who waits -------------------------------------------------------------------------------------------
 
 RESERVED = [condition("QuotaReserved")]
 STATES: dict[str, tuple[dict[str, Any], bool, bool]] = {
@@ -249,7 +251,8 @@ STATES: dict[str, tuple[dict[str, Any], bool, bool]] = {
     ),
     "S-3.5 a Parent's Options wait, not it": ({"workloadMode": {"type": "Parent"}}, False, False),
     "S-3.6 nor does it count": (
-        {"workloadMode": {"type": "Parent"}, "status": {"conditions": RESERVED, "admission": admission()}}, False, False,
+        {"workloadMode": {"type": "Parent"}, "status": {"conditions": RESERVED, "admission": admission()}},
+        False, False,
     ),
     "S-3.5 gated by others": ({"meta": {"annotations": {"kueue.x-k8s.io/admission-gated-by": "x"}}}, False, False),
 }  # fmt: skip

@@ -226,6 +226,18 @@ def test_S_4_6_a_wake_brings_back_whom_the_selector_lets_in_and_makes_refused_he
     assert head(made) == "c"
 
 
+def test_S_4_7_a_change_that_does_not_matter_leaves_it_where_it_is() -> None:
+    a, b, c = (workload(name, queued=i, cpu=i + 1) for i, name in enumerate("abc"))
+    made = pending(a, b, c)
+    back(made, a, "NoFit")
+    back(made, b, "PreemptionFailed")
+    for each in (a, b, c, workload("stranger")):
+        made.refresh(replace(each, local_queue="new"))
+    assert made.in_order(Q) == keys("b", "c")
+    assert head(made) == "c", "b was refused and is not due"
+    assert {each.local_queue for each in (*made.line(Q).waiting.values(), *made.line(Q).parked.values())} == {"new"}
+
+
 def test_a_queue_counts_its_wakes() -> None:
     a = workload("a")
     made = pending(a)

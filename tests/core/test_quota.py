@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.amounts import MOST, UNLIMITED
-from makeway.core.model import InvariantError
+from makeway.core.model import FR, InvariantError, ResourceName
 from makeway.core.quota import Node, QuotaSpec, QuotaTree
 from makeway.core.undo import UndoLog
 from makeway.testing.builders import FR_CPU, cohort, queue
@@ -52,6 +52,13 @@ def test_S_2_17_a_tree_with_limits() -> None:
     assert (used(t.queues["a"]), used(root), free(t, "a"), free(t, "b")) == (3, 5, 8, 4)
 
 
+def test_S_2_7_and_2_8_what_stays_within_the_local_part_is_not_seen_above() -> None:
+    t = tree([leaf("a", 10, lending=4), leaf("b", 6)], a=4, b=5)
+    assert used(t.cohorts["r"]) == 5
+    t.release(t.queues["a"], FR_CPU, 3000)
+    assert (used(t.queues["a"]), used(t.cohorts["r"])) == (1, 5)
+
+
 LEVELS = {
     "S-2.18 within its own quota": (2, (0, True)),
     "S-2.18 within its cohort's": (5, (1, True)),
@@ -73,6 +80,23 @@ def test_what_the_own_local_quota_covers_is_not_borrowed_from_above() -> None:
     t = tree(queues, [cohort("l", parent="r"), cohort("m", parent="r")], b=1)
     assert t.lowest_subtree(t.queues["a"], FR_CPU, 5000) == (1, True), "3 of its own, 2 of the 3 that the cohort has"
     assert t.lowest_subtree(t.queues["a"], FR_CPU, 6000) == (2, False)
+
+
+def test_what_is_used_of_the_local_quota_covers_nothing_more() -> None:
+    queues = [leaf("a", 4, "l", lending=1), leaf("b", 2, "l"), leaf("c", 9, "m")]
+    t = tree(queues, [cohort("l", parent="r"), cohort("m", parent="r")], a=2)
+    assert t.local_available(t.queues["a"], FR_CPU) == 1000
+    assert t.lowest_subtree(t.queues["a"], FR_CPU, 4000) == (1, True), "1 of its own, 3 of the cohort's"
+    assert t.lowest_subtree(t.queues["a"], FR_CPU, 5000) == (2, False)
+
+
+def test_S_2_13_within_nominal_means_on_each_of_them() -> None:
+    gpu: FR = (FR_CPU[0], ResourceName("gpu"))
+    t = tree([queue("a", {"default": {"cpu": 4, "gpu": 1}})[1]], a=4)
+    t.charge(t.queues["a"], gpu, 2)
+    assert t.within_nominal(t.queues["a"], (FR_CPU,))
+    assert not t.within_nominal(t.queues["a"], (FR_CPU, gpu))
+    assert not t.fits(t.queues["a"], {FR_CPU: 0, gpu: 1})
 
 
 def test_a_cohorts_local_quota_counts_before_what_is_above_it() -> None:
@@ -113,6 +137,12 @@ CASES = [
         [leaf("a", 1, "l"), leaf("c", 2, "r")],
         {"a": 7, "c": 4},
         (cohort("l", 4, parent="r", lending=2),),
+    ),
+    Case(
+        "S-2.10 what is used of the local part is not borrowed",
+        [leaf("a", 10, lending=4, borrowing=1), leaf("b", 6)],
+        {"a": 6, "b": 10},
+        usage=(("a", 5),),
     ),
     Case("who lends all is left with nothing", [leaf("a", 2), leaf("b", 3)], {"a": 0, "b": 0}, usage=(("b", 5),)),
     Case(

@@ -41,14 +41,20 @@ CASES = [
     Case("S-7.8 C is newer", runs("c", "10:00", "11:00"), Rule.NEWER_EQUAL),
     Case("S-7.8 E has held for exactly two hours", runs("e", "8:30", "10:00:00"), None),
     Case("S-7.8 F has a higher priority", runs("f", "11:00", "8:00", 20), None),
-    Case("S2 one second later its time is over", runs("e", "8:30", "9:59:59"), Rule.TIME_EXPIRED, "InClusterQueueTimeBased"),
+    Case(
+        "S2 one second later its time is over",
+        runs("e", "8:30", "9:59:59"),
+        Rule.TIME_EXPIRED,
+        "InClusterQueueTimeBased",
+    ),
+    Case("S2 exactly two hours, and newer: not for its time", runs("e", "9:10", "10:00:00"), Rule.NEWER_EQUAL),
     Case("S5 queued in the same second is not newer", runs("s", "9:00", "11:00"), None),
     Case("R-6 older, and reserved lately", runs("r", "8:59", "11:59"), None),
     Case("assumed, no time yet", runs("g", "7:00", None), None),
     Case("assumed, no time yet, newer", runs("g", "9:10", None), Rule.NEWER_EQUAL),
     Case("without a span time plays no role", runs("a", "7:00", "8:00"), None, timed=False),
     Case("a reservation in the future has not expired", runs("h", "7:00", "13:00"), None),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -31,9 +31,14 @@ def test_a_trial_gives_back_what_was_written_changed_and_dropped() -> None:
 
 def test_an_error_inside_a_trial_undoes_it_too() -> None:
     log, table = UndoLog(), {"a": 1}
-    with pytest.raises(KeyError), log.trial():
-        log.put(table, "a", 2)
-        raise KeyError
+
+    def fails() -> None:
+        with log.trial():
+            log.put(table, "a", 2)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
     assert table == {"a": 1}
     log.put(table, "a", 3)
     with log.trial():

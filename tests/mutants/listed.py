@@ -23,55 +23,159 @@ CLASSICAL = "preemption/classical.py"
 
 MUTANTS = (
     # --- quota
-    Mutant(QUOTA, "            if amount <= free:", "            if amount < free:", "S-2.7: charges the parent 0"),
+    Mutant(QUOTA, "            if amount <= free:\n                return\n", "", "S-2.7: charges the parent too"),
     Mutant(QUOTA, "            amount = subtract(amount, free)\n", "", "S-2.7: charges the parent the local part too"),
-    Mutant(QUOTA, "            if overflow <= 0:\n                return\n", "", "S-2.8: releases below the local part"),
+    Mutant(
+        QUOTA, "            if overflow <= 0:\n                return\n", "", "S-2.8: releases below the local part"
+    ),
     Mutant(QUOTA, "amount = min(amount, overflow)", "amount = max(amount, overflow)", "S-2.8: releases too much above"),
-    Mutant(QUOTA, "self._log.put(at.usage, fr, subtract(used, amount))", "at.usage[fr] = used - amount", "P35: no way back"),
+    Mutant(
+        QUOTA, "self._log.put(at.usage, fr, subtract(used, amount))", "at.usage[fr] = used - amount", "P35: no way back"
+    ),
     Mutant(QUOTA, "self._log.put(at.usage, fr, add(used, amount))", "at.usage[fr] = used + amount", "P35: no way back"),
-    Mutant(QUOTA, "above = min(above, add(subtract(shown", "above = max(above, add(subtract(shown", "S-2.10: the limit lifts"),
-    Mutant(QUOTA, "return add(max(0, subtract(local, used)), above) if local else above", "return above", "S-2.10: no local"),
+    Mutant(
+        QUOTA,
+        "above = min(above, add(subtract(shown",
+        "above = max(above, add(subtract(shown",
+        "S-2.10: the limit lifts",
+    ),
+    Mutant(
+        QUOTA,
+        "return add(max(0, subtract(local, used)), above) if local else above",
+        "return above",
+        "S-2.10: no local",
+    ),
     Mutant(QUOTA, "max(0, subtract(used, local))), limit)", "used), limit)", "S-2.10: counts local use as borrowed"),
     Mutant(QUOTA, "return most if limit is None else min(most, add(whole, limit))", "return most", "S-2.11: no limit"),
-    Mutant(QUOTA, "amount <= max(0, self.available(node, fr))", "amount <= self.available(node, fr)", "S-2.14: zero blocked"),
-    Mutant(QUOTA, "amount) > node.subtree.get(fr, 0)", "amount) >= node.subtree.get(fr, 0)", "S-2.12: borrows at nominal"),
-    Mutant(QUOTA, "usage.get(fr, 0) <= whole.get(fr, 0) for fr", "usage.get(fr, 0) < whole.get(fr, 0) for fr", "S-2.13, R-4"),
-    Mutant(QUOTA, "return ancestor.height, ancestor.parent is not None", "return ancestor.height, True", "S-2.16: the root"),
-    Mutant(QUOTA, "rest = subtract(amount, self.local_available(node, fr))", "rest = amount", "S-2.16: local counts twice"),
-    Mutant(QUOTA, "add(node.subtree.get(fr, 0), subtract(amount, child.local.get(fr, 0)))",
-           "add(node.subtree.get(fr, 0), amount)", "S-2.4: what is kept is lent"),
-    Mutant(QUOTA, "kept = max(0, subtract(node.subtree.get(fr, 0), limit))", "kept = limit", "S-2.5: keeps what it lends"),
-    Mutant(QUOTA, "max(1, 1 + max(cohorts, default=0))", "1", "S-2.15: no height"),
+    Mutant(
+        QUOTA,
+        "amount <= max(0, self.available(node, fr))",
+        "amount <= self.available(node, fr)",
+        "S-2.14: zero blocked",
+    ),
+    Mutant(
+        QUOTA, "amount) > node.subtree.get(fr, 0)", "amount) >= node.subtree.get(fr, 0)", "S-2.12: borrows at nominal"
+    ),
+    Mutant(
+        QUOTA,
+        "usage.get(fr, 0) <= whole.get(fr, 0) for fr",
+        "usage.get(fr, 0) < whole.get(fr, 0) for fr",
+        "S-2.13, R-4",
+    ),
+    Mutant(
+        QUOTA, "return ancestor.height, ancestor.parent is not None", "return ancestor.height, True", "S-2.16: the root"
+    ),
+    Mutant(
+        QUOTA, "rest = subtract(amount, self.local_available(node, fr))", "rest = amount", "S-2.16: local counts twice"
+    ),
+    Mutant(
+        QUOTA,
+        "add(node.subtree.get(fr, 0), subtract(amount, child.local.get(fr, 0)))",
+        "add(node.subtree.get(fr, 0), amount)",
+        "S-2.4: what is kept is lent",
+    ),
+    Mutant(
+        QUOTA, "kept = max(0, subtract(node.subtree.get(fr, 0), limit))", "kept = limit", "S-2.5: keeps what it lends"
+    ),
+    Mutant(QUOTA, "1 + max(child.height for child in leaves)", "1", "S-2.15: no height"),
     # --- who may displace whom
-    Mutant(STANDING, "if expiry is not None and since < expiry:", "if expiry is not None and since <= expiry:", "S2: the edge"),
-    Mutant(STANDING, "if running.priority < incoming.priority:\n        return Ground",
-           "if running.priority <= incoming.priority:\n        return Ground", "S-7.7: no time-based reason"),
-    Mutant(STANDING, "return incoming.queued_at < running.queued_at or", "return incoming.queued_at <= running.queued_at or",
-           "S5: two of one second"),
-    Mutant(STANDING, "or running.priority >= incoming.priority", "or running.priority > incoming.priority", "S-8.4: equals go"),
-    Mutant(STANDING, "running.priority > queue.threshold", "running.priority >= queue.threshold", "S-8.4: the threshold"),
+    Mutant(
+        STANDING,
+        "if expiry is not None and since < expiry:",
+        "if expiry is not None and since <= expiry:",
+        "S2: the edge",
+    ),
+    Mutant(
+        STANDING,
+        "if running.priority < incoming.priority:\n        return Ground",
+        "if running.priority <= incoming.priority:\n        return Ground",
+        "S-7.7: no time-based reason",
+    ),
+    Mutant(
+        STANDING,
+        "return incoming.queued_at < running.queued_at or",
+        "return incoming.queued_at <= running.queued_at or",
+        "S5: two of one second",
+    ),
+    Mutant(
+        STANDING,
+        "or running.priority >= incoming.priority",
+        "or running.priority > incoming.priority",
+        "S-8.4: equals go",
+    ),
+    Mutant(
+        STANDING, "running.priority > queue.threshold", "running.priority >= queue.threshold", "S-8.4: the threshold"
+    ),
     # --- candidates
     Mutant(CANDIDATES, "has_advantage = has_advantage or fits_here", "has_advantage = fits_here", "S-8.2: forgets"),
     Mutant(CANDIDATES, "has_advantage = not any(", "has_advantage = any(", "S-8.2: the other way round"),
-    Mutant(CANDIDATES, "if child is besides or tree.within_nominal(child, need):", "if child is besides:", "S-8.3: everybody"),
-    Mutant(CANDIDATES, "if child is besides or tree.within_nominal(child, need):",
-           "if tree.within_nominal(child, need):", "S-8.2: asks its own subtree again"),
-    Mutant(CANDIDATES, "for evicted in (True, False):", "for evicted in (False, True):", "S-7.6.1: who leaves comes last"),
-    Mutant(CANDIDATES, 'if self._queue.within == "LowerPriority" or not self._equals:', "if not self._equals:", "S-7.3: equals"),
-    Mutant(CANDIDATES, "return self._incoming.family is None or each.family != self._incoming.family", "return True",
-           "S-7.2: a sibling"),
-    Mutant(CANDIDATES, "        if each.key in self._excluded:\n            return False\n", "", "S-5.7.3: the same victim twice"),
-    Mutant(CANDIDATES, "self._incoming.priority + equals)", "self._incoming.priority)", "gives up where equals would do"),
+    Mutant(
+        CANDIDATES,
+        "if child is besides or tree.within_nominal(child, need):",
+        "if child is besides:",
+        "S-8.3: everybody",
+    ),
+    Mutant(
+        CANDIDATES,
+        "if child is besides or tree.within_nominal(child, need):",
+        "if tree.within_nominal(child, need):",
+        "S-8.2: asks its own subtree again",
+    ),
+    Mutant(
+        CANDIDATES, "for evicted in (True, False):", "for evicted in (False, True):", "S-7.6.1: who leaves comes last"
+    ),
+    Mutant(
+        CANDIDATES,
+        'if self._queue.within == "LowerPriority" or not self._equals:',
+        "if not self._equals:",
+        "S-7.3: equals",
+    ),
+    Mutant(
+        CANDIDATES,
+        "return self._incoming.family is None or each.family != self._incoming.family",
+        "return True",
+        "S-7.2: a sibling",
+    ),
+    Mutant(
+        CANDIDATES,
+        "        if each.key in self._excluded:\n            return False\n",
+        "",
+        "S-5.7.3: the same victim twice",
+    ),
+    Mutant(
+        CANDIDATES, "self._incoming.priority + equals)", "self._incoming.priority)", "gives up where equals would do"
+    ),
     # --- the search
     Mutant(CLASSICAL, "return self._give_back(taken, may_borrow)", "return taken", "S-8.8: nobody is given back"),
-    Mutant(CLASSICAL, "for each in reversed(taken[:-1]):", "for each in taken[:-1]:", "S-8.8: spares the least important"),
-    Mutant(CLASSICAL, "        return (False, True)\n    return (True, False)",
-           "        return (True, False)\n    return (True, False)", "S-8.6 b: borrows first"),
-    Mutant(CLASSICAL, "while at is not None and at is not under:", "if at is not None:", "S-8.7: looks at the queue only"),
+    Mutant(
+        CLASSICAL, "for each in reversed(taken[:-1]):", "for each in taken[:-1]:", "S-8.8: spares the least important"
+    ),
+    Mutant(
+        CLASSICAL,
+        "        return (False, True)\n    return (True, False)",
+        "        return (True, False)\n    return (True, False)",
+        "S-8.6 b: borrows first",
+    ),
+    Mutant(
+        CLASSICAL, "while at is not None and at is not under:", "if at is not None:", "S-8.7: looks at the queue only"
+    ),
     Mutant(CLASSICAL, "if may_borrow and not each.advantaged and", "if may_borrow and", "S-8.7: H is barred too"),
-    Mutant(CLASSICAL, "if not may_borrow and self._tree.borrows(self._node, fr, amount):", "if False:", "S-8.7: always borrows"),
-    Mutant(CLASSICAL, "elif each.advantaged or only_without_borrowing(queue, incoming, running):", "elif each.advantaged:",
-           "S-8.4: the reason"),
-    Mutant(CLASSICAL, "            if amount > self._tree.available(self._node, fr) + own + others:\n                return True\n",
-           "", "looks at all of them in vain"),
-)  # fmt: skip
+    Mutant(
+        CLASSICAL,
+        "if not may_borrow and self._tree.borrows(self._node, fr, amount):",
+        "if False:",
+        "S-8.7: always borrows",
+    ),
+    Mutant(
+        CLASSICAL,
+        "elif each.advantaged or only_without_borrowing(queue, incoming, running):",
+        "elif each.advantaged:",
+        "S-8.4: the reason",
+    ),
+    Mutant(
+        CLASSICAL,
+        "            if amount > self._tree.available(self._node, fr) + own + others:\n                return True\n",
+        "",
+        "looks at all of them in vain",
+    ),
+)

@@ -17,7 +17,7 @@ from tests.mutants.listed import MUTANTS, Mutant
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = 12
-JUDGES = ("quota", "standing", "candidates", "classical", "cycle")
+JUDGES = ("quota", "standing", "candidates", "classical", "cycle", "cycle_time")
 TOO_SLOW = "however_many"  # those with tens of thousands of holders
 
 

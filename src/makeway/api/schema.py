@@ -114,7 +114,7 @@ def _version(kind: Kind, version: str) -> Schema:
             | ({"priority": 1} if each.wide else {})
             for each in kind.columns
         ]
-    if kind.selectable:
+    if kind.selectable and version == kind.versions[0]:  # an API server refuses equal lists beside unequal schemas
         result["selectableFields"] = [{"jsonPath": _json_path(kind, version, path)} for path in kind.selectable]
     return result
 

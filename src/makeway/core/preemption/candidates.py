@@ -10,6 +10,7 @@ from makeway.core.model import FR, Millis, Queue, QueueName, Usage, Workload
 from makeway.core.quota import Node, QuotaTree
 
 EVERYBODY = 2**62  # above every priority
+NOBODY = -EVERYBODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +107,19 @@ class Candidates:
             return False
         return self._incoming.family is None or each.family != self._incoming.family
 
-    def freed_at_most(self, fr: FR) -> tuple[int, int]:
-        """The most that leaving could free of ``fr``: in the own queue, and in the cohort. Reads no candidate."""
+    def freed_at_most(self, fr: FR, *, while_borrowing: bool = False) -> tuple[int, int]:
+        """The most that leaving could free of ``fr``: in the own queue, and in the cohort. Reads no candidate.
+
+        ``while_borrowing`` leaves out who would not leave for a borrower (S-8.4).
+        """
         own = 0
         if self._queue.within != "Never":
             equals = self._queue.within == "LowerOrNewerEqualPriority" and self._equals
             own = self._holders.freed_at_most(self._queue.name, fr, self._incoming.priority + equals)
         below = EVERYBODY if self._queue.reclaim == "Any" else self._incoming.priority
-        lenders = (*self._lenders.advantaged, *self._lenders.others)
-        return own, sum(self._holders.freed_at_most(queue, fr, below) for queue in lenders)
+        limit = below
+        if while_borrowing:
+            threshold = EVERYBODY if self._queue.threshold is None else self._queue.threshold + 1
+            limit = NOBODY if self._queue.borrow == "Never" else min(below, self._incoming.priority, threshold)
+        others = sum(self._holders.freed_at_most(queue, fr, below) for queue in self._lenders.advantaged)
+        return own, others + sum(self._holders.freed_at_most(queue, fr, limit) for queue in self._lenders.others)

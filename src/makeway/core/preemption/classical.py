@@ -91,7 +91,7 @@ class _Search:
     def is_hopeless(self, *, may_borrow: bool) -> bool:
         """Whether not even all candidates together would free enough; asks the sums, reads nobody."""
         for fr, amount in self._request.items():
-            own, others = self._candidates.freed_at_most(fr)
+            own, others = self._candidates.freed_at_most(fr, while_borrowing=may_borrow)
             if amount > self._tree.available(self._node, fr) + own + others:
                 return True
             if not may_borrow and self._node.usage.get(fr, 0) - own + amount > self._node.subtree.get(fr, 0):
