@@ -244,6 +244,42 @@ CASES = [
         reclaimed("b2", "b1", "z1", "z0"),
     ),
     Case(
+        "S-8.8 one that cannot stay does not keep a smaller one from staying",
+        (
+            queue("q", 7, **LOWER),
+            holder("small", cpu=1, priority=-3),
+            holder("big", cpu=3, priority=-2),
+            holder("last", cpu=3, priority=-1),
+        ),
+        workload("p", cpu=6),
+        own("big", "last"),
+    ),
+    Case(
+        "S-8.8 one of the cohort gets its place back in its own queue",
+        (
+            queue("x", 4, cohort="r", **ANY, **LOWER),
+            queue("y", 2, cohort="r"),
+            queue("w", 1, cohort="r"),
+            holder("x1", queue="x", cpu=3, priority=-1),
+            holder("ya", queue="y", cpu=1, reserved=5),
+            holder("yb", queue="y", cpu=2, reserved=1),
+        ),
+        workload("p", queue="x", cpu=4),
+        own("x1"),
+    ),
+    Case(
+        "S-8.6 a where nobody lends it may borrow at once",
+        (
+            queue("x", 4, cohort="r", **ANY, **LOWER),
+            queue("y", 2, cohort="r"),
+            holder("small", queue="x", cpu=1, priority=-2),
+            holder("large", queue="x", cpu=2, priority=-1),
+            holder("theirs", queue="y", cpu=1),
+        ),
+        workload("p", queue="x", cpu=3),
+        own("small"),
+    ),
+    Case(
         "S-8.6 b where nobody is at a disadvantage it first tries not to borrow",
         (
             queue("x", 4, cohort="r", **ANY, **LOWER),
@@ -295,6 +331,20 @@ def test_victims(case: Case) -> None:
     assert tuple((each.workload.uid, each.reason) for each in found.targets) == case.victims, found.steps
     assert on.fingerprint() == before, "P35 a search leaves no mark"
     assert found == search(on, case.incoming), "P9 the same question has the same answer"
+
+
+@pytest.mark.parametrize(("borrow", "victims"), [("LowerPriority", ["y2", "x1"]), ("Never", [])])
+def test_S_8_6_a_full_queue_tries_without_borrowing_only_if_it_might_have_borrowed(
+    borrow: str, victims: list[str]
+) -> None:
+    """Over quota as things are: its own victim is not enough, and y's leave only for one within its quota."""
+    made = state(
+        queue("x", 2, cohort="r", **ANY, **LOWER, borrow=borrow),
+        queue("y", 2, cohort="r"),
+        holder("x1", queue="x", cpu=2, priority=-1),
+        *(holder(f"y{i}", queue="y", priority=9, reserved=i) for i in range(3)),
+    )
+    assert [each.workload.uid for each in search(made, workload("p", queue="x", cpu=2)).targets] == victims
 
 
 def test_who_is_excluded_is_not_taken() -> None:

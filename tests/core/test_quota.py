@@ -106,6 +106,13 @@ def test_a_cohorts_local_quota_counts_before_what_is_above_it() -> None:
     assert t.lowest_subtree(t.queues["a"], FR_CPU, 7000) == (2, False)
 
 
+def test_what_a_cohort_keeps_for_itself_is_not_borrowed_from_further_up() -> None:
+    cohorts = [cohort("l", 4, parent="m", lending=1), cohort("m", parent="r")]
+    t = tree([leaf("a", 0, "l"), leaf("c", 2, "m"), leaf("d", 9, "r")], cohorts)
+    assert t.lowest_subtree(t.queues["a"], FR_CPU, 5000) == (2, True), "3 stay below, and m has 3 for the other 2"
+    assert t.lowest_subtree(t.queues["a"], FR_CPU, 7000) == (3, False)
+
+
 def test_without_a_cohort_nobody_borrows_and_nobody_is_reclaimed_from() -> None:
     t = tree([leaf("a", 2, "")])
     assert t.lowest_subtree(t.queues["a"], FR_CPU, 5000) == (0, False)

@@ -7,7 +7,7 @@ kind that differs has one function per direction; what they do not name is spell
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from makeway.api.documents import Tree
@@ -192,12 +192,13 @@ def _older_shape(name: str) -> Record:
     status = stored.fields.get("status", STRING).shape
     changes: dict[str, Field | None] = {}
     if name == "ClusterQueue" and isinstance(spec, Record):
-        fungibility = Field(renamed(shape_of(queueing.FlavorFungibility), {
+        fungibility = replace(spec.fields["flavorFungibility"], shape=renamed(shape_of(queueing.FlavorFungibility), {
             "whenCanBorrow": Field(Leaf("enum", ("Borrow", "MayStopSearch", "TryNextFlavor"))),
             "whenCanPreempt": Field(Leaf("enum", ("Preempt", "MayStopSearch", "TryNextFlavor"))),
         }))  # fmt: skip
         cohort = {"cohortName": None, "cohort": spec.fields["cohortName"]}
-        changes["spec"] = Field(renamed(spec, {**cohort, "admissionChecks": _TEXTS, "flavorFungibility": fungibility}))
+        older = {**cohort, "admissionChecks": _TEXTS, "flavorFungibility": fungibility}
+        changes["spec"] = replace(stored.fields["spec"], shape=renamed(spec, older))
     elif name == "Workload" and isinstance(spec, Record) and isinstance(status, Record):
         source = Field(Leaf("enum", ("", *CLASS_SOURCES)))
         changes["spec"] = Field(
@@ -381,7 +382,13 @@ _DOWN: dict[str, Callable[[dict[str, Tree]], None]] = {
 }
 _PATHS: dict[str, tuple[tuple[str, str], ...]] = {  # stored path, path in v1beta1
     "ClusterQueue": (("spec.cohortName", "spec.cohort"),),
-    "Workload": (("spec.priorityClassRef", "spec.priorityClassName"),),
+    "Workload": (
+        ("spec.priorityClassRef.group", "spec.priorityClassSource"),
+        ("spec.priorityClassRef.kind", "spec.priorityClassSource"),
+        ("spec.priorityClassRef.name", "spec.priorityClassName"),
+        ("spec.priorityClassRef", "spec.priorityClassName"),
+        ("status.accumulatedPastExecutionTimeSeconds", "status.accumulatedPastExexcutionTimeSeconds"),
+    ),
     "LocalQueue": (("status.flavorsUsage", "status.flavorUsage"),),
     "MultiKueueCluster": (("spec.clusterSource", "spec"),),
 }

@@ -1,0 +1,295 @@
+"""What the runtime asks of the outside: a Store of objects, a clock, and a source of names.
+
+A Store behaves like a Kubernetes API server, whatever is behind it: memory, SQLite, a real cluster. The promises are
+tests (``testing.conformance``), and every Store passes them.
+
+**Calls are synchronous.** A step of the engine is a function of what it was told, and the virtual driver must own all
+of its order; so a write is a call that returns or raises, and a watch is *pulled* with ``poll``, which never waits.
+Whoever needs many writes in flight or must not block (the live driver) makes these calls in threads of its own; that
+is a matter of the driver, not of every function on the way.
+
+**Objects leave as bytes with a small decoded header** (``Stored``). A store of 100,000 workloads holds their pod
+templates too, and hardly anyone reads those: informers look at the header and decode what they need, once. Bytes also
+cannot be changed by a reader. **Objects enter as wire structs or trees** (``Body``): structs from our own controllers,
+trees from users and in older versions, both named by their own apiVersion, kind, namespace and name.
+
+**Errors**, by what the caller can do about them::
+
+    StoreError
+    ├── NotFound             it is not there (any more)
+    ├── AlreadyExists        a create met an object of that name
+    ├── Conflict             it has changed: read it again, decide again
+    ├── Invalid              the object breaks rules; ``problems`` has all of them
+    ├── Forbidden            not allowed here, whatever the object says
+    ├── Expired              that revision is forgotten (410): list again
+    └── Retryable            nothing is wrong with the request; ``retry_after`` says when to try again
+        ├── TooManyRequests
+        ├── Unavailable
+        └── TimedOut         nobody knows whether it was applied: read before writing again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, Protocol
+
+import msgspec
+
+from makeway.api import codec
+from makeway.api.documents import Tree
+from makeway.api.objects.meta import ObjectMeta, Wire
+from makeway.api.problems import Problem
+from makeway.api.quantity import decode_hook
+from makeway.api.versions import Kind, from_stored
+from makeway.core.model import Millis, Selector
+
+Body = Wire | Mapping[str, Tree]
+Propagation = Literal["Background", "Foreground", "Orphan"]
+EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+
+
+class Clock(Protocol):
+    """What time it is. The virtual driver answers with its own time, the live one with the machine's."""
+
+    def __call__(self) -> Millis: ...
+
+
+class Names(Protocol):
+    """Where a Store gets what must be unique. A seeded source makes two runs give the same objects."""
+
+    def uid(self) -> str:
+        """A uid that no object ever had."""
+
+    def suffix(self) -> str:
+        """Five characters to complete a ``generateName``; they may repeat, so the Store tries again."""
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+class StoreError(Exception):
+    """A Store said no. ``code`` and ``reason`` are those of the Kubernetes API."""
+
+    code: ClassVar[int] = 500
+    reason: ClassVar[str] = "InternalError"
+
+
+class NotFound(StoreError):
+    code = 404
+    reason = "NotFound"
+
+
+class AlreadyExists(StoreError):
+    code = 409
+    reason = "AlreadyExists"
+
+
+class Conflict(StoreError):
+    code = 409
+    reason = "Conflict"
+
+
+class Invalid(StoreError):
+    code = 422
+    reason = "Invalid"
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = tuple(problems)
+
+
+class Forbidden(StoreError):
+    code = 403
+    reason = "Forbidden"
+
+
+class Expired(StoreError):
+    code = 410
+    reason = "Expired"
+
+
+class Retryable(StoreError):
+    code = 500
+    reason = "ServerTimeout"
+
+    def __init__(self, message: str = "", retry_after: Millis | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class TooManyRequests(Retryable):
+    code = 429
+    reason = "TooManyRequests"
+
+
+class Unavailable(Retryable):
+    code = 503
+    reason = "ServiceUnavailable"
+
+
+class TimedOut(Retryable):
+    code = 504
+    reason = "Timeout"
+
+
+# --- what is read ----------------------------------------------------------------------------------------------------
+
+
+class _Header(msgspec.Struct):
+    metadata: ObjectMeta
+
+
+_HEADERS = msgspec.json.Decoder(_Header, dec_hook=decode_hook)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An object at one revision: its bytes in the stored version, and the part of its metadata that all readers ask."""
+
+    kind: Kind
+    namespace: str  # "" where the kind has none
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    labels: Mapping[str, str] = field(hash=False)
+    owners: tuple[str, ...]  # uids
+    finalizers: tuple[str, ...]
+    deleting: bool  # it has a deletionTimestamp
+    data: bytes
+
+    @classmethod
+    def read(cls, kind: Kind, data: bytes) -> Stored:
+        """From bytes that a Store wrote, in the stored version; of the rest only the end is looked for."""
+        meta = _HEADERS.decode(data).metadata
+        return cls(
+            kind=kind, namespace=meta.namespace, name=meta.name, uid=meta.uid, resource_version=meta.resource_version,
+            generation=meta.generation, labels=MappingProxyType(meta.labels),
+            owners=tuple(owner.uid for owner in meta.owner_references), finalizers=meta.finalizers,
+            deleting=meta.deletion_timestamp is not None, data=data,
+        )  # fmt: skip
+
+    @property
+    def revision(self) -> int:
+        """The resourceVersion as a number: of two states of an object the later one has the greater."""
+        return int(self.resource_version)
+
+    def value(self) -> Any:
+        """A wire struct of ``kind.type``, decoded anew at every call."""
+        return codec.decode(self.data, self.kind.type)
+
+    def tree(self, version: str = "") -> dict[str, Tree]:
+        """The object as a served version shows it; a tree of its own for every caller."""
+        tree: dict[str, Tree] = msgspec.json.decode(self.data)
+        return from_stored(self.kind, version or self.kind.versions[0], tree)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What happened to an object. DELETED carries its last state, with the revision at which it went.
+
+    A BOOKMARK has no object: it says that nothing was missed up to its resourceVersion.
+    """
+
+    type: EventType
+    resource_version: str
+    object: Stored | None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a list. All pages of a list show the same revision, ``resource_version``; watch from there."""
+
+    items: tuple[Stored, ...]
+    resource_version: str
+    token: str = ""  # for ``list``, to go on; "" ends the list
+    remaining: int = 0  # how many follow; a Store that cannot know says 0 beside a token
+
+
+class Watch(Protocol):
+    """A place in the history of a kind."""
+
+    def poll(self, limit: int = 1000) -> Sequence[Event]:
+        """What has happened since the last call, oldest first, at most ``limit`` events; never waits.
+
+        Raises Expired once its place in the history is forgotten: list again, and start a new watch.
+        """
+
+    def close(self) -> None:
+        """Give back what it holds; another ``poll`` answers with nothing."""
+
+
+class Store(Protocol):
+    """Objects by (kind, namespace, name); the namespace is "" where the kind has none.
+
+    One counter numbers all writes of all kinds, and ``metadata.resourceVersion`` is that number.
+    """
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Stored:
+        """Raises NotFound."""
+
+    def list(
+        self, kind: Kind, namespace: str | None = None, *, labels: Selector = (), limit: int = 0, token: str = ""
+    ) -> Page:
+        """Objects by namespace and name; None is every namespace, 0 no limit.
+
+        A token goes on where its page ended, in the state that page showed, or raises Expired.
+        """
+
+    def watch(
+        self, kind: Kind, since: str = "", *, namespace: str | None = None, labels: Selector = (),
+        bookmarks: bool = False,
+    ) -> Watch:  # fmt: skip
+        """Changes after the resourceVersion ``since``; "" begins with an ADDED for everything there is.
+
+        An object that begins or ceases to have the labels is ADDED or DELETED. Raises Expired where ``since`` is
+        forgotten, and Unavailable where it is still to come.
+        """
+
+    def create(self, body: Body) -> Stored:
+        """Status and what the Store itself gives (uid, times, generation) are not taken from the body.
+
+        Raises AlreadyExists, Invalid, Forbidden, and NotFound for a namespace that must exist and does not.
+        """
+
+    def update(self, body: Body) -> Stored:
+        """All but status, and all of it: what the body lacks goes. A change of nothing is no write.
+
+        A resourceVersion or uid in the body must be the present one, else Conflict. Whoever takes the last finalizer
+        of an object that is being deleted removes it.
+        """
+
+    def update_status(self, body: Body) -> Stored:
+        """The status alone; of the metadata only resourceVersion and uid are looked at, as in ``update``."""
+
+    def patch(
+        self, kind: Kind, namespace: str, name: str, change: Mapping[str, Tree], *, status: bool = False
+    ) -> Stored:
+        """A JSON merge patch of the object or of its status; lists are replaced, so who merges conditions by type
+        sends them all, and a resourceVersion. An apiVersion in the change says which version it speaks of.
+        """
+
+    def delete(
+        self, kind: Kind, namespace: str, name: str, *, uid: str = "", resource_version: str = "",
+        propagation: Propagation | None = None, grace: int | None = None,
+    ) -> Stored:  # fmt: skip
+        """Remove it, or mark it if finalizers or a grace period (seconds; pods only) hold it; the state it is left in.
+
+        Dependents go with it (Background), before it (Foreground) or are let go (Orphan); None lets its finalizers
+        decide, else Background. Raises NotFound, and Conflict where uid or resourceVersion is another.
+        """
+
+
+def merged(target: Tree, change: Tree) -> Tree:
+    """A JSON merge patch (RFC 7386): null removes, mappings are merged, all else is replaced. Changes neither."""
+    if not isinstance(change, Mapping):
+        return change
+    result = dict(target) if isinstance(target, Mapping) else {}
+    for key, each in change.items():
+        if each is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), each)
+    return result
