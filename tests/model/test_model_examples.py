@@ -20,6 +20,8 @@ from tests.model.quota import available, lowest_subtree, potential_available, us
 from tests.model.scenarios import scenarios, seeded
 from tests.model.world import Progress, World, cohort_node, make_settings, queue_node, snapshot
 
+pytestmark = pytest.mark.slow  # the model judges others; that it is right itself is asked less often
+
 
 def outcome(result: Result) -> dict[str, str]:
     return {e.p.key.removeprefix("ns/"): str(e.status or e.reason) for e in result.entries}

@@ -116,7 +116,9 @@ class Holders:
             key: (run.newest[:], run.longest[:], run.queued[:]) for key, run in sorted(self._runs.items()) if run.newest
         }
         sums = {key: dict(sorted(table.items())) for key, table in sorted(self._sums.items()) if table}
-        return runs, sums, {queue: sorted(members) for queue, members in sorted(self.of_queue.items()) if members}
+        reserved = {queue: times[:] for queue, times in sorted(self._reserved.items()) if times}
+        members = {queue: sorted(each) for queue, each in sorted(self.of_queue.items()) if each}
+        return runs, sums, reserved, members
 
     # --- keeping ---
 

@@ -168,6 +168,7 @@ class State:
     def fingerprint(self) -> object:
         """Equal before and after every trial."""
         return (
-            self.tree.contents(), self.holders.contents(), self.pending.contents(), sorted(self._progress),
-            sorted(self._preemptors), dict(sorted(self._generations.items())), self.cycle,
+            self.tree.contents(), self.holders.contents(), self.pending.contents(),
+            dict(sorted(self._progress.items())), sorted(self._preemptors), dict(sorted(self._generations.items())),
+            self.cycle,
         )  # fmt: skip
