@@ -9,7 +9,8 @@ from types import MappingProxyType
 
 import pytest
 
-from makeway.api.manifests import Finding, check_together, findings, load
+from makeway.api.manifests import Finding, findings, load
+from makeway.api.together import check_together
 
 KUEUE = "apiVersion: kueue.x-k8s.io/v1beta2"
 
@@ -587,6 +588,6 @@ def test_ten_times_the_objects_do_not_cost_a_hundred_times_the_looks(monkeypatch
         sought.append(name)
         return ""
 
-    monkeypatch.setattr("makeway.api.manifests.did_you_mean", did_you_mean)
+    monkeypatch.setattr("makeway.api.together.did_you_mean", did_you_mean)
     checked(documents(SOUND, *(job(f"missing-{i}").replace("work", f"work-{i}") for i in range(300))))
     assert len(sought) == 100

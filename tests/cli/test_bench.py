@@ -8,8 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from makeway.api import codec
-from makeway.api.manifests import check_together, load
+from makeway.api.manifests import load
 from makeway.api.objects.workload import Workload
+from makeway.api.together import check_together
 from makeway.cli import bench
 from makeway.cli.main import main
 

@@ -16,7 +16,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from makeway.api.manifests import Finding
-from makeway.cli import manifests
+from makeway.cli import files
 from makeway.cli.main import main
 
 SRC = Path(__file__).parents[2] / "src"
@@ -225,7 +225,7 @@ def test_a_file_that_may_not_be_read_is_told(monkeypatch: pytest.MonkeyPatch) ->
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "stat", refuse)
-        finding = manifests._read("a.yaml")
+        finding = files._read("a.yaml")
     assert isinstance(finding, Finding)
     assert finding.message == "cannot be read: permission denied"
     assert finding.hint == "check who may read it, for example with `ls -l`"
@@ -263,12 +263,12 @@ def test_the_pipe_of_a_shell_is_read() -> None:
 
 def test_a_file_that_is_too_large_is_not_read() -> None:
     with open("a.yaml", "wb") as file:
-        file.truncate(manifests.FILE_BYTES_MAX + 1)  # a hole: it takes no room
+        file.truncate(files.FILE_BYTES_MAX + 1)  # a hole: it takes no room
     assert found("-f", "a.yaml")[0]["message"] == "larger than the 256 MiB that are read of one file"
 
 
 def test_too_much_on_stdin_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifests, "FILE_BYTES_MAX", 10)
+    monkeypatch.setattr(files, "FILE_BYTES_MAX", 10)
     assert found("-f", "-", stdin=SOUND)[0]["hint"] == "split it into several files"
 
 
@@ -306,7 +306,7 @@ def on_a_terminal(*arguments: str, **environment: str) -> str:
     code = (
         "import fcntl, struct, sys, termios\n"
         f"fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack('HHHH', 24, {COLUMNS}, 0, 0))\n"
-        "from makeway.cli import manifests; manifests.PROGRESS_AFTER_SECONDS = 0.0\n"
+        "from makeway.cli import screen; screen.PROGRESS_AFTER_SECONDS = 0.0\n"
         f"from makeway.cli.main import main; main({list(arguments)!r})"
     )
     inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}

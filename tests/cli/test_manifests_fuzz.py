@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from makeway.api.manifests import check_together, findings, load
+from makeway.api.manifests import findings, load
+from makeway.api.together import check_together
 from makeway.cli import bench
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*.yaml"))

@@ -15,8 +15,9 @@ from typing import Any
 import click
 
 from makeway.api import codec
-from makeway.api.manifests import check_together, load
+from makeway.api.manifests import load
 from makeway.api.objects.workload import Workload
+from makeway.api.together import check_together
 from makeway.cli.bench_engine import bench_cycle, bench_targets
 
 ROUNDS = 15

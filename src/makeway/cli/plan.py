@@ -5,9 +5,7 @@ The plan is data and goes to stdout; what is wrong with the manifests goes to st
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import shutil
 import sys
 import textwrap
@@ -18,22 +16,11 @@ from typing import Literal
 
 import click
 
-from makeway.api.manifests import Finding, Manifest, check_together, findings, stream
+from makeway.api.manifests import Manifest
 from makeway.api.objects.configuration import Configuration
 from makeway.api.quantity import Time
-from makeway.cli.manifests import (
-    STDIN,
-    WIDTH_MIN,
-    Report,
-    _about,
-    _echo,
-    _is_terminal,
-    _plain,
-    _plural,
-    _print,
-    _read,
-    _sources,
-)
+from makeway.cli.files import STDIN, STDIN_NAME, count, gather
+from makeway.cli.screen import WIDTH_MIN, echo, is_terminal, plain, plural, print_finding
 from makeway.controllers.jobs import Prepared, outside, prepared
 from makeway.core.cycle import Verdict
 from makeway.core.lowering import load_state, policy_of
@@ -90,7 +77,7 @@ def plan(
         click.echo(json.dumps(story.data(), indent=2))
     else:
         for line in story.lines():
-            _echo(line)
+            echo(line)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -98,39 +85,17 @@ def plan(
 
 def _load(paths: Sequence[str], recursive: bool, config: str | None, profile: Profile) -> tuple[list[Manifest], Policy]:
     """The manifests of the paths and the policy of the configuration; ends the program if one has errors."""
-    about_files: list[Finding] = []
-    settings = [] if config is None else _manifests([config], False, about_files)
-    manifests = _manifests(paths, recursive, about_files, besides=config)
-    check_together([*settings, *manifests])
-    report = Report([*about_files, *findings([*settings, *manifests])])
-    failed = bool(report.count("error"))
-    with contextlib.redirect_stdout(sys.stderr):
-        for finding in report.findings:
-            _print(finding if failed else replace(finding, hint=""))
-    if failed:
-        click.echo(f"nothing is planned: {_plural(report.count('error'), 'error')}", err=True)
+    gathered = gather([*([] if config is None else [config]), *paths], recursive)
+    found = gathered.findings()
+    errors = count(found, "error")
+    for finding in found:
+        print_finding(finding if errors else replace(finding, hint=""), err=True)
+    if errors:
+        click.echo(f"nothing is planned: {plural(errors, 'error')}", err=True)
         raise click.exceptions.Exit(1)
-    return manifests, _policy(settings, config, profile)
-
-
-def _manifests(
-    paths: Sequence[str], recursive: bool, about_files: list[Finding], besides: str | None = None
-) -> list[Manifest]:
-    """All objects of the files behind the paths, but for the file ``besides``, which was read before."""
-    found: list[Manifest] = []
-    for source in _sources(paths, recursive):
-        if besides is not None and isinstance(source, str) and os.path.realpath(source) == os.path.realpath(besides):
-            continue
-        data = source if isinstance(source, Finding) else _read(source)
-        if isinstance(data, Finding):
-            about_files.append(data)
-            continue
-        assert isinstance(source, str)
-        before = len(found)
-        found.extend(stream(source, data))
-        if len(found) == before:
-            about_files.append(_about(source, "holds no objects", "", severity="warning"))
-    return found
+    file = STDIN_NAME if config == STDIN else config
+    settings = [each for each in gathered.manifests if each.file == file]
+    return [each for each in gathered.manifests if each.file != file], _policy(settings, config, profile)
 
 
 def _policy(settings: list[Manifest], config: str | None, profile: Profile) -> Policy:
@@ -179,7 +144,7 @@ class _Story:
 
     def left_out(self) -> Iterator[str]:
         for each in self.objects.left_out:
-            yield _plain(f"{each.kind} {each.name}: {each.why}")
+            yield plain(f"{each.kind} {each.name}: {each.why}")
         for value in self.objects.objects:
             if isinstance(value, Configuration):
                 yield "a Configuration among the manifests: only the file that --config names is used"
@@ -202,12 +167,12 @@ class _Story:
     def _ending(self, somebody_waits: bool) -> str:
         if self.planned.settled:
             return "Nothing more changes. Still waiting:" if somebody_waits else "Nothing more changes. Nobody waits."
-        stopped = f"Stopped after {_plural(len(self.planned.cycles), 'cycle')}, and the next one has something to do."
+        stopped = f"Stopped after {plural(len(self.planned.cycles), 'cycle')}, and the next one has something to do."
         return f"{stopped} Waiting at its end:" if somebody_waits else stopped
 
     def _name(self, key: WorkloadKey) -> str:
         """A Workload that was made of a Job goes by the Job's name."""
-        return _plain(self.objects.jobs.get(key, key))
+        return plain(self.objects.jobs.get(key, key))
 
     def _cycle_lines(self, cycle: PlannedCycle) -> Iterator[str]:
         told = False
@@ -233,7 +198,7 @@ class _Story:
         yield from rest
 
     def _why(self, waiting: Waiting) -> str:
-        message = _plain(waiting.message)
+        message = plain(waiting.message)
         return message if waiting.other is None else message.replace(waiting.other, self._name(waiting.other))
 
     def _waiting_lines(self, waiting: Waiting) -> Iterator[str]:
@@ -277,7 +242,7 @@ def _placed(verdict: Verdict) -> str:
             for flavor, resources in flavors.items()
         )
         name = f" {part.name}" if len(verdict.assignment.pod_sets) > 1 else ""
-        parts.append(f"{_plural(part.count, 'pod')}{name}" + (f" on {on}" if on else ""))
+        parts.append(f"{plural(part.count, 'pod')}{name}" + (f" on {on}" if on else ""))
     borrows = ", borrows" if verdict.assignment.level else ""
     return f"in {verdict.workload.queue}, {', '.join(parts)}{borrows}"
 
@@ -288,7 +253,7 @@ def _bold(text: str) -> str:
 
 def _folded(text: str, indent: int, next_indent: int | None = None) -> list[str]:
     """A line for a pipe; as many as it takes for a terminal."""
-    if not _is_terminal(sys.stdout):
+    if not is_terminal(sys.stdout):
         return [" " * indent + text]
     width = max(WIDTH_MIN, shutil.get_terminal_size().columns)
     hanging = " " * (indent if next_indent is None else next_indent)

@@ -1,0 +1,409 @@
+"""Problems between documents: references that lead nowhere, cohorts in a circle, requests that can never fit.
+
+What only may be wrong is a warning, and says what will happen: an object that is missing here may exist already where
+the manifests are applied.
+
+Promises: as ``manifests``; hints never cost more than the checks themselves.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from makeway.api.manifests import DEFAULT_NAMESPACE, Manifest
+from makeway.api.names import MULTIKUEUE_CONTROLLER, PRIORITY_CLASS_LABEL, QUEUE_LABEL
+from makeway.api.objects import queueing
+from makeway.api.objects.configuration import Configuration, Resources
+from makeway.api.objects.kubernetes import Job, JobSpec, LimitRange, Namespace, PriorityClass, view
+from makeway.api.objects.meta import LabelSelector, ObjectMeta, Wire
+from makeway.api.objects.pods import Amounts, Container, PodSpec, PodTemplate
+from makeway.api.objects.queueing import ClusterQueue, Cohort, LocalQueue
+from makeway.api.objects.workload import Workload, WorkloadStatus
+from makeway.api.problems import Problem, has_errors
+from makeway.api.quantity import MAX_AMOUNT, Quantity, clamped
+from makeway.api.structure import did_you_mean, short
+
+T = TypeVar("T", bound=Wire)
+FlavorResource = tuple[str, str]
+MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
+SYSTEM_CLASSES = ("system-cluster-critical", "system-node-critical")  # Kubernetes makes them itself
+_UNLIMITED = 1 << 100  # above every request, also when a limit was taken from it
+_NEAR_NAMES_MAX = 1000  # a nearest name is sought among so many, so often: hints must not cost more than checks
+_NEAR_SEARCHES_MAX = 100
+_RING_MAX = 10  # names of a cycle that are told
+
+
+def check_together(manifests: Sequence[Manifest]) -> None:
+    """Hold the objects of a set against each other; what is found is added to the problems of each manifest."""
+    together = _Together(manifests)
+    for manifest in manifests:
+        value = manifest.value
+        for reference in (*_queue_references(value), *_job_references(value, _namespace(manifest))):
+            if reference.name:
+                together.resolve(manifest, reference)
+        if isinstance(value, ClusterQueue) and not has_errors(manifest.problems):
+            _check_cluster_queue(together, manifest, value.spec)
+        elif isinstance(value, Job | Workload) and not has_errors(manifest.problems):
+            _check_fit(together, manifest, value)
+    for cycle in together.tree.cycles:
+        ring = " -> ".join(map(short, [*cycle, cycle[0]] if len(cycle) <= _RING_MAX else [*cycle[:_RING_MAX], "…"]))
+        message = f"the parents form a cycle, {ring}: every ClusterQueue under it is disabled until it is removed"
+        together.found[Cohort]["", cycle[0]].warn("spec.parentName", message, "remove parentName from one of them")
+
+
+class _Reference(NamedTuple):
+    path: str
+    kind: type[Wire]
+    name: str
+    outcome: str  # what happens without it
+    namespace: str = ""
+
+
+def _queue_references(value: Wire | None) -> Iterator[_Reference]:
+    match value:
+        case ClusterQueue(spec=spec):
+            outcome = "the queue stays inactive (FlavorNotFound)"
+            for i, group in enumerate(spec.resource_groups):
+                for j, each in enumerate(group.flavors):
+                    path = f"spec.resourceGroups[{i}].flavors[{j}].name"
+                    yield _Reference(path, queueing.ResourceFlavor, each.name, outcome)
+            checks = spec.admission_checks_strategy.admission_checks if spec.admission_checks_strategy else ()
+            outcome = "the queue stays inactive (AdmissionCheckNotFound)"
+            for i, check in enumerate(checks):
+                path = f"spec.admissionChecksStrategy.admissionChecks[{i}].name"
+                yield _Reference(path, queueing.AdmissionCheck, check.name, outcome)
+        case LocalQueue(spec=spec):
+            outcome = "the workloads of this queue wait (ClusterQueueDoesNotExist)"
+            yield _Reference("spec.clusterQueue", ClusterQueue, spec.cluster_queue, outcome)
+        case queueing.AdmissionCheck(spec=spec):
+            if spec.controller_name == MULTIKUEUE_CONTROLLER and spec.parameters is not None:
+                outcome = "the check stays inactive (BadConfig), and every ClusterQueue that uses it"
+                yield _Reference("spec.parameters.name", queueing.MultiKueueConfig, spec.parameters.name, outcome)
+        case queueing.MultiKueueConfig(spec=spec):
+            for i, name in enumerate(spec.clusters):
+                path = f"spec.clusters[{i}]"
+                yield _Reference(path, queueing.MultiKueueCluster, name, "nothing is dispatched to it")
+
+
+def _job_references(value: Wire | None, namespace: str) -> Iterator[_Reference]:
+    match value:
+        case Job(metadata=meta) if meta.labels.get(QUEUE_LABEL):
+            queue, priority = meta.labels[QUEUE_LABEL], meta.labels.get(PRIORITY_CLASS_LABEL, "")
+            yield _Reference(f"metadata.labels[{QUEUE_LABEL}]", LocalQueue, queue, "the job waits", namespace)
+            path = f"metadata.labels[{PRIORITY_CLASS_LABEL}]"
+            yield _Reference(path, queueing.WorkloadPriorityClass, priority, "the job is not queued")
+        case Workload(spec=spec):
+            if _waits(value):
+                yield _Reference("spec.queueName", LocalQueue, spec.queue_name, "the Workload waits", namespace)
+            reference = spec.priority_class_ref
+            if reference is not None and reference.name not in SYSTEM_CLASSES:
+                ours = reference.kind != "PriorityClass"
+                kind: type[Wire] = queueing.WorkloadPriorityClass if ours else PriorityClass
+                outcome = f"the Workload keeps the priority that is written here, {spec.priority or 0}"
+                yield _Reference("spec.priorityClassRef", kind, reference.name, outcome)
+
+
+def _waits(workload: Workload) -> bool:
+    status = workload.status or WorkloadStatus()
+    finished = any(each.type == "Finished" and each.status == "True" for each in status.conditions)
+    return not finished and status.admission is None
+
+
+def _meta(manifest: Manifest) -> ObjectMeta:
+    found = getattr(manifest.value, "metadata", None)
+    return found if isinstance(found, ObjectMeta) else ObjectMeta()
+
+
+def _namespace(manifest: Manifest) -> str:
+    if manifest.kind is None or not manifest.kind.namespaced:
+        return ""
+    return _meta(manifest).namespace or DEFAULT_NAMESPACE
+
+
+class _Together:
+    """The objects of a set by kind and name, and what can be asked about them as a whole."""
+
+    def __init__(self, manifests: Sequence[Manifest]) -> None:
+        self.found: dict[type[Wire], dict[tuple[str, str], Manifest]] = defaultdict(dict)
+        self.queues_of: dict[str, list[Manifest]] = defaultdict(list)  # ClusterQueue -> its LocalQueues
+        self.names: dict[tuple[type[Wire], str], list[str]] = defaultdict(list)  # by kind and namespace
+        self._namespaces: dict[tuple[type[Wire], str], list[str]] = defaultdict(list)  # by kind and name
+        self._near: dict[tuple[type[Wire], str, str], str] = {}
+        for manifest in manifests:
+            self._enter(manifest)
+        self.tree = _Tree(self.values(Cohort), self.values(ClusterQueue))
+        settings = {each.value.resources == Resources() for each in manifests if isinstance(each.value, Configuration)}
+        self.counts_plainly = all(settings)  # transformations and exclusions change what a pod asks for
+
+    def _enter(self, manifest: Manifest) -> None:
+        name, namespace, value = _meta(manifest).name, _namespace(manifest), manifest.value
+        if value is None or not name:
+            return
+        kind = type(value)
+        first = self.found[kind].setdefault((namespace, name), manifest)
+        if first is not manifest:
+            message = f"{manifest.kind_name} {short(name)} is defined already at {first.file}:{first.line}"
+            hint = "keep one of them, or give this one another name"
+            manifest.problems.append(Problem(manifest.written("metadata.name"), message, hint, cause="Duplicate"))
+            return
+        self.names[kind, namespace].append(name)
+        self._namespaces[kind, name].append(namespace)
+        if isinstance(value, LocalQueue):
+            self.queues_of[value.spec.cluster_queue].append(manifest)
+
+    def values(self, kind: type[T]) -> list[T]:
+        return [each.value for each in self.found[kind].values() if isinstance(each.value, kind)]
+
+    def cluster_queue(self, local_queue: str, namespace: str) -> Manifest | None:
+        found = self.found[LocalQueue].get((namespace, local_queue))
+        value = found.value if found is not None else None
+        return self.found[ClusterQueue].get(("", value.spec.cluster_queue)) if isinstance(value, LocalQueue) else None
+
+    def resolve(self, manifest: Manifest, reference: _Reference) -> None:
+        """Warn if what is named is not there, or will not do."""
+        path, kind, name, outcome, namespace = reference
+        found = self.found[kind].get((namespace, name))
+        if found is None:
+            what = f"{kind.__name__} {short(name)}" + (f" of namespace {short(namespace)}" if namespace else "")
+            message = f"{what} is not in these manifests: {outcome}, unless it exists already where you apply this"
+            manifest.warn(path, message, self._hint(kind, name, namespace))
+        elif isinstance(found.value, queueing.ResourceFlavor) and found.value.spec.topology_name:
+            message = f"ResourceFlavor {name} names a topology, which makeway does not serve: the queue stays inactive"
+            manifest.warn(path, f"{message} (TopologyNotFound)", "remove topologyName from the flavor")
+
+    def _hint(self, kind: type[Wire], name: str, namespace: str) -> str:
+        elsewhere = self._namespaces.get((kind, name))
+        if elsewhere:
+            what = f"a {kind.__name__} {short(name)} is in namespace {short(elsewhere[0])}"
+            return f"{what}: set metadata.namespace to use it"
+        key = (kind, namespace, name)
+        if key not in self._near and len(self._near) < _NEAR_SEARCHES_MAX:
+            self._near[key] = did_you_mean(name, self.names[kind, namespace][:_NEAR_NAMES_MAX])
+        return self._near.get(key) or f"add the {kind.__name__}, or correct the name"
+
+
+def _check_cluster_queue(together: _Together, manifest: Manifest, spec: queueing.ClusterQueueSpec) -> None:
+    quotas = _quotas(spec.resource_groups)
+    if quotas and not spec.cohort_name and not any(quota.nominal for quota in quotas.values()):
+        message = "every nominalQuota is 0 and there is no cohort to borrow from: no request can ever fit"
+        manifest.warn("spec.resourceGroups", message, "give it quota, or set cohortName")
+    selector = spec.namespace_selector
+    if selector is None:
+        message = "not set: the queue admits workloads of no namespace"
+        manifest.warn("spec.namespaceSelector", message, "`namespaceSelector: {}` admits those of every namespace")
+        return
+    queues, namespaces = together.queues_of.get(_meta(manifest).name, []), together.found[Namespace]
+    known = {name: found for queue in queues if (found := namespaces.get(("", name := _namespace(queue))))}
+    if known and not any(_selects(selector, name, _meta(found).labels) for name, found in known.items()):
+        shown = ", ".join(map(short, [*known][:3])) + (f" and {len(known) - 3} more" if len(known) > 3 else "")
+        message = f"matches no namespace that has a LocalQueue of this queue ({shown}): their workloads wait"
+        manifest.warn("spec.namespaceSelector", message, "correct the selector, or the labels of the Namespace")
+
+
+def _selects(selector: LabelSelector, namespace: str, labels: Mapping[str, str]) -> bool:
+    labels = {"kubernetes.io/metadata.name": namespace, **labels}  # the server sets it on every Namespace
+    if any(labels.get(key) != value for key, value in selector.match_labels.items()):
+        return False
+    for rule in selector.match_expressions:
+        holds = labels.get(rule.key) in rule.values if rule.operator in ("In", "NotIn") else rule.key in labels
+        if holds is (rule.operator in ("NotIn", "DoesNotExist")):
+            return False
+    return True
+
+
+class _Quota(NamedTuple):
+    nominal: int
+    borrowing: int  # the most above nominal
+    lent: int  # what others may see of it
+
+
+def _quotas(groups: tuple[queueing.ResourceGroup, ...]) -> dict[FlavorResource, _Quota]:
+    def units(quantity: Quantity | None, resource: str, unset: int = _UNLIMITED) -> int:
+        amount = quantity.in_units(resource) if quantity is not None else unset
+        return amount if amount < MAX_AMOUNT else _UNLIMITED
+
+    quotas: dict[FlavorResource, _Quota] = {}
+    for flavor in (flavor for group in groups for flavor in group.flavors):
+        for each in flavor.resources:
+            nominal = units(each.nominal_quota, each.name)
+            lent = min(nominal, units(each.lending_limit, each.name))
+            quotas[flavor.name, each.name] = _Quota(nominal, units(each.borrowing_limit, each.name), lent)
+    return quotas
+
+
+class _Tree:
+    """The cohorts above the ClusterQueues: cycles among them, and what the members of each tree lend in all."""
+
+    def __init__(self, cohorts: list[Cohort], queues: list[ClusterQueue]) -> None:
+        self._parents = {cohort.metadata.name: cohort.spec.parent_name for cohort in cohorts}
+        self._roots: dict[str, str | None] = {}  # None: above it is a cycle
+        self.cycles: list[list[str]] = []
+        for name in self._parents:
+            self.root(name)
+        rank = {name: i for i, name in enumerate(self._parents)}
+        for i, ring in enumerate(self.cycles):
+            first = ring.index(min(ring, key=lambda name: rank[name]))
+            self.cycles[i] = ring[first:] + ring[:first]
+        self._most: dict[str, dict[FlavorResource, int]] = {}
+        self._lent: dict[str | None, dict[FlavorResource, int]] = defaultdict(lambda: defaultdict(int))
+        for cohort in cohorts:  # limits of a cohort bind those outside: its own members may have all of it
+            for pair, quota in _quotas(cohort.spec.resource_groups).items():
+                self._lent[self.root(cohort.metadata.name)][pair] += quota.nominal
+        for queue in (each for each in queues if each.spec.cohort_name):
+            for pair, quota in _quotas(queue.spec.resource_groups).items():
+                self._lent[self.root(queue.spec.cohort_name)][pair] += quota.lent
+
+    def root(self, cohort: str) -> str | None:
+        way: dict[str, int] = {}
+        name = cohort
+        while name not in self._roots and name not in way:
+            way[name] = len(way)
+            parent = self._parents.get(name, "")
+            if not parent:
+                self._roots[name] = name
+            name = parent or name
+        if name not in self._roots:
+            self.cycles.append([*way][way[name] :])
+        self._roots |= dict.fromkeys(way, self._roots.get(name))
+        return self._roots[cohort]
+
+    def most(self, queue: ClusterQueue) -> dict[FlavorResource, int]:
+        """What the queue can use at most, if nobody else uses anything; limits of cohorts are left out of account."""
+        name, cohort = queue.metadata.name, queue.spec.cohort_name
+        if name not in self._most:
+            quotas = _quotas(queue.spec.resource_groups).items()
+            lent = self._lent[self.root(cohort)] if cohort else {}
+            spare = {pair: lent.get(pair, quota.lent) - quota.lent for pair, quota in quotas}
+            self._most[name] = {pair: quota.nominal + min(spare[pair], quota.borrowing) for pair, quota in quotas}
+        return self._most[name]
+
+
+class _PodSet(NamedTuple):
+    """Pods of one shape: all of them, or as many as partial admission insists on."""
+
+    path: str  # of the pod template
+    size: int
+    spec: PodSpec
+    flavors: tuple[str, ...] = ()  # allowed ones; empty: any
+
+    def asked_at(self, resource: str) -> str:
+        """Where the first container asks for it."""
+        for part, containers in (("containers", self.spec.containers), ("initContainers", self.spec.init_containers)):
+            for i, asks in enumerate(container.resources for container in containers):
+                if resource in asks.requests or resource in asks.limits:
+                    block = "requests" if resource in asks.requests else "limits"
+                    return f"{self.path}.spec.{part}[{i}].resources.{block}[{resource}]"
+        return f"{self.path}.spec"
+
+
+def _pod_sets(value: Job | Workload) -> list[_PodSet]:
+    if isinstance(value, Workload):
+        return [
+            _PodSet(f"spec.podSets[{i}].template", min(each.count, each.min_count or each.count),
+                    view(each.template, PodTemplate).spec, each.allowed_resource_flavors)
+            for i, each in enumerate(value.spec.pod_sets)
+        ]  # fmt: skip
+    spec = view(value.spec, JobSpec)
+    count = spec.parallelism if spec.completions is None else min(spec.parallelism, spec.completions)
+    least = value.metadata.annotations.get(MIN_PARALLELISM, "")
+    count = int(least) if least.isdecimal() and 0 < int(least) < count else count
+    return [_PodSet("spec.template", count, view(spec.template, PodTemplate).spec)]
+
+
+def _pod_requests(spec: PodSpec, *, limits_count: bool) -> dict[str, int]:
+    """Billionths of each resource that one pod asks for (S-1.4); a limit without a request is one (S-1.5)."""
+
+    def asked(part: Container | PodSpec) -> Amounts:
+        return {**part.resources.limits, **part.resources.requests} if limits_count else part.resources.requests
+
+    running: dict[str, int] = defaultdict(int)
+    starting: dict[str, int] = defaultdict(int)
+    for container in spec.init_containers:
+        stays = container.restart_policy == "Always"
+        for name, quantity in asked(container).items():
+            if stays:
+                running[name] += quantity.nano
+            else:
+                starting[name] = max(starting[name], running[name] + quantity.nano)
+    for container in spec.containers:
+        for name, quantity in asked(container).items():
+            running[name] += quantity.nano
+    requests = {name: max(running[name], starting[name]) for name in {**running, **starting}}
+    requests |= {name: quantity.nano for name, quantity in asked(spec).items()}
+    for name, quantity in spec.overhead.items():
+        requests[name] = requests.get(name, 0) + quantity.nano
+    return requests
+
+
+def _check_fit(together: _Together, manifest: Manifest, value: Job | Workload) -> None:
+    """Whether its ClusterQueue can ever hold its pods. Nodes are not looked at, nor objects that have errors."""
+    namespace = _namespace(manifest)
+    queue = next((each.name for each in _job_references(value, namespace) if each.kind is LocalQueue), "")
+    found = together.cluster_queue(queue, namespace)
+    if found is None or has_errors(found.problems) or not together.counts_plainly:
+        return
+    assert isinstance(found.value, ClusterQueue)
+    cohort = found.value.spec.cohort_name
+    if cohort and together.tree.root(cohort) is None:
+        return
+    limits_count = not together.names.get((LimitRange, namespace))  # a LimitRange may say what is asked instead
+    try:
+        pod_sets = _pod_sets(value)
+    except msgspec.MsgspecError:  # a part of a pod that no rule has judged
+        return
+    for pods in pod_sets:
+        per_pod = _pod_requests(pods.spec, limits_count=limits_count)
+        totals = {name: clamped(Quantity(per_pod[name]).in_units(name) * pods.size) for name in sorted(per_pod)}
+        _Fit(manifest, found.value, together.tree.most(found.value), pods).judge(totals)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    manifest: Manifest
+    queue: ClusterQueue
+    most: Mapping[FlavorResource, int]
+    pods: _PodSet
+
+    def judge(self, totals: dict[str, int]) -> None:
+        groups, name = self.queue.spec.resource_groups, self.queue.metadata.name
+        covered = {resource for group in groups for resource in group.covered_resources}
+        if "pods" in covered:
+            totals = {**totals, "pods": self.pods.size}
+        for resource in (each for each, amount in totals.items() if amount > 0 and each not in covered):
+            message = f"resource {resource} is not covered by ClusterQueue {name}: it will wait for ever"
+            hint = f"add {resource} to a resource group of the queue, or remove the request"
+            self.manifest.warn(self.pods.asked_at(resource), message, hint)
+        for group in groups:
+            wanted = {each: totals[each] for each in group.covered_resources if totals.get(each, 0) > 0}
+            allowed = self.pods.flavors
+            flavors = [flavor.name for flavor in group.flavors if not allowed or flavor.name in allowed]
+            if wanted and flavors and not _holds_all(self.most, wanted, flavors):
+                self._tell(wanted, flavors)
+
+    def _tell(self, wanted: dict[str, int], flavors: list[str]) -> None:
+        """All that is wanted of a group comes from one flavor (S-6.1); say what no flavor has enough of."""
+        who = "1 pod asks" if self.pods.size == 1 else f"{self.pods.size} pods ask"
+        name, cohort = self.queue.metadata.name, self.queue.spec.cohort_name
+        best = {each: max(self.most.get((flavor, each), 0) for flavor in flavors) for each in wanted}
+        lacking = next((each for each, amount in wanted.items() if amount > best[each]), None)
+        if lacking is not None:
+            wanted = {lacking: wanted[lacking]}
+            gives = f"ClusterQueue {name} can never give more than {Quantity.of_units(best[lacking], lacking)}"
+        else:
+            gives = f"no flavor of ClusterQueue {name} can ever give all of it"
+        listed = " and ".join(f"{Quantity.of_units(amount, each)} {each}" for each, amount in wanted.items())
+        quotas = _quotas(self.queue.spec.resource_groups)
+        ceilings = {pair: quota.nominal + quota.borrowing for pair, quota in quotas.items()}
+        may_grow = cohort and _holds_all(ceilings, wanted, flavors)
+        unless = f", unless cohort {cohort} has more where you apply this" if may_grow else ""
+        message = f"{who} for {listed}, and {gives}: it will wait for ever{unless}"
+        self.manifest.warn(self.pods.asked_at(next(iter(wanted))), message, "ask for less, or raise the quota")
+
+
+def _holds_all(amounts: Mapping[FlavorResource, int], wanted: Mapping[str, int], flavors: list[str]) -> bool:
+    return any(all(amounts.get((f, name), 0) >= amount for name, amount in wanted.items()) for f in flavors)
