@@ -106,5 +106,5 @@ def test_every_constant_is_a_key_that_kubernetes_takes() -> None:
     assert len(keys) > 25
     for key in keys:
         prefix, _, name = key.rpartition("/")
-        assert prefix in ("", "kueue.x-k8s.io", "makeway.dev")
-        assert re.fullmatch(r"[a-z]([-a-z]{0,61}[a-z])?", name), key
+        assert prefix in ("", "kueue.x-k8s.io", "kubernetes.io", "makeway.dev")
+        assert re.fullmatch(r"[a-z]([-.a-z]{0,61}[a-z])?", name), key

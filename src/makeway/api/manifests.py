@@ -23,7 +23,6 @@ from makeway.api.validation import validate
 from makeway.api.versions import Kind, find_kind, older_path
 
 _Place = tuple[str, Document, Mode]
-DEFAULT_NAMESPACE = "default"
 _LIST_FIELDS = ("apiVersion", "items", "kind", "metadata")
 _CUT = re.compile(r"[.\[]")
 _ITEM = re.compile(r"items\[(\d+)\]\.?")

@@ -12,6 +12,8 @@ import hashlib
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_CLASS_LABEL = "kueue.x-k8s.io/priority-class"
 MAX_EXEC_TIME_LABEL = "kueue.x-k8s.io/max-exec-time-seconds"  # whole seconds
+MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"  # partial admission: at least so many pods
+COMPLETIONS_EQUAL_PARALLELISM = "kueue.x-k8s.io/job-completions-equal-parallelism"
 PREBUILT_WORKLOAD = "kueue.x-k8s.io/prebuilt-workload-name"  # the annotation wins, the label counts without it
 
 # Annotations of a job.
@@ -58,6 +60,13 @@ PROVISIONING_CONTROLLER = "kueue.x-k8s.io/provisioning-request"
 DEFAULT_QUEUE = "default"  # the LocalQueue of managed jobs without a queue label (api 4)
 DEFAULT_PRIORITY_CLASS = "default"  # the WorkloadPriorityClass of jobs that name none (api 6)
 ANY_OPTION = "any"  # the one Option of a Workload without flavors to choose from (S-12.1)
+
+DEFAULT_NAMESPACE = "default"
+NAMESPACE_LABEL = "kubernetes.io/metadata.name"  # every namespace carries its own name
+SYSTEM_CLASSES = {
+    "system-cluster-critical": 2_000_000_000,
+    "system-node-critical": 2_000_001_000,
+}  # Kubernetes makes them
 
 NAME_MAX = 253
 _HASH_LENGTH = 5

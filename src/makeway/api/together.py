@@ -15,8 +15,16 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from makeway.api.manifests import DEFAULT_NAMESPACE, Manifest
-from makeway.api.names import MULTIKUEUE_CONTROLLER, PRIORITY_CLASS_LABEL, QUEUE_LABEL
+from makeway.api.manifests import Manifest
+from makeway.api.names import (
+    DEFAULT_NAMESPACE,
+    MIN_PARALLELISM,
+    MULTIKUEUE_CONTROLLER,
+    NAMESPACE_LABEL,
+    PRIORITY_CLASS_LABEL,
+    QUEUE_LABEL,
+    SYSTEM_CLASSES,
+)
 from makeway.api.objects import queueing
 from makeway.api.objects.configuration import Configuration, Resources
 from makeway.api.objects.kubernetes import Job, JobSpec, LimitRange, Namespace, PriorityClass, view
@@ -30,8 +38,6 @@ from makeway.api.structure import did_you_mean, short
 
 T = TypeVar("T", bound=Wire)
 FlavorResource = tuple[str, str]
-MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
-SYSTEM_CLASSES = ("system-cluster-critical", "system-node-critical")  # Kubernetes makes them itself
 _UNLIMITED = 1 << 100  # above every request, also when a limit was taken from it
 _NEAR_NAMES_MAX = 1000  # a nearest name is sought among so many, so often: hints must not cost more than checks
 _NEAR_SEARCHES_MAX = 100
@@ -206,7 +212,7 @@ def _check_cluster_queue(together: _Together, manifest: Manifest, spec: queueing
 
 
 def _selects(selector: LabelSelector, namespace: str, labels: Mapping[str, str]) -> bool:
-    labels = {"kubernetes.io/metadata.name": namespace, **labels}  # the server sets it on every Namespace
+    labels = {NAMESPACE_LABEL: namespace, **labels}  # the server sets it on every Namespace
     if any(labels.get(key) != value for key, value in selector.match_labels.items()):
         return False
     for rule in selector.match_expressions:

@@ -27,15 +27,19 @@ from msgspec import Raw
 from makeway.api.names import (
     ADMISSION_GATED_BY,
     CHECKPOINT_INTERVAL,
+    DEFAULT_NAMESPACE,
     DEFAULT_PRIORITY_CLASS,
     DEFAULT_QUEUE,
     JOB_UID_LABEL,
     MAX_EXEC_TIME_LABEL,
+    MIN_PARALLELISM,
+    NAMESPACE_LABEL,
     PREBUILT_WORKLOAD,
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
     RESOURCE_IN_USE,
     RUNTIME,
+    SYSTEM_CLASSES,
     workload_name,
 )
 from makeway.api.objects.kubernetes import Job, JobSpec, JobStatus, Namespace, PriorityClass, amended, view
@@ -49,15 +53,11 @@ from makeway.core.model import Expression, Millis, QueueName, WorkloadKey, selec
 from makeway.core.planning import Waiting
 from makeway.core.policy import Jobs, Policy
 
-DEFAULT_NAMESPACE = "default"
-MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
 JOB_CONTROLLER_LABELS = ("batch.kubernetes.io/controller-uid", "controller-uid", "job-name")
 COPIED_ANNOTATIONS = (ADMISSION_GATED_BY, RUNTIME, CHECKPOINT_INTERVAL)
-SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 OURS = ("kueue.x-k8s.io", "WorkloadPriorityClass")
 KUBERNETES = ("scheduling.k8s.io", "PriorityClass")
 FRAMEWORK = "batch/job"
-NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 
 T = TypeVar("T", bound=Wire)
 

@@ -20,10 +20,10 @@ from makeway.api.objects.meta import (
     made,
     shown,
 )
+from makeway.api.objects.pods import Amounts
 from makeway.api.objects.queueing import KUEUE, Conditions
-from makeway.api.quantity import Quantity, Time
+from makeway.api.quantity import Time
 
-Amounts = dict[str, Quantity]  # resource -> how much
 PODSETS_MAX = 18
 PER_PODSET = Limit(max_items=PODSETS_MAX, keyed_by=("name",), too_many="Invalid")
 GATES_MAX = 8

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from makeway.api.gates import check_gates
+from makeway.api.names import NAMESPACE_LABEL
 from makeway.api.objects.configuration import INCREMENTAL, Configuration, MakewaySettings, WaitForPodsReady
 from makeway.api.objects.meta import LabelSelector
 from makeway.api.problems import Problem, entry, warning
@@ -12,7 +13,6 @@ from makeway.api.quantity import Duration
 from makeway.api.structure import did_you_mean, listed, short, told
 from makeway.api.validation.fields import VALUE_HINT, check_selector, is_label_value
 
-NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 STRATEGIES = (
     ("LessThanOrEqualToFinalShare",),
     ("LessThanInitialShare",),

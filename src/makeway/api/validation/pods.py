@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from makeway.api.documents import joined
+from makeway.api.names import COMPLETIONS_EQUAL_PARALLELISM, MAX_EXEC_TIME_LABEL, MIN_PARALLELISM, WORKLOAD_REF
 from makeway.api.objects.kubernetes import Job, Pod, PriorityClass
 from makeway.api.problems import Problem, entry, warning
 from makeway.api.quantity import Quantity
@@ -26,10 +27,6 @@ from makeway.api.validation.fields import (
 )
 
 JsonObject = dict[str, Any]
-MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
-COMPLETIONS_EQUAL = "kueue.x-k8s.io/job-completions-equal-parallelism"
-MAX_EXEC_TIME = "kueue.x-k8s.io/max-exec-time-seconds"
-WORKLOAD_REF = "makeway.dev/workload-ref"
 _INT = re.compile(r"[0-9]{1,10}")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _OPERATORS = ("Equal", "Exists", "Lt", "Gt")
@@ -174,13 +171,13 @@ def _check_queueing_marks(job: Job, spec: JsonObject, mode: str) -> Iterator[Pro
     if least is not None and (not _INT.fullmatch(least) or not 0 < int(least) < count):
         message = f"{told(least)} must be a whole number above 0 and below {count}, the pods that run at once"
         yield Problem(f"metadata.annotations[{MIN_PARALLELISM}]", message)
-    if job.metadata.annotations.get(COMPLETIONS_EQUAL) == "true" and mode != "Indexed":
+    if job.metadata.annotations.get(COMPLETIONS_EQUAL_PARALLELISM) == "true" and mode != "Indexed":
         message = "needs completionMode: Indexed"
-        yield Problem(f"metadata.annotations[{COMPLETIONS_EQUAL}]", message)
-    seconds = job.metadata.labels.get(MAX_EXEC_TIME)
+        yield Problem(f"metadata.annotations[{COMPLETIONS_EQUAL_PARALLELISM}]", message)
+    seconds = job.metadata.labels.get(MAX_EXEC_TIME_LABEL)
     if seconds is not None and (not _INT.fullmatch(seconds) or not 0 < int(seconds) < 2**31):
         message = f"{told(seconds)} is not a whole number of seconds above 0"
-        yield Problem(f"metadata.labels[{MAX_EXEC_TIME}]", message)
+        yield Problem(f"metadata.labels[{MAX_EXEC_TIME_LABEL}]", message)
 
 
 def check_priority_class(priority: PriorityClass) -> Iterator[Problem]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from makeway.api.names import SYSTEM_CLASSES
 from makeway.api.objects.scheduling import GangWorkload
 from makeway.api.problems import Problem
 from makeway.api.structure import did_you_mean, told
 
-BUILT_IN_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 _NOT_A_SEGMENT = re.compile(r"^\.\.?$|[/%]")
 
 
@@ -28,7 +28,7 @@ def check_gang_workload(workload: GangWorkload, priority_classes: Mapping[str, i
                 message = f"{told(value)} cannot be part of a path"
                 yield Problem(f"spec.controllerRef.{name}", message, "it has a / or %, or is . or ..")
     if priority_classes is not None:
-        yield from _check_classes(workload, {**priority_classes, **BUILT_IN_CLASSES})
+        yield from _check_classes(workload, {**priority_classes, **SYSTEM_CLASSES})
 
 
 def _check_classes(workload: GangWorkload, classes: Mapping[str, int]) -> Iterator[Problem]:

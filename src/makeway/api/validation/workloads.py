@@ -8,15 +8,13 @@ from collections.abc import Iterator
 import msgspec
 
 from makeway.api import codec
+from makeway.api.names import ADMISSION_GATED_BY, OPTION_NAME, PRIORITY_BOOST
 from makeway.api.objects.workload import PodSet, PodSetAssignment, Workload, WorkloadStatus
 from makeway.api.problems import Problem, entry, warning
 from makeway.api.structure import did_you_mean, listed, told
 from makeway.api.validation.fields import check_annotations, check_labels, check_tolerations
 from makeway.api.validation.pods import check_pod_resources, check_template_metadata
 
-PRIORITY_BOOST = "kueue.x-k8s.io/priority-boost"
-ADMISSION_GATED_BY = "kueue.x-k8s.io/admission-gated-by"
-OPTION_NAME = "kueue.x-k8s.io/option-name"
 _PAIRS = {"kueue.x-k8s.io": "WorkloadPriorityClass", "scheduling.k8s.io": "PriorityClass"}
 _INT = re.compile(r"[+-]?[0-9]{1,11}")
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from makeway.api.names import NAMESPACE_LABEL
 from makeway.api.objects import queueing
 from makeway.api.objects.kubernetes import LimitRange, Namespace, RuntimeClass
 from makeway.api.objects.meta import Wire
@@ -83,4 +84,4 @@ def _namespaces(objects: list[Wire]) -> dict[str, Mapping[str, str]]:
 
 
 def _with_name(labels: dict[str, str], name: str) -> dict[str, str]:
-    return {"kubernetes.io/metadata.name": name, **labels}
+    return {NAMESPACE_LABEL: name, **labels}
