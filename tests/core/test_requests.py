@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from makeway.api.pod_request import Container, Pod, pod_request
 from makeway.core.amounts import LEAST, MOST
 from makeway.core.policy import Resources, Transformation
-from makeway.core.requests import (
-    Bounds,
-    Container,
-    Pod,
-    adjusted,
-    counted,
-    pod_request,
-    summarised,
-    units,
-    violation,
-)
+from makeway.core.requests import Bounds, adjusted, counted, summarised, units, violation
 
 NANO = 10**9
 

@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from makeway.api import pod_request as asking
 from makeway.api.manifests import Manifest
 from makeway.api.names import (
     DEFAULT_NAMESPACE,
@@ -29,7 +30,7 @@ from makeway.api.objects import queueing
 from makeway.api.objects.configuration import Configuration, Resources
 from makeway.api.objects.kubernetes import Job, JobSpec, LimitRange, Namespace, PriorityClass, view
 from makeway.api.objects.meta import LabelSelector, ObjectMeta, Wire
-from makeway.api.objects.pods import Amounts, Container, PodSpec, PodTemplate
+from makeway.api.objects.pods import Container, PodSpec, PodTemplate
 from makeway.api.objects.queueing import ClusterQueue, Cohort, LocalQueue
 from makeway.api.objects.workload import Workload, WorkloadStatus
 from makeway.api.problems import Problem, has_errors
@@ -322,28 +323,22 @@ def _pod_sets(value: Job | Workload) -> list[_PodSet]:
 
 
 def _pod_requests(spec: PodSpec, *, limits_count: bool) -> dict[str, int]:
-    """Billionths of each resource that one pod asks for (S-1.4); a limit without a request is one (S-1.5)."""
+    """Billionths of each resource that one pod asks for; a limit without a request is one (S-1.5)."""
 
-    def asked(part: Container | PodSpec) -> Amounts:
-        return {**part.resources.limits, **part.resources.requests} if limits_count else part.resources.requests
+    def asked(part: Container | PodSpec) -> asking.Nanos:
+        found = {**part.resources.limits, **part.resources.requests} if limits_count else part.resources.requests
+        return {name: quantity.nano for name, quantity in found.items()}
 
-    running: dict[str, int] = defaultdict(int)
-    starting: dict[str, int] = defaultdict(int)
-    for container in spec.init_containers:
-        stays = container.restart_policy == "Always"
-        for name, quantity in asked(container).items():
-            if stays:
-                running[name] += quantity.nano
-            else:
-                starting[name] = max(starting[name], running[name] + quantity.nano)
-    for container in spec.containers:
-        for name, quantity in asked(container).items():
-            running[name] += quantity.nano
-    requests = {name: max(running[name], starting[name]) for name in {**running, **starting}}
-    requests |= {name: quantity.nano for name, quantity in asked(spec).items()}
-    for name, quantity in spec.overhead.items():
-        requests[name] = requests.get(name, 0) + quantity.nano
-    return requests
+    return asking.pod_request(
+        asking.Pod(
+            containers=[asking.Container(asked(each)) for each in spec.containers],
+            init_containers=[
+                asking.Container(asked(each), restarts=each.restart_policy == "Always") for each in spec.init_containers
+            ],
+            whole=asking.Container(asked(spec)),
+            overhead={name: quantity.nano for name, quantity in spec.overhead.items()},
+        )
+    )
 
 
 def _check_fit(together: _Together, manifest: Manifest, value: Job | Workload) -> None:

@@ -1,34 +1,16 @@
-"""What one pod asks for: containers, init containers, overhead, limits, transformations (S-1.4 to 1.7).
-
-Amounts are exact here, in billionths of a unit, so that sums round once, at the end.
-"""
+"""What counts of a pod's requests: defaults of its namespace, exclusions, transformations, rounding (S-1.5 to 1.7)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from makeway.api.pod_request import Container, Nanos, Pod, add_to, pod_request
 from makeway.core.amounts import LEAST, MOST
 from makeway.core.model import ResourceName
 from makeway.core.policy import Resources
 
-Nanos = Mapping[str, int]  # resource -> billionths
 _BILLION = 10**9
-
-
-@dataclass(frozen=True, slots=True)
-class Container:
-    requests: Nanos = field(default_factory=dict)
-    limits: Nanos = field(default_factory=dict)
-    restarts: bool = False  # an init container that keeps running beside the others
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pod:
-    containers: Sequence[Container] = ()
-    init_containers: Sequence[Container] = ()
-    whole: Container | None = None  # pod-level requests and limits
-    overhead: Nanos = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,32 +79,6 @@ def violation(pod: Pod, *, container: Bounds, whole: Bounds) -> str:
     return ""
 
 
-def pod_request(pod: Pod) -> dict[str, int]:
-    """What the pod needs at its peak (S-1.4)."""
-    running: dict[str, int] = {}
-    for each in pod.containers:
-        _add(running, each.requests)
-    beside: dict[str, int] = {}  # init containers that keep running, listed so far
-    peak: dict[str, int] = {}
-    for each in pod.init_containers:
-        if each.restarts:
-            _add(beside, each.requests)
-            continue
-        for name in {**beside, **each.requests}:
-            peak[name] = max(peak.get(name, 0), each.requests.get(name, 0) + beside.get(name, 0))
-    _add(running, beside)
-    total = {name: max(running.get(name, peak.get(name, 0)), peak.get(name, LEAST)) for name in {**running, **peak}}
-    if pod.whole is not None:
-        total.update(pod.whole.requests)
-    _add(total, pod.overhead)
-    return total
-
-
-def _add(total: dict[str, int], amounts: Nanos) -> None:
-    for name, amount in amounts.items():
-        total[name] = total.get(name, 0) + amount
-
-
 def counted(request: Nanos, resources: Resources) -> dict[ResourceName, int]:
     """What counts against quota, in whole units: exclusions, transformations, rounding (S-1.1, 1.6, 1.7)."""
     kept = {name: amount for name, amount in request.items() if not name.startswith(resources.excluded_prefixes)}
@@ -141,7 +97,7 @@ def counted(request: Nanos, resources: Resources) -> dict[ResourceName, int]:
         if rule.replaces:
             dropped.add(rule.input)
     total = {name: amount for name, amount in kept.items() if name not in dropped}
-    _add(total, {name: max(0, amount) for name, amount in made.items()})
+    add_to(total, {name: max(0, amount) for name, amount in made.items()})
     return {ResourceName(name): max(0, units(amount, name)) for name, amount in total.items()}
 
 

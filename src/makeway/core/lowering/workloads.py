@@ -10,6 +10,7 @@ from makeway.api.objects import pods as wire_pods
 from makeway.api.objects import workload as wire
 from makeway.api.objects.kubernetes import LimitRange, LimitRangeItem, RuntimeClass, view
 from makeway.api.objects.meta import Condition
+from makeway.api.pod_request import Container, Pod, pod_request
 from makeway.api.quantity import Quantity, Time
 from makeway.core.amounts import add, multiply
 from makeway.core.lowering.queues import toleration_of
@@ -29,7 +30,7 @@ from makeway.core.model import (
     WorkloadKey,
 )
 from makeway.core.policy import Policy
-from makeway.core.requests import Bounds, Container, Pod, adjusted, counted, pod_request, summarised, units, violation
+from makeway.core.requests import Bounds, adjusted, counted, summarised, units, violation
 
 
 @dataclass(frozen=True, slots=True)
