@@ -10,14 +10,18 @@ cd "$(dirname "$0")/.."
 say() { printf 'setup: %s\n' "$*" >&2; }
 
 find_python() {
-    for candidate in ${PYTHON:-} python3 python3.11 python3.12 python3.13 python3.14 python; do
+    for candidate in ${PYTHON:-python3 python3.11 python3.12 python3.13 python3.14 python}; do
         if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             "$candidate" -c 'import sys; print(sys.executable)'
             return
         fi
     done
-    say "makeway needs Python 3.11 or newer, and none was found on PATH"
-    say "hint: install one, or name it: make PYTHON=/path/to/python3.12"
+    if [ -n "${PYTHON:-}" ]; then
+        say "$PYTHON is not a Python 3.11 or newer that runs"
+    else
+        say "makeway needs Python 3.11 or newer, and none was found on PATH"
+        say "hint: install one, or name it: make PYTHON=/path/to/python3.12"
+    fi
     return 1
 }
 
