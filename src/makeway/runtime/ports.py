@@ -26,10 +26,15 @@ trees from users and in older versions, both named by their own apiVersion, kind
         ├── TooManyRequests
         ├── Unavailable
         └── TimedOut         nobody knows whether it was applied: read before writing again
+
+At the end stand rules of the API as plain functions: the Stores of our own, in memory and on SQLite, both follow
+them, and adapters do not know each other.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -43,10 +48,16 @@ from makeway.api.objects.meta import ObjectMeta, Wire
 from makeway.api.problems import Problem
 from makeway.api.quantity import decode_hook
 from makeway.api.versions import Kind, from_stored
-from makeway.core.model import Millis, Selector
+from makeway.core.model import Millis, Selector, selects
 
 Body = Wire | Mapping[str, Tree]
 Propagation = Literal["Background", "Foreground", "Orphan"]
+ORPHAN = "orphan"  # finalizers that stand for a propagation
+FOREGROUND = "foregroundDeletion"
+POD_GRACE_SECONDS = 30
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # those of Kubernetes: no words, no look-alikes
+KindKey = tuple[str, str]  # group, name
+Place = tuple[str, str]  # namespace, name
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 
@@ -64,6 +75,25 @@ class Names(Protocol):
 
     def suffix(self) -> str:
         """Five characters to complete a ``generateName``; they may repeat, so the Store tries again."""
+
+
+class SeededNames:
+    """The same uids and suffixes for the same seed, in the same order."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+        self._count = 0
+
+    def uid(self) -> str:
+        digits = self._next().hex()
+        return "-".join((digits[:8], digits[8:12], f"4{digits[13:16]}", f"a{digits[17:20]}", digits[20:32]))
+
+    def suffix(self) -> str:
+        return "".join(_LETTERS[byte % len(_LETTERS)] for byte in self._next()[:5])
+
+    def _next(self) -> bytes:
+        self._count += 1
+        return hashlib.sha256(f"{self._seed}/{self._count}".encode()).digest()
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------
@@ -170,6 +200,12 @@ class Stored:
             owners=tuple(owner.uid for owner in meta.owner_references), finalizers=meta.finalizers,
             deleting=meta.deletion_timestamp is not None, data=data,
         )  # fmt: skip
+
+    def at(self, resource_version: str) -> Stored:
+        """The same state under another resourceVersion, as a removal shows it."""
+        value = self.value()
+        metadata = msgspec.structs.replace(value.metadata, resource_version=resource_version)
+        return Stored.read(self.kind, codec.encode(msgspec.structs.replace(value, metadata=metadata)))
 
     @property
     def revision(self) -> int:
@@ -282,6 +318,44 @@ class Store(Protocol):
         """
 
 
+# --- rules of the API that all Stores of our own follow --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One revision. ``after`` is the last state, at this revision, where the object was removed."""
+
+    type: EventType
+    before: Stored | None
+    after: Stored
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which objects of a kind are looked at."""
+
+    key: KindKey
+    namespace: str | None
+    labels: Selector
+
+    def takes(self, each: Stored | None) -> bool:
+        if each is None or (self.namespace and each.namespace != self.namespace):
+            return False
+        return not self.labels or selects(self.labels, each.labels)
+
+    def event(self, change: Change) -> Event | None:
+        """What a change looks like to someone who sees only these objects."""
+        after = change.after
+        if kind_key(after.kind) != self.key:
+            return None
+        was, version = self.takes(change.before), after.resource_version
+        if change.type == "DELETED":
+            return Event("DELETED", version, after) if was else None
+        if self.takes(after):
+            return Event("MODIFIED" if was else "ADDED", version, after)
+        return Event("DELETED", version, change.before.at(version)) if was and change.before else None
+
+
 def merged(target: Tree, change: Tree) -> Tree:
     """A JSON merge patch (RFC 7386): null removes, mappings are merged, all else is replaced. Changes neither."""
     if not isinstance(change, Mapping):
@@ -293,3 +367,96 @@ def merged(target: Tree, change: Tree) -> Tree:
         else:
             result[key] = merged(result.get(key), each)
     return result
+
+
+def kind_key(kind: Kind) -> KindKey:
+    return kind.group, kind.name
+
+
+def called(kind: Kind, name: str) -> str:
+    """An object as messages of the API call it."""
+    return f'{kind.plural}{"." if kind.group else ""}{kind.group} "{name}"'
+
+
+def check_present(old: Stored, uid: str, resource_version: str) -> None:
+    """What the caller believes to be there must be there."""
+    if uid and uid != old.uid:
+        raise Conflict(f"{called(old.kind, old.name)}: uid is {old.uid}, not {uid}")
+    if resource_version and resource_version != old.resource_version:
+        raise Conflict(f"{called(old.kind, old.name)} has been modified: it is at {old.resource_version}")
+
+
+def wanted(kind: Kind, tree: dict[str, Tree]) -> dict[str, Tree]:
+    """What a generation counts the changes of: all but metadata, and status where that is a subresource."""
+    return {
+        name: each for name, each in tree.items() if name != "metadata" and not (name == "status" and kind.has_status)
+    }
+
+
+def late_finalizers(old: Stored, meta: ObjectMeta) -> Sequence[Problem]:
+    """No finalizer can be added to what is being deleted."""
+    late = [name for name in meta.finalizers if name not in old.finalizers] if old.deleting else []
+    return [
+        Problem("metadata.finalizers", f"{each} comes too late: it is being deleted", cause="Forbidden")
+        for each in late
+    ]
+
+
+def deletion_finalizers(present: tuple[str, ...], propagation: Propagation | None) -> tuple[str, ...]:
+    """The finalizers of what is deleted: a propagation that has to be waited for is kept as one."""
+    if propagation is None:
+        return present
+    others = tuple(name for name in present if name not in (ORPHAN, FOREGROUND))
+    match propagation:
+        case "Foreground":
+            return (*others, FOREGROUND)
+        case "Orphan":
+            return (*others, ORPHAN)
+    return others
+
+
+def grace_seconds(old: Stored, asked: int | None) -> int:
+    """How long it may take to go. Only pods take time, and of those only what a node may still run."""
+    if kind_key(old.kind) != ("", "Pod"):
+        return 0
+    tree = old.tree()
+    if old.deleting:
+        held = int(tree["metadata"].get("deletionGracePeriodSeconds", 0))
+        return held if asked is None else max(0, min(held, asked))
+    spec, phase = tree.get("spec", {}), tree.get("status", {}).get("phase", "")
+    if not spec.get("nodeName") or phase in ("Succeeded", "Failed"):
+        return 0
+    return int(spec.get("terminationGracePeriodSeconds", POD_GRACE_SECONDS)) if asked is None else max(0, asked)
+
+
+def token_after(revision: int, last: Stored) -> str:
+    """Where a page of a list ended, as a text that means nothing to others."""
+    return base64.urlsafe_b64encode(
+        msgspec.json.encode((revision, *kind_key(last.kind), last.namespace, last.name))
+    ).decode()
+
+
+def read_token(kind: Kind, token: str) -> tuple[int, Place]:
+    try:
+        data = base64.urlsafe_b64decode(token)
+        revision, group, name, *last = msgspec.json.decode(data, type=tuple[int, str, str, str, str])
+        if (group, name) != kind_key(kind):
+            raise ValueError(name)
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise Invalid([Problem("continue", "this token is not from a list of this kind")]) from error
+    return revision, (last[0], last[1])
+
+
+def named(tree: Mapping[str, Tree]) -> ObjectMeta:
+    """As much of the metadata as it takes to find an object."""
+    meta = tree.get("metadata")
+    texts = {name: each for name, each in meta.items() if isinstance(each, str)} if isinstance(meta, Mapping) else {}
+    return ObjectMeta(
+        name=texts.get("name", ""), namespace=texts.get("namespace", ""), uid=texts.get("uid", ""),
+        resource_version=texts.get("resourceVersion", ""),
+    )  # fmt: skip
+
+
+def identity(tree: Mapping[str, Tree]) -> tuple[Tree, ...]:
+    meta = named(tree)
+    return tree.get("apiVersion"), tree.get("kind"), meta.namespace, meta.name

@@ -9,7 +9,8 @@ import pytest
 
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.objects.kubernetes import Job, Namespace, Pod
-from makeway.api.objects.queueing import ClusterQueue, LocalQueue
+from makeway.api.objects.meta import ObjectMeta
+from makeway.api.objects.queueing import ClusterQueue, LocalQueue, LocalQueueSpec, LocalQueueStatus
 from makeway.api.objects.workload import Workload
 from makeway.api.versions import kind_of
 from makeway.core.model import Millis
@@ -79,10 +80,7 @@ class TestMemoryStoreThatCollectsWhenTold(StoreConformance):
     def settle(self, store: Any) -> None:
         store.collect()
 
-
-class TestMemoryStoreWithAShortMemory(StoreConformance):
-    def make_store(self) -> MemoryStore:
-        return MemoryStore(Time(), history=12)
+    test_in_any_order_of_calls_it_agrees_with_a_dict = None  # type: ignore[assignment]  # it knows no owners
 
 
 @pytest.fixture
@@ -152,6 +150,24 @@ def test_a_long_generate_name_is_cut_for_the_suffix() -> None:
 def test_a_bad_name_is_refused(store: MemoryStore, name: str) -> None:
     with pytest.raises(Invalid, match=r"metadata\.name"):
         store.create(queue(name))
+
+
+@pytest.mark.parametrize("careful", [True, False])
+def test_a_struct_is_as_good_a_body_as_a_tree(careful: bool) -> None:
+    store = MemoryStore(Time(), careful=careful)
+    created = store.create(LocalQueue(metadata=ObjectMeta(name="q", namespace="team"), spec=LocalQueueSpec()))
+    value: Any = created.value()
+    updated = store.update(msgspec.structs.replace(value, spec=LocalQueueSpec(stop_policy="Hold")))
+    assert (updated.generation, updated.value().spec.stop_policy) == (2, "Hold")
+    status = msgspec.structs.replace(updated.value(), status=LocalQueueStatus(pending_workloads=3))
+    assert store.update_status(status).value().status.pending_workloads == 3
+    with pytest.raises(AlreadyExists):
+        store.create(LocalQueue(metadata=ObjectMeta(name="q", namespace="team"), spec=LocalQueueSpec()))
+
+
+def test_a_kind_without_status_can_be_updated(store: MemoryStore) -> None:
+    store.create(SPOT)
+    assert store.update({**SPOT, "spec": {"nodeLabels": {"tier": "spot"}}}).generation == 2
 
 
 def test_unknown_fields_are_refused_or_dropped_as_the_mode_says() -> None:
@@ -269,9 +285,9 @@ def test_without_care_trees_are_judged_all_the_same() -> None:
         store.create(queue(stop="Perhaps"))
 
 
-class TestMemoryStoreWithoutCare(StoreConformance):
+class TestMemoryStoreWithoutCareAndWithAShortMemory(StoreConformance):
     def make_store(self) -> MemoryStore:
-        return MemoryStore(Time(), careful=False)
+        return MemoryStore(Time(), careful=False, history=12)
 
     test_what_is_immutable_cannot_be_updated = None  # type: ignore[assignment]  # it is what care is for
 
@@ -387,6 +403,16 @@ def test_an_owner_is_known_by_all_that_a_reference_says(store: MemoryStore, chan
     assert (len(store.list(QUEUE).items) == 2) == stays
 
 
+def test_of_two_dependents_each_goes_its_own_way(store: MemoryStore) -> None:
+    owner = store.create(queue("owner"))
+    for name in ("first", "second"):
+        store.create(queue(name, ownerReferences=owned_by(owner)))
+    store.delete(QUEUE, "team", "first")
+    assert [each.name for each in store.list(QUEUE).items] == ["owner", "second"]
+    store.delete(QUEUE, "team", "owner")
+    assert store.list(QUEUE).items == ()
+
+
 def test_an_owner_in_another_namespace_is_none(store: MemoryStore) -> None:
     owner = store.create(queue("owner", namespace="other"))
     store.create(queue("child", ownerReferences=owned_by(owner)))
@@ -421,6 +447,15 @@ def test_the_history_is_bounded_by_count() -> None:
     with pytest.raises(Expired):
         store.watch(QUEUE, "20")
     assert len(store.watch(QUEUE, "26").poll()) == 5
+
+
+def test_the_pages_of_a_list_pass_over_changes_of_other_kinds(store: MemoryStore) -> None:
+    for name in "ab":
+        store.create(queue(name))
+    page = store.list(QUEUE, limit=1)
+    store.create(SPOT)
+    assert len(store.list(FLAVOR).items) == 1
+    assert [each.name for each in store.list(QUEUE, token=page.token).items] == ["b"]
 
 
 def test_a_revision_to_come_is_not_available_yet(store: MemoryStore) -> None:
@@ -497,9 +532,10 @@ def test_nothing_is_loaded_twice(store: MemoryStore, body: Tree) -> None:
         store.load([body])
 
 
-def test_a_load_is_judged_too(store: MemoryStore) -> None:
+@pytest.mark.parametrize("body", [queue(stop="Perhaps"), {**queue(), "kind": "Teapot"}], ids=["value", "kind"])
+def test_a_load_is_judged_too(store: MemoryStore, body: Tree) -> None:
     with pytest.raises(Invalid):
-        store.load([queue(stop="Perhaps")])
+        store.load([body])
 
 
 def test_the_state_of_one_store_can_be_loaded_into_another(store: MemoryStore) -> None:

@@ -10,16 +10,13 @@ Promises: the Store conformance suite; a call that raises has changed nothing; a
 the size of the store, but for ``list``.
 
 Kinder than an API server in one thing: what only the server may set is not refused in a body but passed over. Not
-here: who collects what lost its owner (``garbage``), deletion of all that is in a namespace, server-side apply,
-faults (``faults`` puts them around any Store). One thread at a time.
+here: deletion of all that is in a namespace (``controllers.garbage``), server-side apply, faults (``faults`` puts
+them around any Store). One thread at a time.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -28,82 +25,64 @@ from msgspec.structs import replace
 
 from makeway.api import codec
 from makeway.api.documents import Tree
+from makeway.api.names import DEFAULT_NAMESPACE
 from makeway.api.objects.meta import ObjectMeta, OwnerReference, Wire
 from makeway.api.problems import Problem, has_errors
 from makeway.api.quantity import Time
 from makeway.api.structure import Mode
 from makeway.api.validation import Surroundings, validate, validate_update
 from makeway.api.versions import Kind, find_kind
-from makeway.core.model import Millis, Selector, selects, stored
+from makeway.core.model import Millis, Selector, stored
 from makeway.runtime.ports import (
+    FOREGROUND,
+    ORPHAN,
     AlreadyExists,
     Body,
+    Change,
     Clock,
-    Conflict,
     Event,
-    EventType,
     Expired,
+    Filter,
     Forbidden,
     Invalid,
+    KindKey,
     Names,
     NotFound,
     Page,
+    Place,
     Propagation,
+    SeededNames,
     Stored,
     Unavailable,
+    called,
+    check_present,
+    deletion_finalizers,
+    grace_seconds,
+    identity,
+    kind_key,
+    late_finalizers,
     merged,
+    named,
+    read_token,
+    token_after,
+    wanted,
 )
 
-ORPHAN = "orphan"
-FOREGROUND = "foregroundDeletion"
+Problems = list[Problem]  # the method ``list`` hides the type inside the class
 NAME_TRIES_MAX = 8
 GENERATED_PREFIX_MAX = 58  # the API server cuts a generateName here, to leave room for the suffix
-POD_GRACE_SECONDS = 30
-_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # those of Kubernetes: no words, no look-alikes
-_GROUPLESS = "v1"
-
-KindKey = tuple[str, str]  # group, name
-Place = tuple[str, str]  # namespace, name
-
-
-class SeededNames:
-    """The same uids and suffixes for the same seed, in the same order."""
-
-    def __init__(self, seed: int = 0) -> None:
-        self._seed = seed
-        self._count = 0
-
-    def uid(self) -> str:
-        digits = self._next().hex()
-        return "-".join((digits[:8], digits[8:12], f"4{digits[13:16]}", f"a{digits[17:20]}", digits[20:32]))
-
-    def suffix(self) -> str:
-        return "".join(_LETTERS[byte % len(_LETTERS)] for byte in self._next()[:5])
-
-    def _next(self) -> bytes:
-        self._count += 1
-        return hashlib.sha256(f"{self._seed}/{self._count}".encode()).digest()
 
 
 # --- history ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One revision. ``after`` is the last state, at this revision, where the object was removed."""
-
-    type: EventType
-    before: Stored | None
-    after: Stored
 
 
 class History:
     """The last changes, one for each revision; at least ``keep`` of them once there were so many, at most twice."""
 
     def __init__(self, keep: int) -> None:
-        self.revision = 0
+        self.revision = 1  # as etcd begins: "0" never names a state, but asks for any
         self._keep = keep
-        self._forgotten = 0  # the newest revision that is no longer here
+        self._forgotten = 1  # the newest revision that is no longer here
         self._changes: list[Change] = []
 
     def add(self, change: Change) -> None:
@@ -130,32 +109,6 @@ class History:
             raise Unavailable(f"too large resource version: {revision}, current: {self.revision}", Millis(1000))
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """Which objects of a kind are looked at."""
-
-    key: KindKey
-    namespace: str | None
-    labels: Selector
-
-    def takes(self, each: Stored | None) -> bool:
-        if each is None or (self.namespace and each.namespace != self.namespace):
-            return False
-        return not self.labels or selects(self.labels, each.labels)
-
-    def event(self, change: Change) -> Event | None:
-        """What a change looks like to someone who sees only these objects."""
-        after = change.after
-        if _key(after.kind) != self.key:
-            return None
-        was = self.takes(change.before)
-        if change.type != "DELETED" and self.takes(after):
-            return Event("MODIFIED" if was else "ADDED", after.resource_version, after)
-        if not was or change.before is None:
-            return None
-        return Event("DELETED", after.resource_version, _restamped(change.before, after.resource_version))
-
-
 class MemoryWatch:
     """A place in the history. It holds nothing else, so that a watch that nobody polls costs nothing."""
 
@@ -163,7 +116,7 @@ class MemoryWatch:
         self._history = history
         self._filter = chosen
         self._place = place
-        self._told = place - 1 if first else place  # a bookmark ends the state that a watch without ``since`` begins with
+        self._told = place - 1 if first else place  # a bookmark ends the state that a watch may begin with
         self._first = [Event("ADDED", each.resource_version, each) for each in reversed(first)]
         self._bookmarks = bookmarks
         self._closed = False
@@ -237,28 +190,28 @@ class MemoryStore:
     # --- reading ---
 
     def get(self, kind: Kind, namespace: str, name: str) -> Stored:
-        found = self._objects.get(_key(kind), {}).get((namespace, name))
+        found = self._objects.get(kind_key(kind), {}).get((namespace, name))
         if found is None:
-            raise NotFound(f"{_told(kind, name)} not found")
+            raise NotFound(f"{called(kind, name)} not found")
         return found
 
     def list(
         self, kind: Kind, namespace: str | None = None, *, labels: Selector = (), limit: int = 0, token: str = ""
     ) -> Page:
-        revision, last = _read_token(kind, token) if token else (self._history.revision, None)
-        chosen = Filter(_key(kind), namespace, labels)
-        items = [each for each in self._at(_key(kind), revision) if chosen.takes(each)]
+        revision, last = read_token(kind, token) if token else (self._history.revision, None)
+        chosen = Filter(kind_key(kind), namespace, labels)
+        items = [each for each in self._at(kind_key(kind), revision) if chosen.takes(each)]
         if last is not None:
             items = [each for each in items if (each.namespace, each.name) > last]
-        page = tuple(items[:limit] if limit else items)
+        page = tuple(items[:limit] if limit > 0 else items)
         rest = len(items) - len(page)
-        return Page(page, str(revision), _token(revision, page[-1]) if rest else "", rest)
+        return Page(page, str(revision), token_after(revision, page[-1]) if rest else "", rest)
 
     def watch(
         self, kind: Kind, since: str = "", *, namespace: str | None = None, labels: Selector = (),
         bookmarks: bool = False,
     ) -> MemoryWatch:  # fmt: skip
-        chosen = Filter(_key(kind), namespace, labels)
+        chosen = Filter(kind_key(kind), namespace, labels)
         if since in ("", "0"):
             now = self._history.revision
             first = [each for each in self._at(chosen.key, now) if chosen.takes(each)]
@@ -275,7 +228,7 @@ class MemoryStore:
             objects: dict[Place, Stored | None] = dict(self._objects.get(key, {}))
             earlier: dict[Place, Stored | None] = {}
             for change in changes:
-                if _key(change.after.kind) == key:
+                if kind_key(change.after.kind) == key:
                     earlier.setdefault((change.after.namespace, change.after.name), change.before)
             objects.update(earlier)
             there = [(place, each) for place, each in objects.items() if each is not None]
@@ -300,8 +253,8 @@ class MemoryStore:
             meta, name=meta.name or self._made_name(kind, namespace, meta.generate_name), namespace=namespace,
             generation=1, creation_timestamp=self._now(), deletion_timestamp=None, deletion_grace_period_seconds=None,
         )  # fmt: skip
-        if (namespace, meta.name) in self._objects.get(_key(kind), {}):
-            raise AlreadyExists(f"{_told(kind, meta.name)} already exists")
+        if (namespace, meta.name) in self._objects.get(kind_key(kind), {}):
+            raise AlreadyExists(f"{called(kind, meta.name)} already exists")
         created = self._commit(kind, replace(value, metadata=replace(meta, uid=self._names.uid())), None)
         self._suspect_orphan(created)
         return self._settled(created)
@@ -309,25 +262,27 @@ class MemoryStore:
     def load(self, bodies: Iterable[Body]) -> None:
         """Put objects in as they are, with their status, uid and creationTimestamp where they have them.
 
-        For the beginning of a simulation, from files or from the state of another store. Objects whose owners are not
-        there stay. Raises Invalid and AlreadyExists at the first that is not taken; those before it are in.
+        For the beginning of a simulation, from files or from the state of another store: a namespace that is not
+        named is ``default``, as kubectl reads files, and objects whose owners are not there stay. Raises Invalid
+        and AlreadyExists at the first that is not taken; those before it are in.
         """
         for body in bodies:
             kind, value, problems = self._read(body)
             meta = _meta(value)
             _refuse(problems + validate(value, self._around) if self._judges(body) else problems)
-            name = meta.name or self._made_name(kind, meta.namespace, meta.generate_name)
-            if (meta.namespace, name) in self._objects.get(_key(kind), {}) or meta.uid in self._by_uid:
-                raise AlreadyExists(f"{_told(kind, name)} already exists")
+            namespace = (meta.namespace or DEFAULT_NAMESPACE) if kind.namespaced else ""
+            name = meta.name or self._made_name(kind, namespace, meta.generate_name)
+            if (namespace, name) in self._objects.get(kind_key(kind), {}) or meta.uid in self._by_uid:
+                raise AlreadyExists(f"{called(kind, name)} already exists")
             meta = replace(
-                meta, name=name, uid=meta.uid or self._names.uid(), generation=meta.generation or 1,
-                creation_timestamp=meta.creation_timestamp or self._now(),
+                meta, name=name, namespace=namespace, uid=meta.uid or self._names.uid(),
+                generation=meta.generation or 1, creation_timestamp=meta.creation_timestamp or self._now(),
             )  # fmt: skip
             self._commit(kind, replace(value, metadata=meta), None)
 
     def update(self, body: Body) -> Stored:
         kind, value, problems = self._read(_without_status(body))
-        old = self._present(kind, _meta(value))
+        old = self._present(kind, _meta(value), problems)
         if kind.has_status:
             value = replace(value, status=old.value().status)
         return self._settled(self._change(old, value, problems, judge=self._judges(body)))
@@ -337,12 +292,14 @@ class MemoryStore:
         kind = _served(tree)
         if not kind.has_status:
             raise Invalid([Problem("status", f"{kind.plural} have no status of their own", cause="NotSupported")])
-        old = self._present(kind, _named(tree))
+        problems: Problems = []
+        old = self._present(kind, named(tree), problems)
         if isinstance(body, Wire) and not self._careful:
-            value, problems = replace(old.value(), status=getattr(body, "status", None)), []
+            value = replace(old.value(), status=getattr(body, "status", None))
         else:
             version = tree["apiVersion"].rpartition("/")[2]
-            _, value, problems = self._read({**old.tree(version), "status": tree.get("status")})
+            _, read, problems = self._read({**old.tree(version), "status": tree.get("status")})
+            value = replace(old.value(), status=read.status)
         return self._settled(self._change(old, value, problems, judge=self._judges(body)))
 
     def patch(
@@ -354,9 +311,9 @@ class MemoryStore:
             raise Invalid([Problem("apiVersion", f"{kind.name} is not served as {version}", cause="NotSupported")])
         before = old.tree(version)
         tree = merged(before, change)
-        if _identity(tree) != _identity(before):
+        if identity(tree) != identity(before):
             raise Invalid([Problem("metadata.name", "a patch cannot change what the object is")])
-        body = tree if self._careful else _decoded(kind, version, tree)
+        body = tree if self._careful or version != kind.versions[0] else _decoded(kind, tree)
         return self.update_status(body) if status else self.update(body)
 
     def delete(
@@ -364,7 +321,7 @@ class MemoryStore:
         propagation: Propagation | None = None, grace: int | None = None,
     ) -> Stored:  # fmt: skip
         old = self.get(kind, namespace, name)
-        _check_present(old, uid, resource_version)
+        check_present(old, uid, resource_version)
         return self._settled(self._delete(old, propagation, grace))
 
     # --- steps of a write ---
@@ -372,10 +329,11 @@ class MemoryStore:
     def _judges(self, body: Body) -> bool:
         return self._careful or not isinstance(body, Wire)
 
-    def _read(self, body: Body) -> tuple[Kind, Any, list[Problem]]:
+    def _read(self, body: Body) -> tuple[Kind, Any, Problems]:
         """The kind and value of a body, and what its shape says against it; Invalid where there is no value."""
         if isinstance(body, Wire) and not self._careful:
-            return _served({"apiVersion": getattr(body, "api_version", ""), "kind": getattr(body, "kind", "")}), body, []
+            named_as = {"apiVersion": getattr(body, "api_version", ""), "kind": getattr(body, "kind", "")}
+            return _served(named_as), body, []
         reading = codec.read(codec.to_tree(body) if isinstance(body, Wire) else dict(body), self._mode)
         if reading.kind is None or reading.value is None:
             raise Invalid(reading.problems)
@@ -391,19 +349,19 @@ class MemoryStore:
             raise Forbidden(f"unable to create new content in namespace {namespace} because it is being terminated")
 
     def _made_name(self, kind: Kind, namespace: str, prefix: str) -> str:
-        taken = self._objects.get(_key(kind), {})
+        taken = self._objects.get(kind_key(kind), {})
         for _ in range(NAME_TRIES_MAX):
             name = f"{prefix[:GENERATED_PREFIX_MAX]}{self._names.suffix()}"
             if (namespace, name) not in taken:
                 return name
-        raise AlreadyExists(f"{_told(kind, name)} already exists, the server was not able to generate a unique name")
+        raise AlreadyExists(f"{called(kind, name)} already exists, the server was not able to generate a unique name")
 
-    def _present(self, kind: Kind, meta: ObjectMeta) -> Stored:
+    def _present(self, kind: Kind, meta: ObjectMeta, problems: Problems) -> Stored:
         """What a body speaks of, if that is what is there."""
         if not meta.name:
-            raise Invalid([Problem("metadata.name", "required", cause="Required")])
+            raise Invalid([*problems, Problem("metadata.name", "required", cause="Required")])
         old = self.get(kind, meta.namespace if kind.namespaced else "", meta.name)
-        _check_present(old, meta.uid, meta.resource_version)
+        check_present(old, meta.uid, meta.resource_version)
         return old
 
     def _change(self, old: Stored, value: Any, problems: Sequence[Problem] = (), *, judge: bool = False) -> Stored:
@@ -417,14 +375,14 @@ class MemoryStore:
             deletion_grace_period_seconds=given.deletion_grace_period_seconds,
         )  # fmt: skip
         value = replace(value, metadata=_cleaned(meta))
-        found = [*problems, *_late_finalizers(old, meta), *(validate_update(before, value, self._around) if judge else ())]
-        _refuse(found)
+        rules = validate_update(before, value, self._around) if judge else []
+        _refuse([*problems, *late_finalizers(old, meta), *rules])
         was, will = old.tree(), codec.to_tree(value)
         if was == will:
             return old
         if old.deleting and not meta.finalizers and not given.deletion_grace_period_seconds:
             return self._remove(old)
-        if _wanted(old.kind, was) != _wanted(old.kind, will):
+        if wanted(old.kind, was) != wanted(old.kind, will):
             value = replace(value, metadata=replace(value.metadata, generation=old.generation + 1))
         changed = self._commit(old.kind, value, old)
         if given.owner_references != meta.owner_references:
@@ -435,15 +393,16 @@ class MemoryStore:
     def _delete(self, old: Stored, propagation: Propagation | None, grace: int | None) -> Stored:
         value = old.value()
         meta = value.metadata
-        finalizers = _deletion_finalizers(meta.finalizers, propagation)
-        seconds = _grace_seconds(old, grace)
+        finalizers = deletion_finalizers(meta.finalizers, propagation)
+        seconds = grace_seconds(old, grace)
         if not finalizers and not seconds:
             return self._remove(old)
         if not old.deleting:
             until = Time.of_millis(self._now().millis + seconds * 1000)
             meta = replace(meta, deletion_timestamp=until, generation=meta.generation + 1)
         elif seconds < (held := meta.deletion_grace_period_seconds or 0):
-            meta = replace(meta, deletion_timestamp=Time.of_millis(meta.deletion_timestamp.millis - (held - seconds) * 1000))
+            until = Time.of_millis(meta.deletion_timestamp.millis - (held - seconds) * 1000)
+            meta = replace(meta, deletion_timestamp=until)
         else:
             seconds = held
         meta = replace(meta, finalizers=finalizers, deletion_grace_period_seconds=seconds)
@@ -455,7 +414,7 @@ class MemoryStore:
     def _commit(self, kind: Kind, value: Any, old: Stored | None) -> Stored:
         meta = replace(_cleaned(value.metadata), resource_version=str(self._history.revision + 1))
         new = Stored.read(kind, codec.encode(replace(value, metadata=meta)))
-        self._objects.setdefault(_key(kind), {})[new.namespace, new.name] = new
+        self._objects.setdefault(kind_key(kind), {})[new.namespace, new.name] = new
         self._by_uid[new.uid] = new
         if old is None or old.owners != new.owners:
             self._disown(old)
@@ -465,20 +424,160 @@ class MemoryStore:
         return new
 
     def _remove(self, old: Stored) -> Stored:
-        del self._objects[_key(old.kind)][old.namespace, old.name]
+        del self._objects[kind_key(old.kind)][old.namespace, old.name]
         del self._by_uid[old.uid]
         self._disown(old)
-        last = _restamped(old, str(self._history.revision + 1))
+        last = old.at(str(self._history.revision + 1))
         self._history.add(Change("DELETED", old, last))
         self._suspects.update(dict.fromkeys((*self._dependents.get(old.uid, ()), *old.owners)))
         return last
 
     def _disown(self, old: Stored | None) -> None:
-        for owner in old.owners if old is not None else ():
-            owned = self._dependents[owner]
-            owned.pop(old.uid if old is not None else "", None)
-            if not owned:
-                del self._dependents[owner]
+        if old is not None:
+            for owner in dict.fromkeys(old.owners):
+                del self._dependents[owner][old.uid]
+                if not self._dependents[owner]:
+                    del self._dependents[owner]
 
     def _now(self) -> Time:
         return Time.of_millis(stored(self._clock()))
+
+    # --- what lost its owner ---
+
+    def collect(self) -> int:
+        """Do what the garbage collector has to do, to the end; how many objects it looked at.
+
+        Each look deletes, marks or releases something, or ends there, so that it comes to an end.
+        """
+        looks = 0
+        while self._suspects:
+            uid = next(iter(self._suspects))
+            del self._suspects[uid]
+            if uid in self._by_uid:
+                self._look(self._by_uid[uid])
+                looks += 1
+        return looks
+
+    def _settled(self, answer: Stored) -> Stored:
+        if self._collects:
+            self.collect()
+        return answer
+
+    def _suspect_orphan(self, each: Stored) -> None:
+        """An object may name an owner that is gone, or that waits for its dependents to go."""
+        if each.owners:
+            self._suspects[each.uid] = None
+
+    def _look(self, each: Stored) -> None:
+        if each.deleting and ORPHAN in each.finalizers:
+            for dependent in self._owned_by(each):
+                self._let_go(dependent, {each.uid})
+            self._drop_finalizer(self._by_uid[each.uid], ORPHAN)  # it may have owned itself
+        elif _awaits_dependents(each):
+            dependents = self._owned_by(each)
+            if any(_blocks(dependent, each) for dependent in dependents):
+                self._suspects.update((dependent.uid, None) for dependent in dependents if not dependent.deleting)
+            else:
+                self._drop_finalizer(each, FOREGROUND)
+        elif not each.deleting and each.owners:
+            self._look_at_owners(each)
+
+    def _look_at_owners(self, each: Stored) -> None:
+        owners = each.value().metadata.owner_references
+        gone = {owner.uid for owner in owners if self._is_gone(owner, each)}
+        waiting = {uid for uid in each.owners if uid not in gone and _awaits_dependents(self._by_uid.get(uid))}
+        if not gone | waiting:
+            return
+        if len(gone | waiting) < len(set(each.owners)):
+            self._let_go(each, gone | waiting)
+            return
+        dependents = self._owned_by(each) if waiting else ()
+        if any(_awaits_dependents(dependent) for dependent in dependents):
+            each = self._unblock(each)  # owners in a circle would wait for each other for ever
+        self._delete(each, "Foreground" if dependents else None, None)
+
+    def _is_gone(self, reference: OwnerReference, dependent: Stored) -> bool:
+        kind = find_kind(reference.api_version, reference.kind)
+        if kind is None:
+            return False  # nobody can know
+        owner = self._by_uid.get(reference.uid)
+        if owner is None or (kind_key(owner.kind), owner.name) != (kind_key(kind), reference.name):
+            return True
+        return owner.namespace not in ("", dependent.namespace)
+
+    def _owned_by(self, owner: Stored) -> Sequence[Stored]:
+        return [self._by_uid[uid] for uid in self._dependents.get(owner.uid, ())]
+
+    def _let_go(self, dependent: Stored, owners: set[str]) -> None:
+        kept = tuple(each for each in _meta(dependent.value()).owner_references if each.uid not in owners)
+        self._change(dependent, _with_meta(dependent, owner_references=kept))
+
+    def _unblock(self, each: Stored) -> Stored:
+        owners = tuple(replace(owner, block_owner_deletion=False) for owner in each.value().metadata.owner_references)
+        return self._change(each, _with_meta(each, owner_references=owners))
+
+    def _drop_finalizer(self, each: Stored, finalizer: str) -> None:
+        self._change(each, _with_meta(each, finalizers=tuple(name for name in each.finalizers if name != finalizer)))
+
+
+# --- what is asked of objects ----------------------------------------------------------------------------------------
+
+
+def _meta(value: Any) -> ObjectMeta:
+    meta: ObjectMeta = value.metadata
+    return meta
+
+
+def _with_meta(each: Stored, **changes: Any) -> Wire:
+    value = each.value()
+    changed: Wire = replace(value, metadata=replace(value.metadata, **changes))
+    return changed
+
+
+def _cleaned(meta: ObjectMeta) -> ObjectMeta:
+    """Without what nobody keeps any more, or not yet: managed fields belong to server-side apply."""
+    return replace(meta, managed_fields=(), self_link="")
+
+
+def _awaits_dependents(each: Stored | None) -> bool:
+    return each is not None and each.deleting and FOREGROUND in each.finalizers
+
+
+def _blocks(dependent: Stored, owner: Stored) -> bool:
+    owners = _meta(dependent.value()).owner_references
+    return any(each.uid == owner.uid and bool(each.block_owner_deletion) for each in owners)
+
+
+# --- what is asked of bodies -----------------------------------------------------------------------------------------
+
+
+def _refuse(problems: list[Problem]) -> None:
+    if has_errors(problems):
+        raise Invalid(problems)
+
+
+def _served(tree: Mapping[str, Tree]) -> Kind:
+    api_version, name = tree.get("apiVersion"), tree.get("kind")
+    kind = find_kind(api_version, name) if isinstance(api_version, str) and isinstance(name, str) else None
+    if kind is None:
+        raise Invalid(codec.read(dict(tree)).problems)
+    return kind
+
+
+@cache
+def _blank(type_: type[Wire]) -> Any:
+    return codec.decode(b"{}", type_)
+
+
+def _without_status(body: Body) -> Body:
+    """A body as the main resource reads it: the status is not even looked at."""
+    if isinstance(body, Wire):
+        return replace(body, status=_blank(type(body)).status) if hasattr(body, "status") else body
+    return {name: each for name, each in body.items() if name != "status"} if _served(body).has_status else body
+
+
+def _decoded(kind: Kind, tree: Tree) -> Wire:
+    try:
+        return codec.decode(msgspec.json.encode(tree), kind.type)
+    except msgspec.ValidationError as error:
+        raise Invalid([Problem("", str(error), cause="TypeInvalid")]) from error
