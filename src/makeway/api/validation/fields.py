@@ -120,7 +120,7 @@ def check_toleration(
     elif not is_label_value(value):
         yield Problem(path, f"value {told(value)} is not a label value", VALUE_HINT)
     if seconds is not None and effect != "NoExecute":
-        message = f"tolerationSeconds needs effect NoExecute, got {effect or 'none'}"
+        message = f"tolerationSeconds needs effect NoExecute, got {told(effect) if effect else 'none'}"
         yield Problem(path, message, "set effect: NoExecute")
 
 
