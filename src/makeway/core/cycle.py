@@ -18,6 +18,7 @@ from makeway.core.pending import Requeue, Standing
 from makeway.core.preemption.classical import Target
 from makeway.core.state import State
 from makeway.core.trace import Rule, Step
+from makeway.core.waking import after_admission
 
 Status = Literal["admitted", "preempting", "migrating", "waiting", "skipped"]
 
@@ -348,7 +349,7 @@ def _settle_due(state: State, plan: Plan, kept_before: Mapping[QueueName, Mappin
     """What the cycle itself makes worth another look (S-4.6.8, 5.1)."""
     state.pending.end_standing()
     for verdict in plan.admitted:  # somebody new may be a victim now
-        state.pending.due(name for name in state.tree_of(verdict.workload.queue) if state.queues[name].strict)
+        state.pending.due(sorted(after_admission(state, verdict.workload.queue)))
     kept = state.pending.standing()
     just_lost = frozenset(verdict.workload.key for verdict in plan.verdicts if verdict.held_back)
     for queue in sorted({*kept_before, *kept}):

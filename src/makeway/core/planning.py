@@ -25,7 +25,6 @@ from makeway.core.pending import Line, Shape, may_queue, place, shape
 from makeway.core.preemption.standing import Reason
 from makeway.core.state import State
 from makeway.core.trace import Rule, Step
-from makeway.core.waking import after_admission
 
 CYCLES_MAX = 100  # a plan that was given no number of cycles ends here at the latest
 HOLDERS_MAX = 5  # so many are named; the largest first
@@ -135,7 +134,6 @@ class _Planning:
         resumed = {head.key for head in heads(state) if state.tried(head)}
         plan = decide(state, self._now)
         carry_out(state, plan)
-        _look_again(state, plan)
         users: _Users = {}
         for verdict in plan.verdicts:
             key = verdict.workload.key
@@ -227,15 +225,6 @@ class _Planning:
 def _saw_little(verdict: Verdict, resumed: set[WorkloadKey]) -> bool:
     was_judged = verdict.requeue not in ("Generic", "NamespaceMismatch", "PendingPreemption")
     return was_judged and (verdict.status == "skipped" or verdict.workload.key in resumed)
-
-
-def _look_again(state: State, plan: Plan) -> None:
-    """An admission may have made a victim: refused heads of strict queues in its tree are due (S-4.6, trigger 8)."""
-    woken = {queue for each in plan.admitted for queue in after_admission(state, each.workload.queue)}
-    for queue in sorted(woken):
-        line = state.pending.line(queue)
-        for key in sorted(line.refused):
-            state.pending.due_again(line.waiting[key])
 
 
 def _as_waiting(key: WorkloadKey, queue: QueueName, told: _Told, *, parked: bool) -> Waiting:

@@ -1,5 +1,4 @@
 """The configuration file: how the system behaves, written once by whoever runs it (api 9)."""
-# ruff: noqa: RUF012 - msgspec gives every struct an empty dict of its own
 
 from __future__ import annotations
 

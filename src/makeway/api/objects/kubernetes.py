@@ -7,7 +7,6 @@ fields that we act on; ``amended`` changes some keys and leaves the other bytes 
 
 Not here: what Kubernetes defaults on create, and which values it refuses (``validation``).
 """
-# ruff: noqa: RUF012 - msgspec gives every struct an empty dict of its own
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ Kubernetes would default it, so encoding a view would lose fields: changes go th
 has a closed set of words a view has plain text: it reads what some cluster stored, and must not fail over a word
 that is younger than we are.
 """
-# ruff: noqa: RUF012 - msgspec gives every struct an empty dict of its own
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """The queueing kinds as they travel: flavors, queues, cohorts, priorities, checks, MultiKueue (api 1-4, 6-8)."""
-# ruff: noqa: RUF012 - msgspec gives every struct an empty dict of its own
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """The queueing Workload as it travels: what a job asks for, and all that was decided about it (api 5)."""
-# ruff: noqa: RUF012 - msgspec gives every struct an empty dict of its own
 
 from __future__ import annotations
 
