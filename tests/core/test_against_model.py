@@ -13,7 +13,7 @@ import pytest
 
 from makeway.api import codec
 from makeway.api.quantity import Time
-from makeway.core.cycle import Plan, Verdict, carry_out, decide, departed, heads
+from makeway.core.cycle import Plan, Verdict, carry_out, decide, departed, heads, reason_kept
 from makeway.core.lowering import Loaded, load_state, workload_of
 from makeway.core.model import Millis, QueueName, Workload
 from makeway.core.policy import Policy, Profile
@@ -76,7 +76,7 @@ def between(loaded: Loaded, plan: Plan, events: list[dict[str, Any]], now: Milli
         held = state.holders.find(target.workload.queue, target.workload.key)
         assert held is not None
         state.release(held)
-        state.push(departed(state, held, target.reason, now), now)
+        state.push(departed(state, held, reason_kept(target), now), now)
         woken.add(held.queue)
     for event in events:
         for key in event.get("delete") or []:

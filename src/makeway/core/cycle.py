@@ -391,6 +391,11 @@ def departed(state: State, workload: Workload, reason: str, evicted_at: Millis) 
     return replace(workload, usage=None, uses=(), reserved_at=None, evicted=False, admitted=False, queued_at=at)
 
 
+def reason_kept(target: Target) -> str:
+    """The reason that the victim's condition carries: who was asked to leave before keeps the earlier one (S-10.1)."""
+    return "" if target.workload.evicted else target.reason
+
+
 def mark_evicted(state: State, workload: Workload) -> None:
     """It was asked to leave; its quota counts until it has left."""
     held = state.holders.find(workload.queue, workload.key)

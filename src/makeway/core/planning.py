@@ -174,7 +174,8 @@ class _Planning:
         state = self._state
         for each in sorted(leaving, key=lambda each: each.workload.key):
             state.release(each.workload)
-            state.push(departed(state, each.workload, each.reason, self._now), self._now)
+            reason = "" if each.workload.evicted else each.reason  # who was leaving already keeps its place (S-10.1)
+            state.push(departed(state, each.workload, reason, self._now), self._now)
             message = f"Preempted by {each.by.key}, waits to be looked at again"
             self._told[each.workload.key] = _Told(NOT_LOOKED_AT, message, each.by.key)
         for queue in sorted({each.workload.queue for each in leaving}):

@@ -100,7 +100,7 @@ def _between(loaded: Loaded, plan: cycle.Plan, events: list[Mapping[str, Any]]) 
         if holder is not None:
             state.release(holder)
             touched.add(holder.queue)
-            state.push(cycle.departed(state, holder, target.reason, now), now)
+            state.push(cycle.departed(state, holder, cycle.reason_kept(target), now), now)
     for event in events:
         touched.update(delete(state, key) for key in event.get("delete") or ())
         for tree in event.get("create") or ():
