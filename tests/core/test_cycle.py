@@ -72,8 +72,10 @@ def test_83_b_a_lower_priority_makes_way(policy: Policy) -> None:
     plan = cycle(on, 10)
     assert (outcomes(plan), evictions(plan)) == ({"p": "PendingPreemption"}, [("low", "InClusterQueue")])
     leave(on, "low", reason="InClusterQueue", at=12)
-    assert outcomes(cycle(on, 13)) == {"p": "admitted"}
-    assert outcomes(cycle(on, 14)) == {"low": "PreemptionNoCandidates"}
+    beside = {"low": "PreemptionNoCandidates"} if policy is OURS else {}  # S-4.2: a claimant comes beside the head
+    assert outcomes(cycle(on, 13)) == {"p": "admitted", **beside}
+    again = {} if policy is OURS else {"low": "PreemptionNoCandidates"}  # it has no hope, so it goes on resting
+    assert outcomes(cycle(on, 14)) == again
 
 
 # --- a cohort --------------------------------------------------------------------------------------------------------
@@ -84,7 +86,7 @@ def test_83_b_a_lower_priority_makes_way(policy: Policy) -> None:
 def test_83_a_who_would_borrow_is_not_admitted_beside_a_blocked_head_that_is_entitled(
     policy: Policy, strict: bool
 ) -> None:
-    """x may have 4 by right and lacks 2 of them; y's head would borrow these 2. What remains: claims (next issue)."""
+    """x may have 4 by right and lacks 2 of them; y's head would borrow these 2."""
     on = state(
         queue("x", 6, cohort="r", strict=strict),
         queue("y", 2, cohort="r", strict=strict),
@@ -112,9 +114,11 @@ def test_83_c_reclaim_stops_at_the_lenders_quota(policy: Policy) -> None:
     plan = cycle(on, 10)
     assert evictions(plan) == [("y6", "InCohortReclamation"), ("y5", "InCohortReclamation")]
     leave(on, "y6", "y5", at=11, returns=False)
-    assert outcomes(cycle(on, 12)) == {"p": "admitted"}
+    beside = {"more": "PreemptionNoCandidates"} if policy is OURS else {}
+    assert outcomes(cycle(on, 12)) == {"p": "admitted", **beside}
     plan = cycle(on, 13)
-    assert (outcomes(plan)["more"], evictions(plan)) == ("PreemptionNoCandidates", [])
+    again = {} if policy is OURS else {"more": "PreemptionNoCandidates"}  # it has no hope, so it goes on resting
+    assert (outcomes(plan), evictions(plan)) == (again, [])
 
 
 @BOTH
@@ -271,7 +275,7 @@ def test_S_18_2_overlapping_targets(policy: Policy) -> None:
 
 @BOTH
 def test_P7_a_large_workload_within_its_quota_is_admitted_in_bounded_cycles(policy: Policy) -> None:
-    """Small heads come every cycle and choose the hero's victims first. What remains: the claims that keep them out."""
+    """Small heads come every cycle and choose the hero's victims first."""
     on = state(
         queue("hero", 6, cohort="r", **ANY),
         queue("small", 2, cohort="r", **ANY),
@@ -316,23 +320,26 @@ def test_P8_two_who_reclaim_at_once_get_two_victims_and_are_admitted_when_both_h
     ("policy", "became"), [(OURS, "PendingPreemption"), (PARITY, "admitted")], ids=["default", "parity"]
 )
 def test_S_5_9_nobody_is_admitted_into_room_that_victims_still_hold(policy: Policy, became: str) -> None:
-    """y's head fits beside x's request once t, which is bigger than that, has left; parity lets it in at once."""
+    """All three fit once t has left. Until then only one fits beside it; parity lets both in and exceeds the quota."""
     on = state(
         queue("x", 4, cohort="r", **ANY),
-        queue("y", 4, cohort="r"),
+        queue("w", 2, cohort="r"),
+        queue("y", 2, cohort="r"),
         queue("z", 0, cohort="r"),
-        holder("t", queue="z", cpu=6),
-        workload("px", queue="x", cpu=3, queued=1),
-        workload("py", queue="y", cpu=2, queued=2),
+        holder("t", queue="z", cpu=5),
+        workload("px", queue="x", cpu=4, queued=1),
+        workload("pw", queue="w", cpu=2, queued=2),
+        workload("py", queue="y", cpu=2, queued=3),
         policy=policy,
     )
     plan = cycle(on)
     assert evictions(plan) == [("t", "InCohortReclamation")]
-    assert outcomes(plan) == {"px": "PendingPreemption", "py": became}
-    assert plan.verdicts[1].mode == ("DeferredFit" if policy is OURS else "Fit")
+    assert outcomes(plan) == {"px": "PendingPreemption", "pw": "admitted", "py": became}
+    assert plan.verdicts[2].mode == ("DeferredFit" if policy is OURS else "Fit")
+    assert free(on, "x") == (1 if policy is OURS else -1)
     leave(on, "t", at=5, returns=False)
     cycle(on, 6)
-    assert (used(on, "x"), used(on, "y")) == (3, 2)
+    assert (used(on, "x"), used(on, "y")) == (4, 2)
 
 
 def test_P33_who_is_marked_is_who_was_reported() -> None:
@@ -403,14 +410,16 @@ def test_S_5_6_who_borrows_less_then_priority_then_time_then_the_queues_name() -
     assert list(outcomes(decide(on, seconds(10)))) == ["own", "old", "in a", "in b", "high"]
 
 
-@pytest.mark.parametrize(("gate", "first"), [(True, "p"), (False, "late")])
-def test_S_5_6_2_with_the_gate_preemptors_come_before_all_others(gate: bool, first: str) -> None:
+@pytest.mark.parametrize(
+    ("gate", "claims", "first"), [(True, False, "p"), (False, False, "late"), (False, True, "p"), (True, True, "p")]
+)
+def test_S_5_6_2_with_a_gate_or_a_claim_preemptors_come_before_all_others(gate: bool, claims: bool, first: str) -> None:
     on = state(
         queue("x", 2, cohort="r", **LOWER),
         queue("y", 2, cohort="r"),
         holder("low", queue="x", cpu=4, priority=-1),
         workload("p", queue="x", cpu=2),
-        policy=replace(OURS, gates=replace(OURS.gates, prioritize_preemptor_workloads=gate)),
+        policy=replace(OURS, gates=replace(OURS.gates, prioritize_preemptor_workloads=gate, preemption_claims=claims)),
     )
     cycle(on)
     on.push(workload("late", queue="y", priority=9), seconds(1))

@@ -11,7 +11,7 @@ import pytest
 
 from makeway.core.cycle import Plan, decide
 from makeway.core.state import State
-from makeway.testing.builders import cohort, cycle, holder, leave, queue, seconds, state, workload
+from makeway.testing.builders import Part, cohort, cycle, holder, leave, queue, seconds, state, workload
 
 QUEUES = 1_000
 VICTIMS = 2
@@ -36,6 +36,22 @@ def busy(per_queue: int) -> State:
 def steps(on: State) -> int:
     """Candidates read, and questions asked of the tree."""
     return on.holders.looks + on.tree.questions
+
+
+def test_a_cycle_costs_what_is_claimed_in_its_tree() -> None:
+    def asked(trees: int) -> int:
+        parts: list[Part] = []
+        for i in range(trees):
+            parts += [queue(f"q{i}", 2, within="LowerPriority"), holder(f"h{i}", queue=f"q{i}", cpu=2)]
+            parts.append(workload(f"p{i}", queue=f"q{i}", cpu=2, priority=1))
+        on = state(*parts)
+        cycle(on, 10)
+        on.push(workload("late", queue="q0"), seconds(11))
+        before = steps(on)
+        decide(on, seconds(11))
+        return steps(on) - before
+
+    assert asked(50) == asked(2)
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ def test_S_18_3_rotation_with_parking() -> None:
     assert evictions(cycle(on, at)) == [("a", "InClusterQueueTimeBased")]
     leave(on, "a", reason="InClusterQueueTimeBased", at=at)
     at = clock("10:10:20")
-    assert outcomes(cycle(on, at)) == {"b": "admitted"}
+    assert outcomes(cycle(on, at)) == {"b": "admitted", "a": "PreemptionNoCandidates"}, "a is looked at beside b"
     assert outcomes(cycle(on, at)) == {"a": "PreemptionNoCandidates"}
     assert expire(on, "q", at) == clock("10:20:21")
 

@@ -13,7 +13,19 @@ from makeway.api.objects.workload import Workload as WireWorkload
 from makeway.api.quantity import Time
 from makeway.core.lowering import Surroundings, is_queueable, is_worth_a_look, workload_of
 from makeway.core.lowering.workloads import is_accounted
-from makeway.core.model import DAWN, Expression, QueueName, Workload
+from makeway.core.model import (
+    DAWN,
+    Claim,
+    ClaimedSet,
+    Expression,
+    FlavorName,
+    Millis,
+    QueueName,
+    ResourceName,
+    Uid,
+    Workload,
+    WorkloadKey,
+)
 from makeway.core.policy import Policy, Requeuing
 
 POLICY = Policy.default()
@@ -277,3 +289,65 @@ CHANGES: dict[str, tuple[dict[str, Any], bool]] = {
 @pytest.mark.parametrize(("fields", "is_worth"), CHANGES.values(), ids=CHANGES)
 def test_which_changes_are_worth_another_look(fields: dict[str, Any], is_worth: bool) -> None:
     assert is_worth_a_look(wire(), wire(**fields), POLICY) is is_worth
+
+
+# --- what stability rests on (design 4) ------------------------------------------------------------------------------
+
+
+def stored_claim(**fields: Any) -> dict[str, Any]:
+    return {
+        "podSetAssignments": [{"name": "main", "flavors": {"cpu": "spot"}, "count": 3}],
+        "victims": [{"namespace": "ns", "name": "v", "uid": "u9"}],
+        "victimCount": 1, "issuedAt": "2024-01-01T10:00:00Z", "expiresAt": "2024-01-01T10:05:30Z", **fields,
+    }  # fmt: skip
+
+
+def test_a_stored_claim_is_taken_up_as_it_is() -> None:
+    assert lowered(status={"preemptionClaim": stored_claim()}).claim == Claim(
+        sets=(ClaimedSet("main", {ResourceName("cpu"): FlavorName("spot")}, 3),),
+        victims=((WorkloadKey("ns/v"), Uid("u9")),),
+        issued_at=Millis(millis("10:00:00")),
+        expires_at=Millis(millis("10:05:30")),
+    )
+
+
+def test_a_count_that_a_claim_leaves_out_is_that_of_the_podset() -> None:
+    claim = stored_claim(podSetAssignments=[{"name": "main", "flavors": {"cpu": "spot"}}])
+    found = lowered(status={"preemptionClaim": claim}, podSets=[pod_set(count=7)]).claim
+    assert found is not None
+    assert [each.count for each in found.sets] == [7]
+
+
+def test_S_12_7_3_a_claim_that_waits_for_a_sibling_is_not_in_force() -> None:
+    waiting = {**stored_claim(victims=[]), "after": {"name": "o", "uid": "u2"}}
+    del waiting["expiresAt"]
+    assert lowered(status={"preemptionClaim": waiting}).claim is None
+
+
+def test_who_holds_quota_claims_nothing() -> None:
+    status = {"conditions": [condition("QuotaReserved")], "admission": admission(), "preemptionClaim": stored_claim()}
+    assert lowered(status=status).claim is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "grace"), [([None], 30), ([10], 10), ([10, None], 30), ([10, 600], 600), ([0], 0)]
+)  # fmt: skip
+def test_the_slowest_pod_decides_how_long_it_may_take_to_leave(asked: list[int | None], grace: int) -> None:
+    pods = [pod("1") if each is None else pod("1", terminationGracePeriodSeconds=each) for each in asked]
+    found = lowered(podSets=[pod_set(each, name=f"p{i}") for i, each in enumerate(pods)])
+    assert found.grace_ms == grace * 1000
+
+
+def test_since_when_it_is_asked_to_leave() -> None:
+    evicted = lowered(status={"conditions": [condition("Evicted", at="11:00:00")]})
+    assert (evicted.evicted, evicted.evicted_at) == (True, millis("11:00:00"))
+    assert evicted.leaves_by() == millis("11:00:30")
+    before = lowered(status={"conditions": [condition("Evicted", "False", at="11:00:00")]})
+    assert (before.evicted, before.evicted_at, before.leaves_by()) == (False, None, None)
+
+
+def test_its_root_is_who_makes_it_anew() -> None:
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "j1"}
+    assert lowered(meta={"ownerReferences": [{**owner, "controller": True}]}).root == "Job/ns/train"
+    assert lowered(meta={"ownerReferences": [owner]}).root == "ns/w"
+    assert lowered().root == "ns/w"

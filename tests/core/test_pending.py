@@ -248,7 +248,7 @@ def test_a_queue_counts_its_wakes() -> None:
 def test_a_line_that_lost_somebody_is_found_out() -> None:
     a = workload("a")
     made = pending(a)
-    made.line(Q).places.clear()
+    made.line(Q).fronts.clear()
     with pytest.raises(InvariantError, match="is not in the line"):
         made.remove(a)
 

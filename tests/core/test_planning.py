@@ -62,14 +62,24 @@ def test_nothing_to_do_is_one_cycle_that_says_so() -> None:
 def test_victims_leave_between_cycles_and_wait_again() -> None:
     parts = queue("q", 4, within="LowerPriority"), holder("low", cpu=4), workload("high", cpu=4, priority=9)
     plan = planned(*parts)
-    assert preempted(plan) == [[("low", "high", "InClusterQueue")], [], []]
-    assert admitted(plan) == [[], ["high"], []]
+    assert preempted(plan) == [[("low", "high", "InClusterQueue")], []]
+    assert admitted(plan) == [[], ["high"]]
     assert waiting(plan.cycles[0])["high"].reason == "WaitingForPreemptedWorkloads"
+    for cycle in plan.cycles[1:]:  # looked at beside who claims what it left, and once more when that is admitted
+        assert (waiting(cycle)["low"].reason, waiting(cycle)["low"].message) == ("WaitingForQuota", SHORT.format(4))
+
+
+def test_a_victim_that_was_not_looked_at_yet_is_told_who_displaced_it() -> None:
+    plan = planned(
+        queue("q", 4, within="LowerPriority"),
+        holder("low", cpu=4),
+        workload("high", cpu=4, priority=9),
+        workload("next", cpu=4, priority=1, queued=1),
+    )
     returned = waiting(plan.cycles[1])["low"]
     assert (returned.reason, returned.message) == (
         "PendingEvaluation", "Preempted by default/high, waits to be looked at again",
     )  # fmt: skip
-    assert waiting(plan.cycles[2])["low"].message == SHORT.format(4)
 
 
 def test_who_had_its_time_comes_back_behind_those_who_waited() -> None:
@@ -80,7 +90,7 @@ def test_who_had_its_time_comes_back_behind_those_who_waited() -> None:
         workload("second", cpu=4, queued=clock("11:30")),
     )
     assert preempted(plan)[0] == [("first", "second", "InClusterQueueTimeBased")]
-    assert admitted(plan) == [[], ["second"], []]
+    assert admitted(plan) == [[], ["second"]]
     assert plan.settled
 
 
@@ -116,6 +126,7 @@ def test_an_admission_makes_a_refused_strict_head_look_again() -> None:
         holder("stays", queue="strict", cpu=2, priority=9),
         workload("head", queue="strict", cpu=4, priority=5),
         workload("small", queue="other", cpu=1, queued=1),
+        cycles=2,
     )
     judged = [[each.workload.uid for each in cycle.plan.verdicts] for cycle in plan.cycles]
     assert judged == [["small", "head"], ["head"]]

@@ -1,8 +1,8 @@
-"""The second opinion: a slow, plain model of sections 1-8 of the semantics reference.
+"""The second opinion: a slow, plain model of sections 1-8 of the semantics reference, and of section 4 of the design.
 
 It copies the world, sorts everything and imports nothing of makeway, so that it can be compared with the engine.
 Each function names the rule it follows (``S-2.10`` is rule 2.10). Classical preemption only: no fair sharing, no
-Options, no claims beyond one cycle.
+Options.
 
 amounts     quantities, saturating arithmetic, pod requests (1)
 facts       what a raw Workload object says: conditions, priority, queue time, shape (1.7, 3, 4.3, 7.1)
@@ -10,9 +10,10 @@ world       settings, the world, the snapshot of a cycle (2.1-2.3, 3.1, 5.2)
 quota       the quota tree (2)
 placing     which flavor a pod may use (6.4)
 flavors     flavor assignment (6)
-preemption  candidates and targets (7, 8)
+preemption  candidates and targets (7, 8), and the rounds that bound them
 queues      heap, parking, wakes, what happens between cycles (3, 4)
 nomination  checks, assignment and targets of one head (5.3-5.5)
+claims      what a preemptor is promised while its victims leave, and how often it may preempt (10.13, design 4)
 cycle       one scheduling cycle (5)
 play        whole scenarios: cycles and what happens between them
 scenarios   random worlds as plain data

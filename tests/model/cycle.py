@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tests.model import facts, queues
+from tests.model import claims, facts, queues
 from tests.model.amounts import Amounts, add, sub
 from tests.model.flavors import Assignment, PodSetAssignment
 from tests.model.nomination import nominate, refusal
 from tests.model.preemption import Incoming, Target, incoming_of, policy
 from tests.model.quota import fits
-from tests.model.world import Progress, Snapshot, Standing, World, queue_node, snapshot
+from tests.model.world import Claim, Progress, Snapshot, Standing, World, queue_node, snapshot
 
 STATUS_REASON = {  # S-5.12
     "PreemptionNoCandidates": "WaitingForQuota",
@@ -34,6 +35,7 @@ class Entry:
     recomputed: str | None = None
     held_back: bool = False
     standing: Standing | None = None  # set: no head, only the place of a standing reservation
+    claim: Claim | None = None  # set: a claimant whose victims are gone, beside the head
 
 
 @dataclass
@@ -43,6 +45,9 @@ class Result:
     entries: list[Entry] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)  # heads that were not assigned -> requeue reason
     preempted: list[tuple[str, str, str]] = field(default_factory=list)  # victim, preemptor, reason
+    evicted: list[str] = field(default_factory=list)  # victims that were not evicted before
+    taken: list[tuple[str, str, str]] = field(default_factory=list)  # former claimant, taker, reason
+    over: list[tuple[str, str]] = field(default_factory=list)  # claims that ended otherwise than by admission, why
     reserved: list[str] = field(default_factory=list)
 
 
@@ -51,10 +56,16 @@ class Run:
     """The state while entries are processed."""
 
     world: World
-    snap: Snapshot
+    snap: Snapshot  # the tree as it will be
+    as_it_is: Snapshot
     now: int
     chosen: dict[str, Target] = field(default_factory=dict)
     reservations: list[tuple[str, Amounts, bool]] = field(default_factory=list)  # queue, amounts, do they stay
+    woken: set[str] = field(default_factory=set)  # queues in whose tree a claim ended
+
+
+def place(world: World, e: Entry) -> tuple[object, ...]:  # S-5.6
+    return (0, e.claim.issued_at, e.p.uid) if e.claim is not None else (1, *entry_order(world, e))
 
 
 def entry_order(world: World, e: Entry) -> tuple[bool, int, int, int, str, str]:  # S-5.6
@@ -165,26 +176,59 @@ def lost_to_reservation(run: Run, e: Entry) -> bool:
     return fits(snap, e.p.queue, e.assignment.usage)
 
 
+def charge_claim(run: Run, e: Entry) -> None:
+    """A claim made in this cycle: who loses to it waits for its end."""  # S-5.1
+    run.snap.charge(e.p.queue, e.assignment.usage)
+    if run.world.settings.gates["PreemptionClaims"]:
+        run.reservations.append((e.p.queue, e.assignment.usage, True))
+
+
 def drop_progress(run: Run, e: Entry) -> None:  # S-6.8
     run.world.progress.pop(e.p.key, None)
 
 
 def defer(run: Run, e: Entry) -> None:  # S-5.7.7
     e.mode, e.reason = "DeferredFit", "PendingPreemption"
-    run.snap.charge(e.p.queue, e.assignment.usage)
+    charge_claim(run, e)
     drop_progress(run, e)
+    if run.world.settings.gates["PreemptionClaims"]:
+        claims.make_deferred(run.world, e.p, e.assignment, run.now)
 
 
 def skip(run: Run, e: Entry) -> None:  # S-5.7.8, S-5.7.9
     e.status, e.skipped_preemption = "skipped", e.mode == "Preempt"
 
 
+def redeem(run: Run, e: Entry) -> None:
+    """Check a claimed assignment, without its own claim and with all others."""  # design 4, claims 2
+    held = run.snap.holders[e.p.key]
+    run.snap.remove(e.p.key)
+    if not fits(run.snap, e.p.queue, e.assignment.usage):
+        e.status = "skipped"
+        run.world.claims.pop(e.p.key)
+        run.woken.add(e.p.queue)
+        return
+    if fits(run.as_it_is, e.p.queue, e.assignment.usage):
+        e.status = "assumed"
+        run.as_it_is.charge(e.p.queue, e.assignment.usage)
+        run.snap.charge(e.p.queue, e.assignment.usage)  # no claim any more: nobody takes it in this cycle
+    else:
+        run.snap.put_back(held)
+        e.mode, e.reason = "DeferredFit", "PendingPreemption"  # its claim stays as it is
+
+
 def process(run: Run, e: Entry) -> None:  # S-5.7
-    gates = run.world.settings.gates
     if e.standing is not None:
         run.snap.charge(e.p.queue, e.standing.amounts)
         run.reservations.append((e.p.queue, e.standing.amounts, True))
-        return
+    elif e.claim is not None:
+        redeem(run, e)
+    else:
+        process_head(run, e)
+
+
+def process_head(run: Run, e: Entry) -> None:  # S-5.7
+    gates = run.world.settings.gates
     if overlaps(run, e) and gates["RecomputeAssignmentUponPreemptionTargetsOverlap"]:
         recompute(run, e)
     still_fits = fits_without_victims(run, e)
@@ -204,27 +248,41 @@ def process(run: Run, e: Entry) -> None:  # S-5.7
     elif not still_fits:
         e.held_back = not run.world.settings.parity and lost_to_reservation(run, e)
         skip(run, e)
-    elif gates["PreemptionClaims"] and e.mode == "Fit" and not fits(run.snap, e.p.queue, e.assignment.usage):
+    elif gates["PreemptionClaims"] and e.mode == "Fit" and not fits(run.as_it_is, e.p.queue, e.assignment.usage):
         defer(run, e)  # S-5.7.9a
     else:
         take(run, e)
 
 
 def take(run: Run, e: Entry) -> None:  # S-5.7.10-14
-    run.chosen.update({t.key: t for t in e.targets})
-    run.snap.charge(e.p.queue, e.assignment.usage)
     if e.mode == "Preempt":
-        e.reason = "PendingPreemption"
-        drop_progress(run, e)
+        issue(run, e)
+        run.chosen.update({t.key: t for t in e.targets})
+        charge_claim(run, e)
     else:
         e.status = "assumed"
+        run.snap.charge(e.p.queue, e.assignment.usage)
+        run.as_it_is.charge(e.p.queue, e.assignment.usage)
 
 
-def evict(world: World, target: Target, now: int) -> None:  # S-10.1, S-10.2
+def issue(run: Run, e: Entry) -> None:  # S-5.7.11, S-10.1
+    world = run.world
+    e.reason = "PendingPreemption"
+    drop_progress(run, e)
+    claims.count_round(world, without(run.snap, set(run.chosen)), e.p, e.assignment, e.targets)
+    if world.settings.gates["PreemptionClaims"]:
+        taken = claims.make(world, e.p, e.assignment, e.targets, run.now)
+        run.woken |= {claim.queue for claim in taken}
+
+
+def evict(world: World, target: Target, now: int) -> bool:
+    """Ask a victim to leave; say whether it had not been asked before."""  # S-10.1, S-10.2
     wl = world.workloads[target.key]
-    if not facts.is_true(wl, "Evicted"):
-        facts.set_condition(wl, "Preempted", True, target.reason, now)
-        facts.set_condition(wl, "Evicted", True, "Preempted", now)
+    if facts.is_true(wl, "Evicted"):
+        return False
+    facts.set_condition(wl, "Preempted", True, target.reason, now)
+    facts.set_condition(wl, "Evicted", True, "Preempted", now)
+    return True
 
 
 def checks_are_ready(world: World, e: Entry) -> bool:  # S-5.7.14, S-11.1
@@ -277,19 +335,31 @@ def conclude(run: Run, e: Entry, result: Result) -> None:
     """Write what was decided and put the head back."""
     world, key, now = run.world, e.p.key, run.now
     if e.status == "assumed":
+        if key in world.claims:
+            run.woken.add(e.p.queue)
         admit(world, e, now)
         result.reserved.append(key)
         return
     reason = e.reason or "FailedAfterNomination"
     if e.mode == "Preempt" and e.reason == "PendingPreemption":
-        for t in e.targets:
-            evict(world, t, now)
-            result.preempted.append((t.key, key, t.reason))
+        conclude_preemption(run, e, result)
     write_pending(world, key, STATUS_REASON.get(reason) or e.assignment.no_fit_reason or "WaitingForQuota", now)
-    queues.requeue(world, e.p.queue, key, reason, now)
+    queues.requeue(world, e.p.queue, key, reason, now, shared=key not in run.snap.limited)
     if e.held_back:
         world.refused.add(key)
         world.held_back.add(key)
+
+
+def conclude_preemption(run: Run, e: Entry, result: Result) -> None:
+    for t in e.targets:
+        if t.claims:
+            result.taken.append((t.key, e.p.key, t.reason))
+            claims.lose_to(run.world, t.key, e.p.key)
+            continue
+        result.preempted.append((t.key, e.p.key, t.reason))
+        if evict(run.world, t, run.now):
+            result.evicted.append(t.key)
+            claims.lose_to(run.world, t.key, e.p.key)
 
 
 def standing_reservations(world: World, popped: dict[str, str]) -> list[Entry]:
@@ -300,34 +370,54 @@ def standing_reservations(world: World, popped: dict[str, str]) -> list[Entry]:
     return [standing_entry(world, queue, held) for queue, held in sorted(world.standing.items())]
 
 
-def cycle(world: World, now: int) -> Result:
-    """Run one cycle: change the world, say what was done."""  # S-5.1
-    result = Result()
-    before = dict(world.standing)
-    popped = queues.heads(world)
-    if not popped:
-        return result
-    world.cycles += 1
-    run = Run(world, snapshot(world, now), now)
-    entries = standing_reservations(world, popped)
-    for queue, key in popped.items():
+def nominate_all(run: Run, popped: Sequence[tuple[str, str, Claim | None]], result: Result) -> list[Entry]:
+    """Take heads and claimants out of their heaps; those that are refused go back at once."""  # S-5.3
+    world, entries = run.world, []
+    for queue, key, claim in popped:
         world.heap[queue].discard(key)
         world.refused.discard(key)
         world.held_back.discard(key)
         refused = refusal(world, queue, key)
-        if refused is None:
+        if refused is None and claim is not None:
+            p = incoming_of(world.workloads[key], queue, world.settings)
+            entries.append(Entry(p, claim.assignment, [], "Fit", claim=claim))
+        elif refused is None:
             entries.append(make_entry(run, queue, key))
         else:
+            if world.claims.pop(key, None) is not None:
+                run.snap.remove(key)
+                run.woken.add(queue)
             result.refused[key] = refused.requeue_reason
-            write_pending(world, key, refused.condition_reason, now)
-            queues.requeue(world, queue, key, refused.requeue_reason, now)
-    for e in sorted(entries, key=lambda e: entry_order(world, e)):
+            write_pending(world, key, refused.condition_reason, run.now)
+            queues.requeue(world, queue, key, refused.requeue_reason, run.now)
+    return entries
+
+
+def cycle(world: World, now: int) -> Result:
+    """Run one cycle: change the world, say what was done."""  # S-5.1
+    result = Result(over=claims.end_those_over(world, now))
+    before = dict(world.standing)
+    heads = queues.heads(world)
+    claimants = [(c.queue, c.workload, c) for c in claims.ready(world)]
+    if not claimants and not heads:
+        return result
+    world.cycles += 1
+    as_it_is = snapshot(world, now)
+    run = Run(world, claims.as_it_will_be(world, as_it_is), as_it_is, now)
+    for e in sorted(nominate_all(run, claimants, result), key=lambda e: place(world, e)):
+        process(run, e)  # before all others are looked at (design 4, claims 2)
+        result.entries.append(e)
+    entries = standing_reservations(world, heads)
+    entries += nominate_all(run, [(q, key, None) for q, key in heads.items()], result)
+    for e in sorted(entries, key=lambda e: place(world, e)):
         process(run, e)
         if e.standing is None:
             result.entries.append(e)
     for e in result.entries:
         conclude(run, e, result)
     settle_due(world, before, result)
+    for queue in sorted(run.woken):
+        queues.wake(world, queue, now)
     return result
 
 

@@ -129,6 +129,25 @@ def queue_time(wl: Raw, gates: Gates, pods_ready_timestamp: str) -> int:  # S-4.
     return created_at(wl)
 
 
+def evicted_at(wl: Raw, now: int) -> int:
+    """When it was evicted; one that is not evicted yet, now."""  # S-10.13, S-3.10
+    found = condition(wl, "Evicted")
+    evicted = found is not None and found["status"] == "True"
+    return millis(found["lastTransitionTime"]) if found is not None and evicted else now // 1000 * 1000
+
+
+def grace_period(wl: Raw) -> int:  # S-10.13
+    seconds = [p["template"]["spec"].get("terminationGracePeriodSeconds") for p in wl["spec"]["podSets"]]
+    return 1000 * max((30 if s is None else int(s) for s in seconds), default=30)
+
+
+def owner(wl: Raw) -> tuple[str, str, str]:
+    """Kind, namespace and name of what a workload was made for; without an owner it is its own."""  # design 4
+    named = [o for o in wl["metadata"].get("ownerReferences") or [] if o.get("controller")]
+    kind, name = (named[0]["kind"], named[0]["name"]) if named else ("Workload", wl["metadata"]["name"])
+    return str(kind), str(wl["metadata"].get("namespace", "default")), str(name)
+
+
 def reserved_at(wl: Raw) -> int | None:
     found = condition(wl, "QuotaReserved")
     return millis(found["lastTransitionTime"]) if found is not None and found["status"] == "True" else None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from tests.model import facts, queues
+from tests.model import claims, facts, queues
 from tests.model.cycle import Entry, Result, cycle
 from tests.model.facts import Raw
 from tests.model.flavors import FIT, OUTSIDE
-from tests.model.world import World, load, make_settings
+from tests.model.world import Claim, World, load, make_settings
 
 CYCLE_MILLIS = 10_000
 
@@ -41,6 +42,13 @@ def entry_facts(e: Entry) -> dict[str, Any]:
     }
 
 
+def claim_facts(world: World, claim: Claim) -> dict[str, Any]:
+    """A claim as it is stored, with the keys of its victims (``leaving``: those that still hold their quota)."""
+    block = claims.stored(world, claim)
+    leaving = sorted(claim.charged)
+    return block | {"victims": sorted(claim.victims), "leaving": leaving}
+
+
 def between_cycles(world: World, victims: list[str], events: list[dict[str, Any]], now: int) -> None:
     """Victims are released, then events happen, then every tree that lost something wakes."""
     woken = {queues.release(world, key, now) for key in victims}
@@ -60,30 +68,73 @@ def cycle_facts(world: World, result: Result) -> dict[str, Any]:
         "entries": [entry_facts(e) | {"targets": [[t.key, t.reason] for t in e.targets]} for e in result.entries],
         "refused": dict(sorted(result.refused.items())),
         "preempted": sorted([victim, by, why] for victim, by, why in result.preempted),
+        "evicted": sorted(result.evicted),
+        "taken": sorted([claimant, by, why] for claimant, by, why in result.taken),
+        "claims": {key: claim_facts(world, claim) for key, claim in sorted(world.claims.items())},
+        "claimsOver": sorted([key, why] for key, why in result.over),
         "quotaReserved": admissions,
         "heap": {queue: queues.in_heap_order(world, queue) for queue in sorted(world.heap) if world.heap[queue]},
         "parked": listing(world.parked),
         "sticky": dict(sorted(world.sticky.items())),
         "due": queues.heads(world),
+        "ready": [claim.workload for claim in claims.ready(world)],
     }
+
+
+class Leaving:
+    """When victims release their quota: the n-th eviction of a workload takes ``leaving[key][n - 1]`` further cycles.
+
+    The list starts again at its end; a workload without one leaves before the next cycle.
+    """
+
+    def __init__(self, leaving: dict[str, list[int]]) -> None:
+        self._cycles = leaving
+        self._times: dict[str, int] = {}
+        self._after: dict[str, int] = {}  # who leaves -> after which cycle
+
+    def evicted(self, key: str, number: int) -> None:
+        """A victim was chosen in this cycle; one that leaves already goes on leaving."""
+        if key not in self._after:
+            cycles = self._cycles.get(key) or [0]
+            self._after[key] = number + cycles[self._times.get(key, 0) % len(cycles)]
+            self._times[key] = self._times.get(key, 0) + 1
+
+    def gone_after(self, world: World, number: int) -> list[str]:
+        """Who releases its quota after this cycle."""
+        gone = sorted(key for key, after in self._after.items() if after <= number)
+        for key in gone:
+            del self._after[key]
+        accounted = [key for key in gone if key in world.workloads]
+        return [key for key in accounted if facts.is_accounted(world.workloads[key], world.settings.parity)]
+
+    def deleted(self, key: str) -> None:
+        self._after.pop(key, None)
 
 
 def start(scenario: Raw, profile: str) -> World:
     world = load(scenario["objects"], make_settings(profile, scenario.get("featureGates")))
     queues.fill(world, facts.millis(scenario["now"]))
+    claims.take_up(world)
     return world
+
+
+def cycles_of(scenario: Raw, profile: str) -> Iterator[tuple[World, Result, int]]:
+    """Run a scenario; after each cycle show the world it left, what it did and when."""
+    world, leaving = start(scenario, profile), Leaving(scenario.get("leaving") or {})
+    at = facts.millis(scenario["now"])
+    for number in range(1, scenario["cycles"] + 1):
+        result = cycle(world, at)
+        yield world, result, at
+        for victim, _, _ in result.preempted:
+            leaving.evicted(victim, number)
+        events = [e for e in scenario.get("events") or [] if e["afterCycle"] == number]
+        between_cycles(world, leaving.gone_after(world, number), events, at)
+        for key in (key for e in events for key in e.get("delete") or []):
+            leaving.deleted(key)
+        last, at = at, at + scenario.get("stepMillis", CYCLE_MILLIS)
+        queues.wake_expired(world, last, at)
 
 
 def play(scenario: Raw, profile: str) -> list[dict[str, Any]]:
     """Run a scenario of ``scenarios`` (or of the oracle vectors) and tell each cycle."""
-    world, told = start(scenario, profile), []
-    at = facts.millis(scenario["now"])
-    for i in range(scenario["cycles"]):
-        result = cycle(world, at)
-        told.append(cycle_facts(world, result))
-        victims = sorted({victim for victim, _, _ in result.preempted})
-        events = [e for e in scenario.get("events") or [] if e["afterCycle"] == i + 1]
-        between_cycles(world, victims, events, at)
-        last, at = at, at + scenario.get("stepMillis", CYCLE_MILLIS)
-        queues.wake_expired(world, last, at)
-    return told
+    return [cycle_facts(world, result) for world, result, _ in cycles_of(scenario, profile)]

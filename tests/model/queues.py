@@ -56,8 +56,11 @@ def in_heap_order(world: World, queue: str) -> list[str]:
     return sorted(world.heap[queue], key=lambda key: order_key(world, queue, key))
 
 
-def is_due(world: World, key: str) -> bool:  # S-5.1; parity: every head in every cycle
-    return world.settings.parity or key not in world.refused
+def is_due(world: World, key: str) -> bool:
+    """Whether it may be the head; a claimant waits for its victims and comes beside the head."""  # S-5.1, S-4.2
+    if key in world.claims:
+        return False
+    return world.settings.parity or key not in world.refused  # parity: every head in every cycle
 
 
 def head(world: World, queue: str) -> str | None:  # S-4.2
@@ -121,8 +124,8 @@ def fill(world: World, now: int) -> None:
         arrive(world, key, now)
 
 
-def requeue(world: World, queue: str, key: str, reason: str, now: int) -> None:
-    """Decide where a head goes after its cycle."""  # S-4.5, S-4.9
+def requeue(world: World, queue: str, key: str, reason: str, now: int, shared: bool = True) -> None:
+    """Decide where a head goes after its cycle; ``shared``: its shape would have been told the same."""  # S-4.5, S-4.9
     strict = is_strict(world, queue)
     to_heap = reason in HEAP_REASONS or (strict and reason != "NamespaceMismatch") or has_untried_flavors(world, key)
     if not strict and reason == "PendingPreemption":
@@ -135,7 +138,7 @@ def requeue(world: World, queue: str, key: str, reason: str, now: int) -> None:
         push(world, queue, key, now)
         return
     park(world, queue, key)
-    if not strict and reason in SHAPE_REASONS and world.settings.gates["SchedulingEquivalenceHashing"]:
+    if shared and not strict and reason in SHAPE_REASONS and world.settings.gates["SchedulingEquivalenceHashing"]:
         move_shape(world, queue, shape_of(world, key))
 
 
@@ -192,8 +195,15 @@ def leave(world: World, key: str) -> None:
             del world.sticky[queue]
     world.progress.pop(key, None)
     world.ended.pop(key, None)
+    world.claims.pop(key, None)
     world.refused.discard(key)
     world.held_back.discard(key)
+
+
+def departed(world: World, key: str) -> None:
+    """Nobody waits for it any more, even should it hold quota again before the others have left."""  # P16
+    for claim in world.claims.values():
+        claim.charged.discard(key)
 
 
 def release(world: World, key: str, now: int) -> str:
@@ -205,6 +215,7 @@ def release(world: World, key: str, now: int) -> str:
     if facts.condition(wl, "Admitted"):
         facts.set_condition(wl, "Admitted", False, "NoReservation", now)
     del wl["status"]["admission"]
+    departed(world, key)
     world.generation[queue] += 1  # S-3.8
     arrive(world, key, now)
     return queue
@@ -218,6 +229,10 @@ def delete(world: World, key: str) -> str | None:
         queue = str(wl["status"]["admission"]["clusterQueue"])
         world.generation[queue] += 1  # S-3.8
     leave(world, key)
+    departed(world, key)
+    for rounds in world.rounds.values():
+        if rounds.lost_to == key:  # design 4, epochs 2
+            rounds.above, rounds.total, rounds.lost_to = 0, 0, None
     world.preemptors.discard(key)
     del world.workloads[key]
     return queue

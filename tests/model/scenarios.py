@@ -1,8 +1,12 @@
 """Random worlds as plain data: from a seed, or drawn (and shrunk) by hypothesis.
 
 A scenario has the form of an oracle vector: ``now``, ``objects``, ``featureGates``, ``cycles``, ``events``, and
-``stepMillis`` from one cycle to the next. All objects are valid by the API reference. The first value of each choice
-is the plainest, so that hypothesis shrinks towards it.
+``stepMillis`` from one cycle to the next. ``leaving`` says how many further cycles the evictions of a workload take,
+the first, the second and so on, from the start again at the end of the list; who is not named is gone before the next
+cycle. All objects are valid by the API reference. The first value of each choice is the plainest, so that hypothesis
+shrinks towards it.
+
+``build`` is the broad mix. ``contend`` makes few queues quarrel for long, over little quota, by every kind of policy.
 """
 
 from __future__ import annotations
@@ -305,6 +309,92 @@ def build(dice: Dice) -> Raw:
         "stepMillis": 1000 * dice.one_of([10, 60, 600]),
         "events": _events(dice, cycles, [f"ns/{w['metadata']['name']}" for w in workloads], names, groups),
     }
+
+
+def _quarrel(dice: Dice, in_cohort: bool) -> Raw:
+    """A preemption policy that takes from somebody."""
+    within = dice.one_of(["LowerPriority", "LowerOrNewerEqualPriority", "LowerOrNewerEqualPriority", "Never"])
+    found: Raw = {"withinClusterQueue": within, "reclaimWithinCohort": "Never"}
+    if within == "LowerOrNewerEqualPriority" and dice.rarely(6):
+        found["withinClusterQueueConfig"] = {"minAdmitDuration": "1m"}
+    if in_cohort:
+        found["reclaimWithinCohort"] = dice.one_of(["Any", "LowerPriority", "Any", "Never"])
+        if found["reclaimWithinCohort"] != "Never" and not dice.rarely(3):
+            found["borrowWithinCohort"] = {"policy": "LowerPriority"}
+            if dice.rarely(4):
+                found["borrowWithinCohort"]["maxPriorityThreshold"] = dice.between(-1, 1)
+    return found
+
+
+def _contender(dice: Dice, name: str, queue: str, groups: list[Group]) -> Raw:
+    """A workload as in the broad mix, more often in two parts, to be reduced, or behind a gate."""
+    wl = _workload(dice, name, queue, groups)
+    podsets = wl["spec"]["podSets"]
+    for podset in podsets:
+        podset["count"] = min(podset["count"], 2)
+        podset.pop("minCount", None)
+    if podsets[-1]["count"] > 1 and dice.rarely(2):
+        podsets[-1]["minCount"] = dice.between(1, podsets[-1]["count"] - 1)
+    if dice.rarely(6):
+        podsets[0]["template"]["spec"]["terminationGracePeriodSeconds"] = dice.one_of([0, 60, 600])
+    if dice.rarely(8):
+        wl["spec"]["preemptionGates"] = [{"name": "example.com/gate"}]
+        state = dice.one_of(["Open", "Open", "Closed"])
+        gate = {"name": "example.com/gate", "state": state, "lastTransitionTime": NOW}
+        wl["status"] = wl.get("status", {}) | {"preemptionGates": [gate]}
+    return wl
+
+
+def _leaving(dice: Dice, keys: list[str]) -> dict[str, list[int]]:
+    """How long evictions take: in half of all scenarios none takes long, in a few somebody hardly ever goes."""
+    if dice.rarely(2):
+        return {key: [dice.between(1, 4) for _ in range(3)] if not dice.rarely(16) else [40] for key in keys}
+    return {}
+
+
+def contend(dice: Dice, cycles: int | None = None) -> Raw:
+    """One scenario from these dice; with a number of cycles, that many and no events: will it settle?"""
+    groups = _groups(dice) if dice.rarely(3) else [Group(["cpu"], FLAVORS[: dice.between(1, 2)])]
+    cohorts, objects = _cohorts(dice, groups) if dice.rarely(2) else (["root"], [])
+    objects = [_flavor(dice, f) for g in groups for f in g.flavors] + objects
+    names = [f"cq{i}" for i in range(dice.one_of([2, 3, 3, 4]))]
+    queues = {name: _queue(dice, name, groups, cohorts) for name in names}
+    for queue, _ in queues.values():
+        in_cohort = "cohortName" in queue["spec"]
+        queue["spec"]["resourceGroups"] = _resource_groups(dice, groups, 4, in_cohort)
+        queue["spec"]["preemption"] = _quarrel(dice, in_cohort)
+        queue["spec"]["queueingStrategy"] = dice.one_of(["BestEffortFIFO", "BestEffortFIFO", "StrictFIFO"])
+    objects += [raw for both in queues.values() for raw in both]
+    objects.append(_object("Namespace", "ns", {}))
+    workloads = []
+    for i in range(dice.between(0, 6)):
+        name = dice.one_of(names)
+        workloads.append(_contender(dice, f"a{i}", name, groups))
+        _run(dice, workloads[-1], queues[name][0])
+    workloads += [_contender(dice, f"p{i}", dice.one_of(names), groups) for i in range(dice.between(3, 12))]
+    keys = [f"ns/{w['metadata']['name']}" for w in workloads]
+    length = dice.between(4, 12) if cycles is None else cycles
+    quiet = cycles is not None or dice.rarely(2)
+    return {
+        "now": NOW,
+        "featureGates": {gate: value for gate, value in GATES.items() if dice.rarely(24)},
+        "objects": objects + workloads,
+        "cycles": length,
+        "stepMillis": 1000 * dice.one_of([10, 10, 10, 60, 600]),
+        "leaving": _leaving(dice, keys),
+        "events": [] if quiet else _events(dice, length, keys, names, groups),
+    }
+
+
+def contended(seed: int, cycles: int | None = None) -> Raw:
+    """The quarrel of a seed."""
+    return contend(Seeded(seed), cycles)
+
+
+@st.composite
+def quarrels(draw: st.DrawFn) -> Raw:
+    """Quarrels for hypothesis."""
+    return contend(Drawn(draw))
 
 
 def seeded(seed: int) -> Raw:

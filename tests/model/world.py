@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.model import facts
 from tests.model.amounts import Amounts, add, amount, sub
 from tests.model.facts import Raw
+
+if TYPE_CHECKING:
+    from tests.model.flavors import Assignment
 
 GATES = {  # api.md 9.2, column "Ours"
     "PartialAdmission": True,
@@ -22,11 +25,13 @@ GATES = {  # api.md 9.2, column "Ours"
     "MultiKueueOrchestratedPreemption": True,
     "TimeBasedSamePriorityPreemption": True,
     "PreemptionClaims": True,
+    "PreemptionEpochs": True,
     "AssignmentModeByWorstResource": True,
 }
 PARITY_GATES = GATES | {  # api.md 9.2, column "Parity"
     "MultiKueueOrchestratedPreemption": False,
     "PreemptionClaims": False,
+    "PreemptionEpochs": False,
     "AssignmentModeByWorstResource": False,
 }
 
@@ -40,6 +45,7 @@ class Settings:
     pods_ready_timestamp: str = "Eviction"
     ignore_undeclared: bool = False
     strict_fifo_lends: bool = False
+    claim_timeout: int = 300_000
 
 
 def make_settings(profile: str, gates: dict[str, bool] | None = None, **others: Any) -> Settings:
@@ -67,6 +73,31 @@ class Standing:
 
 
 @dataclass
+class Claim:
+    """What a preemptor is promised while its victims leave."""  # design 4, S-10.13
+
+    workload: str
+    uid: str
+    queue: str
+    assignment: Assignment
+    victims: dict[str, str]  # all it counts or counted on, key -> uid, in order of choice
+    charged: set[str]  # those that still hold their quota
+    issued_at: int
+    expires_at: int
+    preempts: bool  # whether open gates were needed
+    made_for: str  # what of the object ends it by a change
+
+
+@dataclass
+class Rounds:
+    """How often a workload preempted, and who took its place last."""  # design 4, epochs
+
+    above: int = 0  # rounds that ended above nominal
+    total: int = 0
+    lost_to: str | None = None
+
+
+@dataclass
 class World:
     """Everything: objects as plain dicts, and what the queues remember."""
 
@@ -91,6 +122,8 @@ class World:
     held_back: set[str] = field(default_factory=set)
     standing: dict[str, Standing] = field(default_factory=dict)
     generation: dict[str, int] = field(default_factory=dict)
+    claims: dict[str, Claim] = field(default_factory=dict)
+    rounds: dict[tuple[str, str, str], Rounds] = field(default_factory=dict)
     cycles: int = 0
 
     def copy(self) -> World:
@@ -141,7 +174,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Holder:
-    """A workload that holds quota."""
+    """A workload that holds quota, or (``claims``) one that will by its claim."""
 
     key: str
     queue: str
@@ -151,6 +184,9 @@ class Holder:
     reserved_at: int | None
     evicted: bool
     usage: Amounts
+    overdue: bool = False  # evicted, and past the time by which it should have left
+    claims: bool = False  # holds no quota yet
+    not_for: frozenset[str] = frozenset()  # uids of those that may not make it a target
 
 
 @dataclass
@@ -166,6 +202,8 @@ class Snapshot:
     used: dict[str, Amounts]
     holders: dict[str, Holder]
     quota_memory: dict[tuple[str, str, str], int]  # subtree quotas once computed: they never change
+    rounds: dict[str, Rounds] = field(default_factory=dict)
+    limited: set[str] = field(default_factory=set)  # whose target search left out somebody others might have chosen
 
     def copy(self) -> Snapshot:
         used = {queue: dict(amounts) for queue, amounts in self.used.items()}
@@ -179,6 +217,8 @@ class Snapshot:
             used,
             dict(self.holders),
             self.quota_memory,
+            self.rounds,
+            self.limited,
         )
 
     def charge(self, queue: str, amounts: Amounts) -> None:  # S-2.7, of the leaf; cohorts follow by S-2.9
@@ -275,7 +315,19 @@ def queue_of(world: World, wl: Raw) -> str | None:
     return str(local["clusterQueue"]) if local["clusterQueue"] in world.queues else None
 
 
-def holder_of(world: World, key: str) -> Holder:
+def deadline_of(world: World, key: str, now: int) -> int:
+    """By when a victim should have left; one not evicted yet is evicted now."""  # S-10.13
+    wl = world.workloads[key]
+    return facts.evicted_at(wl, now) + facts.grace_period(wl) + world.settings.claim_timeout
+
+
+def is_overdue(world: World, key: str, now: int) -> bool:
+    """Whether a victim is past its deadline: neither credit nor candidate. At the deadline it is, as a claim ends."""
+    evicted = facts.is_true(world.workloads[key], "Evicted")
+    return evicted and now >= deadline_of(world, key, now) and world.settings.gates["PreemptionClaims"]
+
+
+def holder_of(world: World, key: str, now: int) -> Holder:
     wl, s = world.workloads[key], world.settings
     return Holder(
         key=key,
@@ -286,12 +338,13 @@ def holder_of(world: World, key: str) -> Holder:
         reserved_at=facts.reserved_at(wl),
         evicted=facts.is_true(wl, "Evicted"),
         usage=facts.held_usage(wl, s.gates),
+        overdue=is_overdue(world, key, now),
     )
 
 
 def snapshot(world: World, now: int) -> Snapshot:  # S-5.2
     parity = world.settings.parity
-    held = [holder_of(world, k) for k, wl in sorted(world.workloads.items()) if facts.is_accounted(wl, parity)]
+    held = [holder_of(world, k, now) for k, wl in sorted(world.workloads.items()) if facts.is_accounted(wl, parity)]
     snap = Snapshot(
         settings=world.settings,
         now=now,
@@ -302,6 +355,7 @@ def snapshot(world: World, now: int) -> Snapshot:  # S-5.2
         used={name: {} for name in world.queues},
         holders={},
         quota_memory={},
+        rounds={k: world.rounds[who] for k, wl in world.workloads.items() if (who := facts.owner(wl)) in world.rounds},
     )
     for holder in held:
         if holder.queue in snap.used:

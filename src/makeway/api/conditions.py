@@ -49,13 +49,18 @@ def set_condition(
 
 
 def find(conditions: Iterable[Condition], type: str) -> Condition | None:
-    return next((each for each in conditions if each.type == type), None)
+    for each in conditions:  # a plain loop: this is asked more often than anything else
+        if each.type == type:
+            return each
+    return None
 
 
 def is_true(conditions: Iterable[Condition], type: str) -> bool:
     """Whether the condition is there and True; Unknown and absent are not."""
-    found = find(conditions, type)
-    return found is not None and found.status == "True"
+    for each in conditions:
+        if each.type == type:
+            return each.status == "True"
+    return False
 
 
 def remove(conditions: tuple[Condition, ...], type: str) -> tuple[Condition, ...]:

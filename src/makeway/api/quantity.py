@@ -400,6 +400,7 @@ def _read_time(kind: type[Time], text: str) -> Any:
     return kind(seconds * _NANO + int(fraction[:9]) * 10 ** max(0, 9 - len(fraction)))
 
 
+@lru_cache(maxsize=4096)
 def _print_seconds(seconds: int) -> str:
     days, clock = divmod(seconds, 86_400)
     cycles, day_of_cycle = divmod(days + _EPOCH_DAY - 1, _CYCLE_DAYS)

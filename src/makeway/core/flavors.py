@@ -132,6 +132,14 @@ class _Outcome:
     why: NoFit | None = None
 
 
+def asked_by(queue: Queue, pod_set: PodSet, count: int) -> dict[ResourceName, int]:
+    """What ``count`` pods of a podSet ask of a queue."""
+    requests = {name: multiply(max(0, amount), count) for name, amount in pod_set.requests.items()}
+    if queue.group_of(PODS) is not None:
+        requests[PODS] = count  # S-1.9
+    return requests
+
+
 @dataclass(frozen=True, slots=True)
 class Search:
     """All that a flavor search reads. ``only`` restricts a podSet's resource to the flavor it had before."""
@@ -151,7 +159,7 @@ class Search:
         for members in _grouped(workload.pod_sets):
             pod_sets = [workload.pod_sets[i] for i in members]
             parts = [
-                PodSetAssignment(i, each.name, counts[i], self._requests(each, counts[i]))
+                PodSetAssignment(i, each.name, counts[i], asked_by(self.queue, each, counts[i]))
                 for i, each in zip(members, pod_sets, strict=True)
             ]
             why = self._assign_together(members, pod_sets, parts, result)
@@ -170,12 +178,6 @@ class Search:
                     result.level = max(result.level, choice.level)
         return result
 
-    def _requests(self, pod_set: PodSet, count: int) -> dict[ResourceName, int]:
-        requests = {name: multiply(max(0, amount), count) for name, amount in pod_set.requests.items()}
-        if self.queue.group_of(PODS) is not None:
-            requests[PODS] = count  # S-1.9
-        return requests
-
     def _assign_together(
         self, members: list[int], pod_sets: list[PodSet], parts: list[PodSetAssignment], so_far: Assignment
     ) -> NoFit | None:
@@ -187,7 +189,8 @@ class Search:
         why: NoFit | None = None
         decided: set[ResourceName] = set()
         modes: list[Mode] = []
-        for resource in sorted(total):
+        names = sorted(total)
+        for resource in names:
             if resource in decided:
                 continue
             group = self.queue.group_of(resource)
@@ -196,7 +199,7 @@ class Search:
                     so_far.steps.append(Step(Rule.NOT_COVERED, (parts[0].name, resource), (total[resource],)))
                     why = _worse(why, NoFit.NO_MATCHING_FLAVOR)
                 continue
-            asked = [each for each in sorted(total) if each in group.resources]
+            asked = [each for each in names if each in group.resources]
             decided.update(asked)
             found, missing = self._walk(group, resource, asked, members, pod_sets, parts, total, so_far)
             if missing is not None:
@@ -306,8 +309,8 @@ class Search:
         if flavor is None:
             return Step(Rule.NOT_FOUND, (shown, name))
         for each in pod_sets:
-            tolerations = (*each.tolerations, *flavor.tolerations)
             for taint in flavor.taints:
+                tolerations = (*each.tolerations, *flavor.tolerations)
                 if not any(toleration.tolerates(taint) for toleration in tolerations):
                     return Step(Rule.TAINT, (shown, name, taint.key, taint.value, taint.effect))
             if not _matches_labels(each, flavor.labels):
@@ -328,9 +331,10 @@ def is_better(a: tuple[Mode, int], b: tuple[Mode, int], *, prefer_preemption: bo
 
 def _matches_labels(pod_set: PodSet, labels: Mapping[str, str]) -> bool:
     """Only keys that this flavor defines count; a term that loses all its expressions makes affinity irrelevant."""
-    for key, value in (pod_set.node_selector or {}).items():
-        if key in labels and labels[key] != value:
-            return False
+    if pod_set.node_selector is not None:
+        for key, value in pod_set.node_selector.items():
+            if key in labels and labels[key] != value:
+                return False
     if pod_set.affinity is None:
         return True
     for term in pod_set.affinity:

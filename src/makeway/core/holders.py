@@ -37,12 +37,14 @@ class Holders:
         self._reserved: dict[QueueName, list[tuple[int, WorkloadKey]]] = {}
         self.of_queue: dict[QueueName, dict[WorkloadKey, Workload]] = {}
         self.of_family: dict[Uid, dict[WorkloadKey, Workload]] = {}  # Options (KEP-8691)
+        self.by_key: dict[WorkloadKey, Workload] = {}
         self.looks = 0  # candidates read so far; tests count them
 
     def add(self, workload: Workload) -> None:
         members = self.of_queue.setdefault(workload.queue, {})
         invariant(workload.key not in members, "{} holds quota already", workload.key)
         self._log.put(members, workload.key, workload)
+        self._log.put(self.by_key, workload.key, workload)
         if workload.family is not None:
             self._log.put(self.of_family.setdefault(workload.family, {}), workload.key, workload)
         for run, place in self._places(workload):
@@ -55,6 +57,7 @@ class Holders:
         members = self.of_queue[workload.queue]
         held = members[workload.key]
         self._log.drop(members, workload.key)
+        self._log.drop(self.by_key, workload.key)
         if held.family is not None:
             self._log.drop(self.of_family[held.family], workload.key)
         for run, place in self._places(held):
@@ -109,7 +112,11 @@ class Holders:
 
     def freed_at_most(self, queue: QueueName, fr: FR, below: int) -> int:
         """What holders with a priority below ``below`` use together: the most that evicting them can free."""
-        return sum(amount for priority, amount in self._sums.get((queue, fr), {}).items() if priority < below)
+        total = 0
+        for priority, amount in self._sums.get((queue, fr), {}).items():
+            if priority < below:
+                total += amount
+        return total
 
     def contents(self) -> object:
         runs = {
@@ -128,7 +135,10 @@ class Holders:
             yield self._reserved.setdefault(workload.queue, []), (workload.reserved_at, workload.key)
         key, uid, priority = workload.key, workload.uid, workload.priority
         for fr in workload.usage or {}:
-            runs = self._runs.setdefault((workload.queue, fr, workload.evicted), _Runs())
+            where = (workload.queue, fr, workload.evicted)
+            runs = self._runs.get(where)
+            if runs is None:
+                runs = self._runs[where] = _Runs()
             yield runs.newest, (priority, -at, uid, key)
             yield runs.longest, (priority, at, uid, key)
             yield runs.queued, (priority, workload.queued_at, uid, key)

@@ -83,6 +83,9 @@ def pending_message(verdict: Verdict) -> str:
         return verdict.steps[0].subjects[2]
     if Rule.PODS_NOT_READY in rules:
         return "waiting for all admitted workloads to be in the PodsReady condition"
+    if Rule.HELD_BACK in rules:
+        owners = next(step.subjects[1:] for step in verdict.steps if step.rule is Rule.HELD_BACK)
+        return f"{NO_LONGER_FITS}; what it needs is kept free for {', '.join(owners)}"
     if Rule.LOST in rules:
         return NO_LONGER_FITS
     if Rule.OVERLAP in rules:
@@ -92,8 +95,9 @@ def pending_message(verdict: Verdict) -> str:
     if Rule.GATED in rules:
         return GATED
     text = assignment_message(verdict.assignment.steps)
-    if verdict.targets:
-        text += f". Pending the preemption of {len(verdict.targets)} workload(s)"
+    displaced = len(verdict.targets) + len(verdict.took)
+    if displaced:
+        text += f". Pending the preemption of {displaced} workload(s)"
     return text
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NewType
+from weakref import WeakValueDictionary
 
 QueueName = NewType("QueueName", str)
 FlavorName = NewType("FlavorName", str)
@@ -104,6 +105,22 @@ class Flavor:
 # --- what waits and what runs ----------------------------------------------------------------------------------------
 
 
+class Look:
+    """How the pods of a podSet look to the scheduler. Those that look alike share one, so that comparing is cheap."""
+
+    __slots__ = ("__weakref__", "parts", "totals")
+
+    def __init__(self, parts: tuple[object, ...], totals: Mapping[ResourceName, int]) -> None:
+        self.parts = parts
+        self.totals = totals  # what all its pods ask for together
+
+    def __repr__(self) -> str:
+        return repr(self.parts)
+
+
+_looks: WeakValueDictionary[tuple[object, ...], Look] = WeakValueDictionary()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodSet:
     """Equal pods of a workload, as the scheduler sees them."""
@@ -117,6 +134,25 @@ class PodSet:
     tolerations: tuple[Toleration, ...] = ()
     node_selector: Mapping[str, str] | None = None
     affinity: tuple[Selector, ...] | None = None  # terms of which one must hold; None: none asked for
+    _look: Look | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def look(self) -> Look:
+        """Equal (the same object) for podSets that get the same verdict in the same place (S-4.5.3)."""
+        found = self._look
+        if found is None:
+            parts = (*self.where(), self.name, self.count, self.min_count, tuple(sorted(self.requests.items())))
+            found = _looks.get(parts)
+            if found is None:
+                totals = {name: amount * self.count for name, amount in self.requests.items()}
+                found = _looks[parts] = Look(parts, totals)
+            object.__setattr__(self, "_look", found)
+        return found
+
+    def where(self) -> tuple[object, ...]:
+        """What decides which flavors it may use."""
+        selector = tuple(sorted((self.node_selector or {}).items()))
+        return self.group, tuple(sorted(self.allowed)), self.tolerations, selector, self.affinity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +165,25 @@ class PodSetUse:
     amounts: Mapping[ResourceName, int]  # of all its pods together
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimedSet:
+    """What a claim promises one podSet."""
+
+    name: str
+    flavors: Mapping[ResourceName, FlavorName]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a preemptor is promised while those whom it counts on leave (S-10.13)."""
+
+    sets: tuple[ClaimedSet, ...]
+    victims: tuple[tuple[WorkloadKey, Uid], ...]  # in order of choice
+    issued_at: Millis
+    expires_at: Millis
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Workload:
     """One unit of admission: every pod in it gets quota, or none does."""
@@ -138,18 +193,23 @@ class Workload:
     queue: QueueName
     priority: int  # effective (S-7.1)
     queued_at: Millis  # its place among equals: the queue-order timestamp (S-4.3)
+    created_at: Millis | None = None  # where that goes back to once it has quota (S-7.10); None: it never moved
     pod_sets: tuple[PodSet, ...] = ()
     local_queue: str = ""
     family: Uid | None = None  # of an Option: its Parent (KEP-8691)
     option_rank: int = 0
+    root_owner: str = ""  # "kind/namespace/name": who makes it anew is the same to us; "": nobody, it goes by its key
     # what it holds
     usage: Usage | None = None  # None: it holds no quota
     uses: tuple[PodSetUse, ...] = ()
     reserved_at: Millis | None = None  # as decided (S-3.10), so already while assumed; None while there is no time yet
     evicted: bool = False  # asked to leave; its quota counts until it has left
+    evicted_at: Millis | None = None  # since when, as decided; None also where no time was stored
+    grace_ms: int = 30_000  # how long its pods may take to end
     admitted: bool = False
     checks: tuple[tuple[str, bool], ...] = ()  # admission checks it lists, and whether each is Ready
-    # what keeps it from being looked at, or from preempting
+    # what it waits for, or what keeps it from being looked at or from preempting
+    claim: Claim | None = None
     gated: bool = False  # a preemption gate is closed (KEP-8303)
     refused: str = ""  # a reason found before any search (S-5.3): its words
     refusal: str = ""  # and its condition reason
@@ -164,6 +224,15 @@ class Workload:
     def held_since(self, now: Millis) -> Millis:
         """Since when it holds quota, given that it does; as long as there is no time, since now (S-7.6)."""
         return now if self.reserved_at is None else self.reserved_at
+
+    def leaves_by(self) -> Millis | None:
+        """When its pods must have ended, if it was asked to leave."""
+        return Millis(self.evicted_at + self.grace_ms) if self.evicted and self.evicted_at is not None else None
+
+    @property
+    def root(self) -> str:
+        """Who it is, however often it is made anew (design 4, epochs 3)."""
+        return self.root_owner or self.key
 
     @property
     def namespace(self) -> str:

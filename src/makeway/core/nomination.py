@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from makeway.core.flavors import Assignment, Mode, Search, Tried
-from makeway.core.model import FR, FlavorName, Millis, PodSet, ResourceName, Workload
+from makeway.core.model import FR, FlavorName, Millis, PodSet, ResourceName, Usage, Workload
 from makeway.core.options import running_sibling, stays_beside
 from makeway.core.pending import Requeue
 from makeway.core.preemption.classical import Target, Victims, find_victims
+from makeway.core.rounds import Round
 from makeway.core.state import State
 from makeway.core.trace import Rule, Step
 
@@ -22,27 +23,43 @@ class Entry:
     assignment: Assignment = field(default_factory=Assignment)
     targets: tuple[Target, ...] = ()
     steps: tuple[Step, ...] = ()  # why nobody can be displaced
+    round: Round = ""  # what displacing the targets counts as
+    spared: bool = False  # some are left out, for with them it would be a round too many
+    excluded: frozenset[str] = frozenset()  # whom it may not displace, whatever the policies say
     deferred: bool = False  # it fits once the victims of others are gone
     refused: Requeue | None = None  # it was not even considered
     replaces: Workload | None = None  # an Option: the Admitted sibling that leaves for it (S-12.7)
+
+    @classmethod
+    def of(
+        cls, workload: Workload, assignment: Assignment, victims: Victims, excluded: frozenset[str],
+        replaces: Workload | None = None,
+    ) -> Entry:  # fmt: skip
+        """The entry of a head with what a search found for it."""
+        return cls(
+            workload, assignment, victims.targets, victims.steps, victims.round, bool(victims.spared), excluded,
+            replaces=replaces,
+        )  # fmt: skip
 
 
 Only = Mapping[tuple[int, ResourceName], FlavorName]
 
 
-def nominate(state: State, workload: Workload, now: Millis) -> Entry:
-    """The entry of a head, judged on the state as it is."""
+def nominate(state: State, workload: Workload, now: Millis, excluded: frozenset[str] = frozenset()) -> Entry:
+    """The entry of a head, judged on the state as it is; ``excluded`` it may not displace."""
     reason = _refusal(state, workload)
     if reason is not None:
         return Entry(workload, refused=reason[0], steps=(Step(Rule.REFUSED, (workload.key, *reason[1:])),))
     sibling = running_sibling(state, workload)
     if sibling is not None:
-        return _nominate_beside(state, workload, sibling, now)
-    assignment, victims = find_assignment(state, workload, now, tried=state.tried(workload))
-    return Entry(workload, assignment, victims.targets, victims.steps)
+        return _nominate_beside(state, workload, sibling, now, excluded)
+    found = find_assignment(state, workload, now, tried=state.tried(workload), excluded=excluded)
+    return Entry.of(workload, *found, excluded)
 
 
-def _nominate_beside(state: State, workload: Workload, sibling: Workload, now: Millis) -> Entry:
+def _nominate_beside(
+    state: State, workload: Workload, sibling: Workload, now: Millis, excluded: frozenset[str]
+) -> Entry:
     """The entry of an Option whose family runs already: it stands back, or takes over (S-5.7.1, 12.7.1, 12.7.2)."""
 
     def refused(requeue: Requeue, reason: str, words: str) -> Entry:
@@ -53,15 +70,15 @@ def _nominate_beside(state: State, workload: Workload, sibling: Workload, now: M
         return refused("SiblingRuns", "PendingEvaluation", f"{sibling.key} of the same family is Admitted")
     replaces: Workload | None = sibling
     tried = state.tried(workload)
-    assignment, victims = find_assignment(state, workload, now, tried=tried, replaces=sibling)
+    assignment, victims = find_assignment(state, workload, now, tried=tried, replaces=sibling, excluded=excluded)
     if queue.checks_for(flavor for flavor, _ in assignment.usage):
         replaces = None  # its checks run while the sibling goes on
-        assignment, victims = find_assignment(state, workload, now, tried=tried)
+        assignment, victims = find_assignment(state, workload, now, tried=tried, excluded=excluded)
         if assignment.mode is Mode.NO_FIT:
             return refused("NoFit", "WaitingForQuota", f"it does not fit beside {sibling.key}")
     if assignment.mode not in (Mode.FIT, Mode.NO_FIT) and not state.policy.option_upgrade_preempts:
         return refused("NoFit", "WaitingForQuota", f"{sibling.key} runs, and nobody is displaced for an upgrade")
-    return Entry(workload, assignment, victims.targets, victims.steps, replaces=replaces)
+    return Entry.of(workload, assignment, victims, excluded, replaces)
 
 
 def _refusal(state: State, workload: Workload) -> tuple[Requeue, str, str] | None:
@@ -126,6 +143,30 @@ def _counts(full: list[int], reduced: list[int], index: int, total: int) -> list
     return [count - less * index // total for count, less in zip(full, reduced, strict=True)]
 
 
+def round_of(state: State, workload: Workload, usage: Usage, targets: Sequence[Target]) -> Round:
+    """What displacing these counts as: who leaves anyway, or had its time, makes no round (design 4, epochs 1)."""
+    if not any(_displaces(each) for each in targets):
+        return ""
+    if not any(_makes_it_one(workload, each, "above") for each in targets):
+        return "free"
+    node = state.tree.queues[workload.queue]
+    for fr, amount in usage.items():
+        leaving = sum((t.workload.usage or {}).get(fr, 0) for t in targets if t.workload.queue == workload.queue)
+        if amount and node.usage.get(fr, 0) - leaving + amount > node.nominal.get(fr, 0):
+            return "above"
+    return "free"
+
+
+def _displaces(target: Target) -> bool:
+    return not target.workload.evicted and target.reason != "InClusterQueueTimeBased"
+
+
+def _makes_it_one(workload: Workload, target: Target, kind: Round) -> bool:
+    """Whether the target makes the round what it is; the circuit breaker counts everybody who is displaced."""
+    is_below = target.workload.queue == workload.queue and target.workload.priority < workload.priority
+    return _displaces(target) and not (kind == "above" and is_below)
+
+
 class _Finder:
     def __init__(
         self, state: State, workload: Workload, now: Millis, tried: Tried, only: Only | None, excluded: frozenset[str]
@@ -134,6 +175,7 @@ class _Finder:
         self._workload = workload
         self._now = now
         self._excluded = excluded
+        self._victims: dict[object, Victims] = {}
         self._sibling_runs = running_sibling(state, workload) is not None
         self._search = Search(
             tree=state.tree, node=state.tree.queues[workload.queue], queue=state.queues[workload.queue],
@@ -145,11 +187,36 @@ class _Finder:
         assignment = self._search.assign(self._workload, counts)
         victims = Victims()
         if assignment.mode not in (Mode.FIT, Mode.NO_FIT):
-            victims = find_victims(
-                self._state, self._workload, assignment.need, assignment.usage, self._now,
-                excluded=self._excluded, sibling_runs=self._sibling_runs,
-            )  # fmt: skip
+            victims = self._within_rounds(assignment.need, assignment.usage)
         return assignment, victims
+
+    def _within_rounds(self, need: tuple[FR, ...], usage: Usage) -> Victims:
+        """As ``_search_within_rounds``, once for each question: what is short is asked about twice."""
+        key = (need, tuple(sorted(usage.items())))
+        found = self._victims.get(key)
+        if found is None:
+            found = self._victims[key] = self._search_within_rounds(need, usage)
+        return found
+
+    def _search_within_rounds(self, need: tuple[FR, ...], usage: Usage) -> Victims:
+        """Whom to evict without a round too many: who would make it one is left out, the first first (design 4)."""
+        state, workload = self._state, self._workload
+        spared: frozenset[str] = frozenset()
+        while True:
+            victims = find_victims(
+                state, workload, need, usage, self._now,
+                excluded=self._excluded | spared, sibling_runs=self._sibling_runs,
+            )  # fmt: skip
+            if not state.policy.gates.preemption_epochs:
+                return victims
+            kind = round_of(state, workload, usage, victims.targets)
+            if not victims.targets and spared:
+                count = state.rounds.of(workload)
+                victims = Victims((), (Step(Rule.ROUND_TOO_MANY, (workload.key,), (count.total, count.above)),))
+            if not state.rounds.is_too_many(workload, kind):
+                return replace(victims, round=kind, spared=spared) if kind or spared else victims
+            counting = (each for each in victims.targets if _makes_it_one(workload, each, kind))
+            spared |= {next(counting).workload.key}
 
     def succeeds(self, counts: list[int]) -> bool:
         assignment, victims = self.probe(counts)
@@ -161,9 +228,7 @@ class _Finder:
     def _simulate(self, fr: FR, amount: int) -> tuple[Mode, int]:
         """What evicting could do for one flavor-resource alone, and the borrowing level then (S-6.5.3)."""
         state, workload = self._state, self._workload
-        victims = find_victims(
-            state, workload, (fr,), {fr: amount}, self._now, excluded=self._excluded, sibling_runs=self._sibling_runs
-        )
+        victims = self._within_rounds((fr,), {fr: amount})
         if not victims.targets:
             return Mode.NO_CANDIDATES, 0
         node = state.tree.queues[workload.queue]

@@ -5,8 +5,12 @@ Not here: making Options, gates and status of the family (the Options' controlle
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from makeway.core.model import FlavorName, Queue, Workload
-from makeway.core.state import State
+
+if TYPE_CHECKING:
+    from makeway.core.state import State
 
 NOWHERE = 2**31  # after every flavor of a group
 

@@ -6,13 +6,15 @@ workload in the line that was refused is not *due* until then either, so that no
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from bisect import bisect_left
+from collections.abc import Callable, Container, Iterable
+from typing import Literal
 
-from makeway.core.model import Millis, QueueName, Usage, Workload, WorkloadKey, invariant
+from makeway.core.line import Least, Line, Place, Shape, Standing, is_at_least, place, shape
+from makeway.core.model import Millis, QueueName, Workload, WorkloadKey
 from makeway.core.undo import UndoLog
+
+__all__ = ["Line", "Pending", "Place", "Requeue", "Shape", "Standing", "may_queue", "place", "shape"]
 
 Requeue = Literal[
     "NamespaceMismatch", "Generic", "NoFit", "PreemptionNoCandidates", "PreemptionGated", "PendingPreemption",
@@ -24,67 +26,24 @@ PARKING: frozenset[Requeue] = frozenset(
 SHAPE_MOVING: frozenset[Requeue] = frozenset({"NoFit", "PreemptionNoCandidates"})
 STICKY: frozenset[Requeue] = frozenset({"PendingPreemption", "PendingMigration"})
 
-Place = tuple[int, int, str, int, str, WorkloadKey]
-Shape = tuple[object, ...]
-
-
-def place(workload: Workload) -> Place:
-    """Its place in its queue's line (S-4.1); no two are alike."""
-    family = workload.uid if workload.family is None else workload.family
-    return (-workload.priority, workload.queued_at, family, workload.option_rank, workload.uid, workload.key)
-
-
-def shape(workload: Workload) -> Shape:
-    """What a verdict depends on: who looks alike gets the same one (S-4.5.3)."""
-    return (
-        workload.priority,
-        tuple(
-            (
-                each.name, each.count, each.min_count, each.group, tuple(sorted(each.requests.items())),
-                tuple(sorted(each.allowed)), each.tolerations, tuple(sorted((each.node_selector or {}).items())),
-                each.affinity,
-            )
-            for each in workload.pod_sets
-        ),
-    )  # fmt: skip
-
 
 def may_queue(workload: Workload, now: Millis) -> bool:
     """Whether its back-off is over (S-4.5.2)."""
     return not workload.backing_off and (workload.requeue_at is None or now >= workload.requeue_at)
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Quota kept free for a refused head of a strict queue until it is looked at again (S-5.13)."""
-
-    order: tuple[Any, ...]  # the head's place among the entries of a cycle
-    amounts: Usage
-
-
-@dataclass(slots=True)
-class Line:
-    """The waiting workloads of one queue."""
-
-    strict: bool = False
-    places: list[Place] = field(default_factory=list)
-    waiting: dict[WorkloadKey, Workload] = field(default_factory=dict)  # those in the line
-    parked: dict[WorkloadKey, Workload] = field(default_factory=dict)
-    refused: dict[WorkloadKey, None] = field(default_factory=dict)  # in the line, but not due
-    shapes: dict[Shape, None] = field(default_factory=dict)  # parked shapes: new arrivals join them
-    sticky: dict[Literal["it"], WorkloadKey] = field(default_factory=dict)  # at most one
-    wakes: dict[Literal["count"], int] = field(default_factory=dict)
-    standing: dict[WorkloadKey, Standing] = field(default_factory=dict)  # of a refused strict head
-    held_back: dict[WorkloadKey, None] = field(default_factory=dict)  # refused because of what is kept free
-
-
 class Pending:
-    def __init__(self, log: UndoLog) -> None:
+    def __init__(self, log: UndoLog, on_forget: Callable[[Workload], None] = lambda _: None) -> None:
         self._log = log
+        self._on_forget = on_forget  # what else ends with a workload's waiting
         self.lines: dict[QueueName, Line] = {}
+        self._names: list[QueueName] = []  # of the lines, sorted
 
     def line(self, queue: QueueName) -> Line:
-        return self.lines.setdefault(queue, Line())
+        found = self.lines.get(queue)
+        if found is None:
+            found = self.lines[queue] = Line(self._log)
+        return found
 
     # --- coming and going ---
 
@@ -92,116 +51,136 @@ class Pending:
         """A workload arrives, or changed in a way that makes it worth another look (S-4.7)."""
         self.remove(workload)
         line = self.line(workload.queue)
-        known_shape = shapes_count and not line.strict and bool(line.shapes) and shape(workload) in line.shapes
-        if known_shape or not may_queue(workload, now):
-            self._log.put(line.parked, workload.key, workload)
+        if not may_queue(workload, now):
+            line.park_alone(workload)
         else:
-            self._enter(line, workload)
+            rests = shapes_count and not line.strict and bool(line.shapes) and shape(workload) in line.shapes
+            line.enter(workload, rests=rests)
 
     def refresh(self, workload: Workload) -> None:
         """Its object changed in nothing that matters to a verdict: whether it waits or is parked stays (S-4.7)."""
         line = self.line(workload.queue)
-        if workload.key in line.parked:
-            self._log.put(line.parked, workload.key, workload)
-        elif workload.key in line.waiting:
-            was_refused = workload.key in line.refused
-            self._leave(line, workload.key)
-            self._enter(line, workload)
-            if was_refused:
-                self._log.put(line.refused, workload.key, None)
+        if workload.key not in line.members:
+            return
+        kin = line.kin_of.get(workload.key)
+        if kin is None:
+            line.park_alone(workload)
+        elif kin in line.resting:
+            line.leave(workload.key)
+            if (shape(workload), workload.namespace) in line.resting:
+                line.enter(workload, rests=True)
+            else:
+                line.park_alone(workload)
+        else:
+            kept = line.verdict_of(workload.key)
+            line.leave(workload.key)
+            line.enter(workload)
+            line.keep_verdict(workload.key, kept)
 
     def remove(self, workload: Workload) -> None:
         """It is gone, or holds quota now."""
-        line = self.line(workload.queue)
-        self._leave(line, workload.key)
-        self._log.drop(line.parked, workload.key)
+        self.line(workload.queue).leave(workload.key)
 
     def forget(self, workload: Workload) -> None:
         """It reserved quota, was deleted or left the queue: who waited for it to come first need not any more."""
         self.remove(workload)
+        self._on_forget(workload)
         line = self.line(workload.queue)
         if line.sticky.get("it") == workload.key:
             self._log.drop(line.sticky, "it")
 
-    def _enter(self, line: Line, workload: Workload) -> None:
-        where = place(workload)
-        insort(line.places, where)
-        self._log.save(_take_out, line.places, where)
-        self._log.put(line.waiting, workload.key, workload)
-
-    def _leave(self, line: Line, key: WorkloadKey) -> None:
-        waiting = line.waiting.get(key)
-        if waiting is not None:
-            where = place(waiting)
-            _take_out(line.places, where)
-            self._log.save(insort, line.places, where)
-            self._log.drop(line.waiting, key)
-        self._log.drop(line.refused, key)
-        self._log.drop(line.held_back, key)
-        self._log.drop(line.standing, key)
-
     # --- heads ---
 
-    def head(self, queue: QueueName, *, due_only: bool, sticky_blocks: bool) -> Workload | None:
-        """The workload that is looked at next (S-4.2); ``due_only``: refused ones wait for a wake."""
+    def in_use(self) -> list[QueueName]:
+        """Queues with somebody in their line, by name."""
+        if len(self._names) != len(self.lines):
+            self._names = sorted(self.lines)
+        return [name for name in self._names if self.lines[name].fronts]
+
+    def find(self, queue: QueueName, key: WorkloadKey) -> Workload | None:
         line = self.lines.get(queue)
-        if line is None or not line.places:
+        return None if line is None else line.members.get(key)
+
+    def head(
+        self, queue: QueueName, *, due_only: bool, sticky_blocks: bool, but: Container[WorkloadKey] = ()
+    ) -> Workload | None:
+        """The workload that is looked at next (S-4.2); ``due_only``: refused ones wait for a wake, as ``but`` do."""
+        line = self.lines.get(queue)
+        if line is None or not line.fronts:
             return None
-        for key in self._in_order(line):
-            if not due_only or key not in line.refused:
-                return line.waiting[key]
+        for key in line.ordered():
+            if key not in but and (not due_only or key not in line.refused):
+                return line.members[key]
             if line.strict or (sticky_blocks and line.sticky.get("it") == key):
                 return None
         return None
 
-    def _in_order(self, line: Line) -> Iterator[WorkloadKey]:
-        sticky = line.sticky.get("it")
-        if sticky in line.waiting:
-            yield sticky
-        for where in line.places:
-            if where[5] != sticky:
-                yield where[5]
-
     def first(self, queue: QueueName) -> WorkloadKey | None:
-        return next(self._in_order(self.line(queue)), None)
+        return next(self.line(queue).ordered(), None)
 
     def in_order(self, queue: QueueName) -> list[WorkloadKey]:
         """The whole line, for those who ask for positions."""
-        return list(self._in_order(self.line(queue)))
+        return list(self.line(queue).ordered())
 
     def pop(self, workload: Workload) -> int:
         """Take a head out of its line; returns how often the queue was woken so far."""
         line = self.line(workload.queue)
-        self._leave(line, workload.key)
+        if workload.key in line.members and not line.is_parked(workload.key):
+            line.leave(workload.key)
         return line.wakes.get("count", 0)
 
     def requeue(
-        self, workload: Workload, reason: Requeue, now: Millis, *, woken: bool, has_untried: bool, shapes_count: bool
-    ) -> bool:
-        """Put a head back after its cycle (S-4.5); returns whether it is parked. Who was not taken out stays."""
+        self, workload: Workload, reason: Requeue, now: Millis, *, woken: bool, has_untried: bool, shapes_count: bool,
+        binds_larger: bool = False,
+    ) -> bool:  # fmt: skip
+        """Put a head back after its cycle (S-4.5); returns whether it is parked. Who was not taken out stays.
+
+        ``binds_larger``: nobody behind it who asks for as much or more can fare better, so all these are parked too.
+        """
         line = self.line(workload.queue)
-        if workload.key in line.waiting:
+        if workload.key in line.members and not line.is_parked(workload.key):
             return False
-        self._log.drop(line.parked, workload.key)
+        line.leave(workload.key)
         wants_park = reason == "NamespaceMismatch" or (reason in PARKING and not line.strict)
-        parks = (wants_park and not woken and not has_untried) or not may_queue(workload, now)
-        if reason in STICKY and not line.strict:
-            self._log.put(line.sticky, "it", workload.key)
+        backs_off = not may_queue(workload, now)
+        parks = (wants_park and not woken and not has_untried) or backs_off
+        if reason in STICKY:
+            self.stick(workload)
         if not parks:
-            self._enter(line, workload)
+            line.enter(workload)
             if reason != "FailedAfterNomination" and not has_untried and not woken:
                 self._log.put(line.refused, workload.key, None)
             return False
-        self._log.put(line.parked, workload.key, workload)
-        if reason in SHAPE_MOVING and shapes_count and not line.strict and wants_park:
+        moves = reason in SHAPE_MOVING and shapes_count and not line.strict and wants_park
+        if moves and not backs_off:
+            line.enter(workload, rests=True)
+        else:
+            line.park_alone(workload)
+        if moves:
             self._park_alike(line, shape(workload))
+            if binds_larger:
+                self._park_larger(line, workload)
         return True
+
+    def stick(self, workload: Workload) -> None:
+        """It comes first in its line from now on; a strict line keeps its order (S-4.9)."""
+        line = self.line(workload.queue)
+        if not line.strict:
+            self._log.put(line.sticky, "it", workload.key)
 
     def _park_alike(self, line: Line, moved: Shape) -> None:
         self._log.put(line.shapes, moved, None)
-        for each in [each for each in line.waiting.values() if shape(each) == moved]:
-            self._leave(line, each.key)
-            self._log.put(line.parked, each.key, each)
+        for kin in list(line.of_shape.get(moved, ())):
+            line.rest(kin)
+
+    def _park_larger(self, line: Line, workload: Workload) -> None:
+        """Those behind it who ask for no less get the same verdict: look at none of them (S-4.5.3)."""
+        own, where = shape(workload), place(workload)
+        behind = line.fronts[bisect_left(line.fronts, where) :]
+        alike = dict.fromkeys(line.kin_of[front[5]][0] for front in behind)
+        for each in alike:
+            if is_at_least(each, own) and all(line.kins[kin][0] > where for kin in line.of_shape[each]):
+                self._park_alike(line, each)
 
     def keep_free(self, workload: Workload, standing: Standing) -> None:
         self._log.put(self.line(workload.queue).standing, workload.key, standing)
@@ -209,6 +188,12 @@ class Pending:
     def standing(self) -> dict[QueueName, dict[WorkloadKey, Standing]]:
         """What is kept free for refused heads, queue by queue."""
         return {queue: dict(line.standing) for queue, line in self.lines.items() if line.standing}
+
+    def end_standing_in(self, queue: QueueName) -> None:
+        """A head of the queue is looked at: what was kept free for one before it is so no more (S-5.13)."""
+        line = self.line(queue)
+        for key in list(line.standing):
+            self._log.drop(line.standing, key)
 
     def end_standing(self) -> None:
         """Nothing is kept free any more for who is no longer first."""
@@ -232,21 +217,35 @@ class Pending:
 
     # --- waking ---
 
-    def wake(self, queues: Iterable[QueueName], now: Millis, matches: Callable[[Workload], bool]) -> list[WorkloadKey]:
-        """Parked workloads of these queues return to their lines, refused heads become due (S-4.6)."""
+    def wake(
+        self, queues: Iterable[QueueName], now: Millis, matches: Callable[[Workload], bool], *,
+        lists_returned: bool = True, is_hopeless: Callable[[QueueName, Least], bool] | None = None,
+    ) -> list[WorkloadKey]:  # fmt: skip
+        """Parked workloads of these queues return to their lines, refused heads become due (S-4.6).
+
+        Who returned is told only where somebody asks: they may be very many. ``is_hopeless`` says whether the verdict
+        of all who rest in a line stands, whatever happened: then they go on resting.
+        """
         returned: list[WorkloadKey] = []
         for queue in sorted(set(queues)):
             line = self.lines.get(queue)
             if line is None:
                 continue
-            self._log.put(line.wakes, "count", line.wakes.get("count", 0) + 1)
-            for known in list(line.shapes):
-                self._log.drop(line.shapes, known)
             self._due(line)
-            for each in [each for each in line.parked.values() if may_queue(each, now) and matches(each)]:
-                self._log.drop(line.parked, each.key)
-                self._enter(line, each)
-                returned.append(each.key)
+            if is_hopeless is not None and line.resting and not line.alone:
+                least = line.least_of_resting()
+                if least is not None and is_hopeless(queue, least):
+                    continue
+            self._log.put(line.wakes, "count", line.wakes.get("count", 0) + 1)
+            for known in list(line.shapes) if line.shapes else ():
+                self._log.drop(line.shapes, known)
+            for kin in [kin for kin in line.resting if matches(line.members[line.kins[kin][0][5]])]:
+                returned += [where[5] for where in line.kins[kin]] if lists_returned else []
+                line.rise(kin)
+            for each in [line.members[key] for key in line.alone]:
+                if may_queue(each, now) and matches(each):
+                    line.enter(each)
+                    returned.append(each.key)
         return returned
 
     def due(self, queues: Iterable[QueueName]) -> None:
@@ -256,24 +255,18 @@ class Pending:
 
     def _due(self, line: Line) -> None:
         for table in (line.refused, line.held_back):
-            for key in list(table):
+            for key in list(table) if table else ():
                 self._log.drop(table, key)
+
+    def refuse(self, workload: Workload) -> None:
+        """It is not looked at again before something happens, or ``due_again`` is called."""
+        line = self.line(workload.queue)
+        if workload.key in line.members and not line.is_parked(workload.key):
+            self._log.put(line.refused, workload.key, None)
 
     def due_again(self, workload: Workload) -> None:
         """Something that concerns only this workload has changed."""
         self._log.drop(self.line(workload.queue).refused, workload.key)
 
     def contents(self) -> object:
-        return {
-            queue: (
-                line.places[:], sorted(line.parked), sorted(line.refused), sorted(map(repr, line.shapes)),
-                dict(line.sticky), dict(line.wakes), sorted(line.standing), sorted(line.held_back),
-            )
-            for queue, line in sorted(self.lines.items())
-        }  # fmt: skip
-
-
-def _take_out(places: list[Place], where: Place) -> None:
-    index = bisect_left(places, where)
-    invariant(index < len(places) and places[index] == where, "{} is not in the line", where)
-    del places[index]
+        return {queue: line.contents() for queue, line in sorted(self.lines.items())}

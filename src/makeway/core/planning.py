@@ -17,7 +17,8 @@ from heapq import nsmallest
 from typing import NamedTuple
 
 from makeway.api.quantity import Time
-from makeway.core.cycle import Plan, Verdict, carry_out, decide, departed, heads
+from makeway.core import claims
+from makeway.core.cycle import Plan, Verdict, carry_out, decide, departed, heads, reason_kept
 from makeway.core.messages import pending_message, pending_reason
 from makeway.core.model import FR, FlavorName, Millis, QueueName, ResourceName, Workload, WorkloadKey
 from makeway.core.nomination import find_assignment
@@ -92,11 +93,12 @@ class Planned:
 def plan_cycles(state: State, now: Millis, *, cycles: int | None = None) -> Planned:
     """Carry out ``cycles`` cycles; without a number as many as change something, at most ``CYCLES_MAX``.
 
-    There is always a first one, so that those who wait are told. A last one that only repeats what was found before
-    is left out, unless a number asks for it.
+    There is always a first one, so that those who wait are told. Last ones that only repeat what was told before are
+    left out, unless a number asks for them.
     """
     planning = _Planning(state, now)
     done: list[PlannedCycle] = []
+    last = 1  # the cycles after it only repeat what was told
     settled = False
     for _ in range(CYCLES_MAX if cycles is None else cycles):
         cycle = planning.step()
@@ -104,9 +106,11 @@ def plan_cycles(state: State, now: Millis, *, cycles: int | None = None) -> Plan
         if cycles is None and planning.repeats:
             break
         done.append(cycle)
+        if planning.tells_news or cycles is not None:
+            last = len(done)
         if cycles is None and settled:
             break
-    return Planned(tuple(done), settled)
+    return Planned(tuple(done[:last]), settled)
 
 
 _Users = dict[tuple[bool, str, FR], tuple[Holder, ...]]  # root of a tree, flavor-resource -> its largest users
@@ -128,13 +132,17 @@ class _Planning:
         self._told: dict[WorkloadKey, _Told] = {}
         self._idle: list[object] = []  # what cycles found and left behind since the last that changed something
         self.repeats = False  # the last cycle found and left what one before it did, so all that follow will
+        self.tells_news = True  # the last cycle changed something, or told somebody what he was not told before
 
     def step(self) -> PlannedCycle:
         state = self._state
+        for claimant in claims.overdue(state, self._now):
+            claims.end(state, claimant.key, claims.EXPIRED, self._now)
         resumed = {head.key for head in heads(state) if state.tried(head)}
         plan = decide(state, self._now)
         carry_out(state, plan)
         users: _Users = {}
+        told_before = dict(self._told)
         for verdict in plan.verdicts:
             key = verdict.workload.key
             if verdict.status == "admitted":
@@ -150,6 +158,7 @@ class _Planning:
         )
         cycle = PlannedCycle(plan=plan, preempted=leaving, pending=tuple(self._waiting()))
         self._compare(cycle)
+        self.tells_news = cycle.changes or self._told != told_before
         self._depart(leaving)
         return cycle
 
@@ -173,13 +182,23 @@ class _Planning:
         """Victims leave and wait again, then all trees that lost usage are woken (S-3.7, S-4.6)."""
         state = self._state
         for each in sorted(leaving, key=lambda each: each.workload.key):
-            state.release(each.workload)
-            reason = "" if each.workload.evicted else each.reason  # who was leaving already keeps its place (S-10.1)
-            state.push(departed(state, each.workload, reason, self._now), self._now)
-            message = f"Preempted by {each.by.key}, waits to be looked at again"
-            self._told[each.workload.key] = _Told(NOT_LOOKED_AT, message, each.by.key)
-        for queue in sorted({each.workload.queue for each in leaving}):
+            self._release(each.workload, reason_kept(each), each.by.key)
+        on_the_way = [
+            (victim, known.key)
+            for known in state.claims.within(sorted(state.claims.of_queue))
+            for victim in claims.still_charged(state, known.claim)
+        ]
+        for victim, by in on_the_way:  # asked to leave before the plan began; two claims may count on one
+            if victim.key in state.holders.by_key:
+                self._release(victim, "", by)
+        for queue in sorted({*(each.workload.queue for each in leaving), *(victim.queue for victim, _ in on_the_way)}):
             state.wake(queue, self._now)
+
+    def _release(self, victim: Workload, reason: str, by: WorkloadKey) -> None:
+        state = self._state
+        state.release(victim)
+        state.push(departed(state, victim, reason, self._now), self._now)
+        self._told[victim.key] = _Told(NOT_LOOKED_AT, f"Preempted by {by}, waits to be looked at again", by)
 
     # --- who waits ---
 

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from makeway.core.claims import Claims, still_charged
 from makeway.core.flavors import AT_END, Tried
 from makeway.core.holders import Holders
-from makeway.core.model import Flavor, FlavorName, Millis, Queue, QueueName, Workload, WorkloadKey, selects
+from makeway.core.line import Least
+from makeway.core.model import (
+    Flavor,
+    FlavorName,
+    Millis,
+    Queue,
+    QueueName,
+    ResourceName,
+    Workload,
+    WorkloadKey,
+    selects,
+)
 from makeway.core.pending import Pending, Shape, shape
 from makeway.core.policy import Policy
-from makeway.core.quota import QuotaSpec, QuotaTree
+from makeway.core.quota import Node, QuotaSpec, QuotaTree
+from makeway.core.rounds import Rounds
 from makeway.core.undo import UndoLog
 
 
@@ -33,15 +46,19 @@ class State:
         self._log = UndoLog()
         self.tree = QuotaTree(self._log)
         self.holders = Holders(self._log)
-        self.pending = Pending(self._log)
+        self.claims = Claims(self._log)
+        self.rounds = Rounds(self._log)
+        self.pending = Pending(self._log, lambda workload: self.claims.drop(workload.key))
         self.queues: dict[QueueName, Queue] = {}
         self.flavors: dict[FlavorName, Flavor] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}  # labels by name
+        self.shares_widely = policy.profile != "parity" and policy.gates.scheduling_equivalence_hashing
         self.waits_for_pods = False  # blockAdmission, and some admitted workload is not ready (S-5.7.12)
         self._progress: dict[WorkloadKey, Progress] = {}
         self._preemptors: dict[WorkloadKey, None] = {}  # requeued with preemptions pending, no quota since (S-5.6.2)
         self._generations: dict[QueueName, int] = {}  # S-3.8
         self._cycles: dict[str, int] = {}
+        self._trees: dict[QueueName, list[QueueName]] = {}  # as found since the last configuration
 
     def trial(self) -> AbstractContextManager[None]:
         """Whatever is done to any part of the state inside is undone on exit; trials nest."""
@@ -54,6 +71,7 @@ class State:
     ) -> None:
         """Queues, cohorts and flavors as they are from now on; who holds or waits stays."""
         pairs = list(queues)
+        self._trees.clear()
         self.queues = {queue.name: queue for queue, _ in pairs}
         self.flavors = {flavor.name: flavor for flavor in flavors}
         known = set(self.tree.queues)
@@ -74,6 +92,7 @@ class State:
 
     def hold(self, workload: Workload) -> None:
         """Account for a workload that has quota (S-3.6); it no longer waits."""
+        self._end_standing(workload)
         self.pending.forget(workload)
         self._log.drop(self._progress, workload.key)
         self._log.drop(self._preemptors, workload.key)
@@ -93,10 +112,56 @@ class State:
     # --- who waits ---
 
     def push(self, workload: Workload, now: Millis) -> None:
+        """It arrives, or changed in a way that makes it worth another look; a claim that it carries is in force."""
+        known = self.claims.find(workload.key)
+        claim = workload.claim if self.policy.gates.preemption_claims else None
+        is_the_same = (
+            known is not None
+            and claim is not None
+            and (known.uid, known.queue, known.claim.issued_at) == (workload.uid, workload.queue, claim.issued_at)
+        )
+        if known is not None and not is_the_same:
+            self.claims.drop(workload.key)
+        if claim is not None and not is_the_same:
+            self.claims.put(workload, claim, preempts=not workload.gated)
+        self._end_standing(workload)
         self.pending.push(workload, now, shapes_count=self.policy.gates.scheduling_equivalence_hashing)
+        if claim is not None:
+            self._stick_again(workload.queue)
+        if known is not None and not is_the_same:
+            self.wake(known.queue, now)
+
+    def _stick_again(self, queue: QueueName) -> None:
+        """Of all claimants the last one comes first in its line: stickiness is not stored, claims are (S-3.11)."""
+        last = max(self.claims.of_queue[queue].values(), key=lambda known: (known.claim.issued_at, known.uid))
+        waiting = self.pending.find(queue, last.key)
+        if waiting is not None:
+            self.pending.stick(waiting)
+
+    def forget(self, workload: Workload, now: Millis) -> None:
+        """It is gone or may not wait any more; if it had a claim, its tree is woken."""
+        had_claim = self.claims.find(workload.key) is not None
+        self._end_standing(workload)
+        self.pending.forget(workload)
+        self.forget_progress(workload)
+        if had_claim:
+            self.wake(workload.queue, now)
+
+    def _end_standing(self, workload: Workload) -> None:
+        """What was kept free for it is so no more: who lost to that is due (S-5.1)."""
+        if workload.key in self.pending.line(workload.queue).standing:
+            self.pending.free_again(self.tree_of(workload.queue), frozenset())
 
     def tree_of(self, queue: QueueName) -> list[QueueName]:
         """All queues that share quota with this one, itself included; below a cycle there is no tree (S-2.3)."""
+        found = self._trees.get(queue)
+        if found is None:
+            found = self._tree_of(queue)
+            for each in found:
+                self._trees[each] = found
+        return found
+
+    def _tree_of(self, queue: QueueName) -> list[QueueName]:
         node = self.tree.queues.get(queue)
         if node is None or node.in_cycle:
             return []
@@ -112,6 +177,59 @@ class State:
     def wake(self, queue: QueueName, now: Millis) -> list[WorkloadKey]:
         """Something changed that may let somebody of this queue's tree in (S-4.6)."""
         return self.pending.wake(self.tree_of(queue), now, self.namespace_matches)
+
+    def wake_after_release(self, queues: Iterable[QueueName], now: Millis) -> None:
+        """Somebody left, or leaves no more: those return for whom that can make a difference (S-4.5.3, 4.6)."""
+        is_hopeless = self._hopeless() if self.shares_widely else None
+        self.pending.wake(queues, now, self.namespace_matches, lists_returned=False, is_hopeless=is_hopeless)
+
+    def _hopeless(self) -> Callable[[QueueName, Least], bool]:
+        """Whether nobody of a queue who asks for that much, and may displace no more, would get another verdict.
+
+        Told where it can be told for sure: with one flavor to choose and one cohort at most, a queue that uses all of
+        its own quota finds room, or victims of its own, or nobody. Claims are taken for room: what their victims
+        leave, and what who takes one gets.
+        """
+        promised: dict[Node, dict[ResourceName, int]] = {}
+        for known in self.claims.within(list(self.claims.of_queue)) if self.claims else ():
+            node, claimant = self.tree.queues.get(known.queue), self.pending.find(known.queue, known.key)
+            if node is None or claimant is None:
+                continue
+            amounts = promised.setdefault(node.root, {})
+            for pod_set in claimant.pod_sets:
+                for resource, amount in pod_set.look.totals.items():
+                    amounts[resource] = amounts.get(resource, 0) + amount
+            for victim in still_charged(self, known.claim):
+                for (_, resource), amount in (victim.usage or {}).items():
+                    amounts[resource] = amounts.get(resource, 0) + amount
+
+        def is_hopeless(name: QueueName, least: Least) -> bool:
+            node = self.tree.queues.get(name)
+            return node is not None and self._is_short(name, node, least, promised.get(node.root, {}))
+
+        return is_hopeless
+
+    def _is_short(self, name: QueueName, node: Node, least: Least, promised: Mapping[ResourceName, int]) -> bool:
+        queue = self.queues[name]
+        if not queue.active or queue.borrow != "Never":
+            return False
+        if node.parent is not None and node.parent.parent is not None:
+            return False
+        is_short = False
+        for resource, amount in least.amounts.items():
+            group = queue.group_of(resource)
+            if group is None or len(group.flavors) != 1:
+                return False
+            fr = (group.flavors[0], resource)
+            used, nominal = node.usage.get(fr, 0), node.nominal.get(fr, 0)
+            if used < nominal and queue.reclaim != "Any":
+                return False  # it would reserve what is left of its own quota
+            equals = queue.within == "LowerOrNewerEqualPriority"
+            own = 0 if queue.within == "Never" else self.holders.freed_at_most(name, fr, least.priority + equals)
+            if used >= nominal or used - own + amount > nominal:  # it would borrow, so nobody else leaves for it
+                free = max(0, self.tree.available(node, fr)) + promised.get(resource, 0)
+                is_short = is_short or amount > free + own
+        return is_short
 
     def namespace_matches(self, workload: Workload) -> bool:
         queue = self.queues.get(workload.queue)
@@ -165,10 +283,24 @@ class State:
     def is_preemptor(self, workload: Workload) -> bool:
         return workload.key in self._preemptors
 
+    # --- rounds ---
+
+    def rounds_end_for(self, workload: Workload) -> None:
+        """Its spec, effective priority or reclaimable pods changed (design 4, epochs 2)."""
+        self.rounds.end_for(workload)
+
+    def rounds_end_in(self, queue: QueueName) -> None:
+        """Quota, policy or weight changed in the tree of ``queue``."""
+        self.rounds.end_in(self.tree_of(queue) or [queue])
+
+    def rounds_end_after(self, workload: Workload) -> None:
+        """It finished or was deleted: those whom it evicted last, or whose claim it took, begin anew."""
+        self.rounds.end_after(workload)
+
     def fingerprint(self) -> object:
         """Equal before and after every trial."""
         return (
             self.tree.contents(), self.holders.contents(), self.pending.contents(),
             dict(sorted(self._progress.items())), sorted(self._preemptors), dict(sorted(self._generations.items())),
-            self.cycle,
+            self.cycle, self.claims.contents(), self.rounds.contents(),
         )  # fmt: skip

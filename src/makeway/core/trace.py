@@ -27,10 +27,13 @@ class Rule(StrEnum):
     RECLAIM_WHILE_BORROWING = "preempt/reclaim-while-borrowing"
     NO_TARGETS = "preempt/no-targets"
     NOT_EVEN_ALL = "preempt/not-even-all"
+    ROUND_TOO_MANY = "preempt/round-too-many"
     GATED = "cycle/preemption-gated"
     LOST = "cycle/no-longer-fits"
+    HELD_BACK = "cycle/held-back"
     OVERLAP = "cycle/overlapping-targets"
     DEFERRED = "cycle/deferred-fit"
+    CLAIMED = "cycle/claim-redeemed"
     RESERVED = "cycle/capacity-reserved"
     REFUSED = "cycle/refused"
     MIGRATES = "cycle/migration"
@@ -53,10 +56,13 @@ WORDS = {
     Rule.RECLAIM_WHILE_BORROWING: "priority {} is below {}, so a borrower may displace it",
     Rule.NO_TARGETS: "nobody whom it may displace would free enough",
     Rule.NOT_EVEN_ALL: "{} are missing, and all it might displace hold {}",
+    Rule.ROUND_TOO_MANY: "it has displaced others {} times, {} of them to borrow, and may not again",
     Rule.GATED: "a preemption gate is closed",
     Rule.LOST: "an entry before it took the room",
+    Rule.HELD_BACK: "what it needs is kept free for another",
     Rule.OVERLAP: "an entry before it displaces the same workloads",
     Rule.DEFERRED: "it fits once those who were asked to leave are gone",
+    Rule.CLAIMED: "those it waited for have left, and it gets what it was promised",
     Rule.RESERVED: "{} are kept free for it in this cycle",
     Rule.REFUSED: "it cannot be considered",
     Rule.MIGRATES: "it takes over from a less preferred Option of its family",

@@ -17,6 +17,8 @@ from makeway.core.lowering.queues import toleration_of
 from makeway.core.model import (
     DAWN,
     FR,
+    Claim,
+    ClaimedSet,
     Expression,
     FlavorName,
     Millis,
@@ -32,6 +34,9 @@ from makeway.core.model import (
 from makeway.core.policy import Policy
 from makeway.core.requests import Bounds, adjusted, counted, summarised, units, violation
 
+LOWERED_MAX = 10_000  # podSets that are remembered
+Lowered = tuple[PodSet, str, int]  # a podSet, what is wrong with its requests, and how long its pods may take to end
+
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
@@ -41,6 +46,11 @@ class Surroundings:
     queue_of: Mapping[tuple[str, str], QueueName] = field(default_factory=dict)  # (namespace, LocalQueue)
     limit_ranges: Mapping[str, tuple[LimitRange, ...]] = field(default_factory=dict)  # by namespace
     runtime_classes: Mapping[str, RuntimeClass] = field(default_factory=dict)
+    lowered: dict[object, Lowered] = field(default_factory=dict, compare=False)  # alike is lowered once
+
+    def forget_lowered(self) -> None:
+        """What pods mean has changed, though they have not."""
+        self.lowered.clear()
 
 
 def workload_of(workload: wire.Workload, around: Surroundings, queue: QueueName | None = None) -> Workload:
@@ -53,10 +63,11 @@ def workload_of(workload: wire.Workload, around: Surroundings, queue: QueueName 
     reclaimed = {pod.name: pod.count for pod in status.reclaimable_pods}
     if not around.policy.gates.reclaimable_pods:
         reclaimed = {}
-    pod_sets, broken = _pod_sets(spec.pod_sets, meta.namespace, reclaimed, around)
+    pod_sets, broken, grace = _pod_sets(spec.pod_sets, meta.namespace, reclaimed, around)
     usage, uses = _held(status.admission, spec.pod_sets, reclaimed) if holds else (None, ())
     refusal, words = _refusal(status, broken)
-    owner = next((o for o in meta.owner_references if o.controller and o.kind == "Workload"), None)
+    controller = next((each for each in meta.owner_references if each.controller), None)
+    owner = controller if controller is not None and controller.kind == "Workload" else None
     requeued = conditions.get("Requeued")
     state = status.requeue_state
     return Workload(
@@ -66,13 +77,18 @@ def workload_of(workload: wire.Workload, around: Surroundings, queue: QueueName 
         local_queue=spec.queue_name,
         priority=effective_priority(workload, around.policy),
         queued_at=queued_at(workload, around.policy),
+        created_at=_created_at(workload),
         pod_sets=pod_sets,
         family=None if owner is None else Uid(owner.uid),
         option_rank=int(meta.annotations.get(OPTION_RANK, "0") or 0),
+        root_owner="" if controller is None else f"{controller.kind}/{meta.namespace or 'default'}/{controller.name}",
         usage=usage,
         uses=uses,
         reserved_at=_millis(conditions["QuotaReserved"].last_transition_time) if holds else None,
         evicted=_is_true(conditions, "Evicted"),
+        evicted_at=_since(conditions, "Evicted"),
+        grace_ms=grace,
+        claim=None if holds else _claim(status.preemption_claim, spec.pod_sets),
         admitted=_is_true(conditions, "Admitted"),
         checks=tuple((check.name, check.state == "Ready") for check in status.admission_checks),
         gated=_gated(workload, around.policy),
@@ -85,8 +101,10 @@ def workload_of(workload: wire.Workload, around: Surroundings, queue: QueueName 
 
 def is_accounted(workload: wire.Workload) -> bool:
     """Whether its usage counts (S-3.6)."""
-    conditions = {each.type: each for each in (workload.status.conditions if workload.status else ())}
-    if workload.status is None or workload.status.admission is None or not _is_true(conditions, "QuotaReserved"):
+    if workload.status is None or workload.status.admission is None:
+        return False
+    conditions = {each.type: each for each in workload.status.conditions}
+    if not _is_true(conditions, "QuotaReserved"):
         return False
     is_parent = workload.spec.workload_mode is not None and workload.spec.workload_mode.type == "Parent"
     alive = workload.spec.active or _is_true(conditions, "Admitted")
@@ -145,6 +163,10 @@ def queued_at(workload: wire.Workload, policy: Policy) -> Millis:
             preempted.reason == "InCohortReclaimWhileBorrowing" and not sorting
         ):
             return Millis((_millis(preempted.last_transition_time) or DAWN) + 1)
+    return _created_at(workload)
+
+
+def _created_at(workload: wire.Workload) -> Millis:
     created = _millis(workload.metadata.creation_timestamp)
     return DAWN if created is None else created
 
@@ -152,6 +174,30 @@ def queued_at(workload: wire.Workload, policy: Policy) -> Millis:
 def _is_true(conditions: Mapping[str, Condition], type_: str) -> bool:
     found = conditions.get(type_)
     return found is not None and found.status == "True"
+
+
+def _since(conditions: Mapping[str, Condition], type_: str) -> Millis | None:
+    return _millis(conditions[type_].last_transition_time) if _is_true(conditions, type_) else None
+
+
+def _claim(claim: wire.PreemptionClaim | None, pod_sets: tuple[wire.PodSet, ...]) -> Claim | None:
+    """The claim that is in force; one that waits for a sibling's to end is not (S-12.7.3)."""
+    if claim is None or claim.issued_at is None or claim.expires_at is None:
+        return None
+    counts = {each.name: each.count for each in pod_sets}
+    return Claim(
+        sets=tuple(
+            ClaimedSet(
+                each.name,
+                {ResourceName(resource): FlavorName(flavor) for resource, flavor in each.flavors.items()},
+                counts.get(each.name, 0) if each.count is None else each.count,
+            )
+            for each in claim.pod_set_assignments
+        ),
+        victims=tuple((WorkloadKey(f"{v.namespace or 'default'}/{v.name}"), Uid(v.uid)) for v in claim.victims),
+        issued_at=Millis(claim.issued_at.millis),
+        expires_at=Millis(claim.expires_at.millis),
+    )
 
 
 def _millis(time: Time | None) -> Millis | None:
@@ -176,22 +222,40 @@ def _refusal(status: wire.WorkloadStatus, broken: str) -> tuple[str, str]:
 
 def _pod_sets(
     pod_sets: tuple[wire.PodSet, ...], namespace: str, reclaimed: Mapping[str, int], around: Surroundings
-) -> tuple[tuple[PodSet, ...], str]:
+) -> tuple[tuple[PodSet, ...], str, int]:
+    """The podSets, what is wrong with their requests, and how long the slowest of their pods may take to end."""
+    lowered, broken, grace = [], "", 0
+    for each in pod_sets:
+        gone = min(reclaimed.get(each.name, 0), each.count)
+        topology = None if each.topology_request is None else each.topology_request.pod_set_group_name
+        key = (
+            bytes(each.template), each.name, each.count - gone, each.min_count, each.allowed_resource_flavors, topology,
+            namespace,
+        )  # fmt: skip
+        found = around.lowered.get(key)
+        if found is None:
+            if len(around.lowered) >= LOWERED_MAX:
+                around.forget_lowered()
+            found = around.lowered[key] = _one_pod_set(each, namespace, each.count - gone, around)
+        lowered.append(found[0])
+        broken = broken or found[1]
+        grace = max(grace, found[2])
+    return tuple(lowered), broken, grace
+
+
+def _one_pod_set(each: wire.PodSet, namespace: str, count: int, around: Surroundings) -> Lowered:
     items = [item for each in around.limit_ranges.get(namespace or "default", ()) for item in each.spec.limits]
     container = summarised(_bounds(item) for item in items if item.type == "Container")
     whole = summarised(_bounds(item) for item in items if item.type == "Pod")
-    lowered, broken = [], ""
-    for each in pod_sets:
-        spec = view(each.template, wire_pods.PodTemplate).spec
-        overhead: Mapping[str, int] = {}
-        runtime = around.runtime_classes.get(spec.runtime_class_name)
-        if runtime is not None and runtime.overhead is not None:
-            overhead = _nanos(runtime.overhead.pod_fixed)
-        pod = adjusted(_pod(spec), container=container, whole=whole, runtime_overhead=overhead)
-        broken = broken or violation(pod, container=container, whole=whole)
-        count = each.count - min(reclaimed.get(each.name, 0), each.count)
-        lowered.append(_pod_set(each, spec, counted(pod_request(pod), around.policy.resources), count))
-    return tuple(lowered), broken
+    spec = view(each.template, wire_pods.PodTemplate).spec
+    overhead: Mapping[str, int] = {}
+    runtime = around.runtime_classes.get(spec.runtime_class_name)
+    if runtime is not None and runtime.overhead is not None:
+        overhead = _nanos(runtime.overhead.pod_fixed)
+    pod = adjusted(_pod(spec), container=container, whole=whole, runtime_overhead=overhead)
+    broken = violation(pod, container=container, whole=whole)
+    lowered = _pod_set(each, spec, counted(pod_request(pod), around.policy.resources), count)
+    return lowered, broken, spec.termination_grace_period_seconds * 1000
 
 
 def _pod_set(each: wire.PodSet, spec: wire_pods.PodSpec, requests: Mapping[ResourceName, int], count: int) -> PodSet:

@@ -35,15 +35,16 @@ def find_lenders(
     advantaged: dict[QueueName, Node] = {}
     others: dict[QueueName, Node] = {}
     has_advantage = not any(tree.borrows(node, fr, amount) for fr, amount in request.items())
-    rest = {fr: max(0, amount - tree.local_available(node, fr)) for fr, amount in request.items()}
-    below = node
+    rest, below = request, node
     for cohort in node.ancestors():
         into = advantaged if has_advantage else others
         for queue in _borrowing_queues(tree, cohort, need, below):
             if is_active(QueueName(queue.name)):
                 into[QueueName(queue.name)] = cohort
+        if cohort.parent is None:
+            break
+        rest = {fr: max(0, amount - tree.local_available(below, fr)) for fr, amount in rest.items()}
         fits_here = not any(tree.borrows(cohort, fr, amount) for fr, amount in rest.items())
-        rest = {fr: max(0, amount - tree.local_available(cohort, fr)) for fr, amount in rest.items()}
         has_advantage = has_advantage or fits_here
         below = cohort
     return Lenders(advantaged, others)
@@ -65,6 +66,7 @@ class Candidates:
     def __init__(
         self, incoming: Workload, queue: Queue, holders: Holders, need: tuple[FR, ...], lenders: Lenders,
         expiry: Millis | None, *, may_displace_equals: bool = True, excluded: frozenset[str] = frozenset(),
+        stuck_before: Millis | None = None,
     ) -> None:  # fmt: skip
         self._incoming = incoming
         self._queue = queue
@@ -74,6 +76,7 @@ class Candidates:
         self._expiry = expiry
         self._equals = may_displace_equals
         self._excluded = excluded
+        self._stuck_before = stuck_before  # who should have left by then does not count any more (S-10.13)
 
     def read(self) -> Iterator[Candidate]:
         for evicted in (True, False):
@@ -105,6 +108,10 @@ class Candidates:
     def _may(self, each: Workload) -> bool:
         if each.key in self._excluded:
             return False
+        if self._stuck_before is not None and each.evicted:
+            by = each.leaves_by()
+            if by is not None and by <= self._stuck_before:
+                return False
         return self._incoming.family is None or each.family != self._incoming.family
 
     def freed_at_most(self, fr: FR, *, while_borrowing: bool = False) -> tuple[int, int]:

@@ -22,6 +22,7 @@ from makeway.core.preemption.standing import (
     own_queue_ground,
 )
 from makeway.core.quota import Node, QuotaTree
+from makeway.core.rounds import Round
 from makeway.core.state import State
 from makeway.core.trace import Rule, Step
 
@@ -37,6 +38,8 @@ class Target:
 class Victims:
     targets: tuple[Target, ...] = ()  # in the order in which they were taken
     steps: tuple[Step, ...] = ()  # why nobody, when there is nobody
+    round: Round = ""  # what displacing them would count as (design 4, epochs)
+    spared: frozenset[str] = frozenset()  # left out, for with them it would be a round too many
 
 
 def find_victims(
@@ -50,9 +53,10 @@ def find_victims(
     if node.parent is not None and queue.reclaim != "Never":
         lenders = find_lenders(state.tree, node, need, request, state.is_active)
     expiry = expired_before(queue, now, time_based=state.policy.gates.time_based_same_priority_preemption)
+    stuck_before = Millis(now - state.policy.claim_timeout_ms) if state.policy.gates.preemption_claims else None
     candidates = Candidates(
         incoming, queue, state.holders, need, lenders, expiry,
-        may_displace_equals=not sibling_runs, excluded=excluded,
+        may_displace_equals=not sibling_runs, excluded=excluded, stuck_before=stuck_before,
     )  # fmt: skip
     search = _Search(state.tree, node, queue, incoming, need, request, candidates)
     for may_borrow in _attempts(state.tree, node, queue, lenders, need):

@@ -1,0 +1,288 @@
+"""The line of one queue: who waits, in which order, and who is parked beside it.
+
+Workloads that look alike and live in one namespace are *kin*: they get the same verdict, so they are parked and return
+together, however many they are. Of each kin that is in the line the first one stands at the *front*; the head of the
+line is the first of these. A workload may also be parked alone, or stand apart from kin that rest.
+
+Every change goes through the undo log.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import Any, Literal, NamedTuple
+
+from makeway.core.model import ResourceName, Usage, Workload, WorkloadKey, invariant
+from makeway.core.undo import UndoLog
+
+Place = tuple[int, int, str, int, str, WorkloadKey]
+Shape = tuple[object, ...]
+Kin = tuple[Any, ...]  # shape and namespace; and a key, of one who stands apart
+
+
+def place(workload: Workload) -> Place:
+    """Its place in its queue's line (S-4.1); no two are alike."""
+    family = workload.uid if workload.family is None else workload.family
+    return (-workload.priority, workload.queued_at, family, workload.option_rank, workload.uid, workload.key)
+
+
+def shape(workload: Workload) -> Shape:
+    """What a verdict depends on: who looks alike gets the same one (S-4.5.3)."""
+    return (workload.priority, *[each.look for each in workload.pod_sets])
+
+
+def is_at_least(larger: Shape, smaller: Shape) -> bool:
+    """Whether whoever has the first shape asks for all that the second asks for, and no more than that is free to it.
+
+    Told of one podSet each; of everything else nothing is said, so the answer is no.
+    """
+    if len(larger) != 2 or len(smaller) != 2:
+        return False
+    a, b = larger[1].parts, smaller[1].parts  # type: ignore[attr-defined]
+    if a[:5] != b[:5] or a[7] is not None or b[7] is not None or a[6] < b[6]:
+        return False
+    asked, least = dict(a[8]), dict(b[8])
+    return asked.keys() == least.keys() and all(asked[r] * a[6] >= amount * b[6] for r, amount in least.items())
+
+
+class Least(NamedTuple):
+    priority: int
+    amounts: Mapping[ResourceName, int]
+
+
+UNKNOWN = Least(0, {})
+
+
+def _least(kins: Iterable[Kin]) -> Least:
+    """Of kin with one podSet each; resources that one of them does not ask for are left out."""
+    priority, amounts = -(2**62), None
+    for kin in kins:
+        if len(kin[0]) != 2 or kin[0][1].parts[7] is not None:
+            return UNKNOWN
+        totals = kin[0][1].totals
+        priority = max(priority, kin[0][0])
+        if amounts is None:
+            amounts = dict(totals)
+        else:
+            amounts = {name: min(amount, totals[name]) for name, amount in amounts.items() if name in totals}
+    return Least(priority, amounts) if amounts else UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Quota kept free for a refused head of a strict queue until it is looked at again (S-5.13)."""
+
+    order: tuple[Any, ...]  # the head's place among the entries of a cycle
+    amounts: Usage
+
+
+@dataclass(slots=True)
+class Line:
+    """The waiting workloads of one queue."""
+
+    log: UndoLog
+    strict: bool = False
+    members: dict[WorkloadKey, Workload] = field(default_factory=dict)  # in the line, and parked
+    kin_of: dict[WorkloadKey, Kin] = field(default_factory=dict)
+    alone: dict[WorkloadKey, None] = field(default_factory=dict)  # parked, each for a reason of its own
+    kins: dict[Kin, list[Place]] = field(default_factory=dict)  # each sorted, none empty
+    of_shape: dict[Shape, dict[Kin, None]] = field(default_factory=dict)
+    fronts: list[Place] = field(default_factory=list)  # the first of each kin in the line, sorted
+    resting: dict[Kin, None] = field(default_factory=dict)  # kin that is parked together
+    refused: dict[WorkloadKey, None] = field(default_factory=dict)  # in the line, but not due
+    shapes: dict[Shape, None] = field(default_factory=dict)  # parked shapes: new arrivals join them
+    sticky: dict[Literal["it"], WorkloadKey] = field(default_factory=dict)  # at most one
+    wakes: dict[Literal["count"], int] = field(default_factory=dict)
+    _least: Least | None = None  # of those that rest, once somebody asked
+    standing: dict[WorkloadKey, Standing] = field(default_factory=dict)  # of a refused strict head
+    held_back: dict[WorkloadKey, None] = field(default_factory=dict)  # refused because of what is kept free
+
+    # --- reading ---
+
+    @property
+    def waiting(self) -> Mapping[WorkloadKey, Workload]:
+        """Those in the line."""
+        return Members(self, parked=False)
+
+    @property
+    def parked(self) -> Mapping[WorkloadKey, Workload]:
+        return Members(self, parked=True)
+
+    def least_of_resting(self) -> Least | None:
+        """No kin that rests has a higher priority or asks for less; None: that cannot be told of all of them."""
+        if self._least is None:
+            self._least = _least(self.resting)
+        return None if self._least is UNKNOWN else self._least
+
+    def is_parked(self, key: WorkloadKey) -> bool:
+        """Of one who waits: whether it is out of the line."""
+        return key in self.alone or self.kin_of[key] in self.resting
+
+    def count_in_line(self) -> int:
+        return sum(len(places) for kin, places in self.kins.items() if kin not in self.resting)
+
+    def ordered(self) -> Iterator[WorkloadKey]:
+        """The line from its front; whoever stops early has not paid for the rest."""
+        sticky = self.sticky.get("it")
+        if sticky is not None and sticky in self.members and not self.is_parked(sticky):
+            yield sticky
+        if not self.fronts:
+            return
+        if self.fronts[0][5] != sticky:
+            yield self.fronts[0][5]
+        heap = [(front, 0) for front in self.fronts]
+        heapify(heap)
+        passed = 0
+        while heap:
+            at, index = heappop(heap)
+            places = self.kins[self.kin_of[at[5]]]
+            if index + 1 < len(places):
+                heappush(heap, (places[index + 1], index + 1))
+            if passed and at[5] != sticky:
+                yield at[5]
+            passed += 1
+
+    # --- coming and going ---
+
+    def enter(self, workload: Workload, *, rests: bool = False) -> None:
+        """It joins its kin: in the line, or, if it ``rests``, where they are parked."""
+        kin: Kin = (shape(workload), workload.namespace)
+        if kin in self.resting and not rests:
+            kin = (*kin, workload.key)
+        self.log.put(self.members, workload.key, workload)
+        self.log.drop(self.alone, workload.key)
+        self.log.put(self.kin_of, workload.key, kin)
+        places = self.kins.get(kin)
+        if places is None:
+            places = []
+            self.log.put(self.kins, kin, places)
+            self.log.put(self.of_shape.setdefault(kin[0], {}), kin, None)
+        where = place(workload)
+        is_first = not places or where < places[0]
+        if is_first and kin not in self.resting:
+            if places:
+                self._take(self.fronts, places[0])
+            self._put(self.fronts, where)
+        self._put(places, where)
+        if rests:
+            self.rest(kin)
+
+    def park_alone(self, workload: Workload) -> None:
+        self.log.put(self.members, workload.key, workload)
+        self.log.put(self.alone, workload.key, None)
+
+    def leave(self, key: WorkloadKey) -> None:
+        """It is neither in the line nor parked any more."""
+        known = self.members.get(key)
+        if known is not None:
+            kin = self.kin_of.get(key)
+            if kin is not None:
+                self._leave_kin(kin, place(known))
+                self.log.drop(self.kin_of, key)
+            self.log.drop(self.alone, key)
+            self.log.drop(self.members, key)
+        self._forget_verdict(key)
+
+    def _leave_kin(self, kin: Kin, where: Place) -> None:
+        places = self.kins[kin]
+        in_line = kin not in self.resting
+        was_first = places[0] == where
+        self._take(places, where)
+        if in_line and was_first:
+            self._take(self.fronts, where)
+            if places:
+                self._put(self.fronts, places[0])
+        if not places:
+            self.log.drop(self.kins, kin)
+            self.log.drop(self.resting, kin)
+            self._least = None
+            self.log.drop(self.of_shape[kin[0]], kin)
+            if not self.of_shape[kin[0]]:
+                self.log.drop(self.of_shape, kin[0])
+
+    def rest(self, kin: Kin) -> None:
+        """Park all of a kin."""
+        if kin not in self.resting:
+            self._take(self.fronts, self.kins[kin][0])
+            self.log.put(self.resting, kin, None)
+            self._least = None
+            self.log.save(self._forget_least)
+            for where in self.kins[kin] if self.refused or self.held_back or self.standing else ():
+                self._forget_verdict(where[5])
+
+    def verdict_of(self, key: WorkloadKey) -> tuple[bool, bool, Standing | None]:
+        """What was found about one in the line: refused, held back, and what is kept free for it."""
+        return key in self.refused, key in self.held_back, self.standing.get(key)
+
+    def keep_verdict(self, key: WorkloadKey, found: tuple[bool, bool, Standing | None]) -> None:
+        is_refused, is_held_back, standing = found
+        if is_refused:
+            self.log.put(self.refused, key, None)
+        if is_held_back:
+            self.log.put(self.held_back, key, None)
+        if standing is not None:
+            self.log.put(self.standing, key, standing)
+
+    def _forget_verdict(self, key: WorkloadKey) -> None:
+        self.log.drop(self.refused, key)
+        self.log.drop(self.held_back, key)
+        self.log.drop(self.standing, key)
+
+    def rise(self, kin: Kin) -> None:
+        """All of a kin are in the line again."""
+        self.log.drop(self.resting, kin)
+        self._least = None
+        self.log.save(self._forget_least)
+        self._put(self.fronts, self.kins[kin][0])
+
+    def _forget_least(self) -> None:
+        self._least = None
+
+    def _put(self, places: list[Place], where: Place) -> None:
+        insort(places, where)
+        self.log.save(_take_out, places, where)
+
+    def _take(self, places: list[Place], where: Place) -> None:
+        _take_out(places, where)
+        self.log.save(insort, places, where)
+
+    def contents(self) -> object:
+        return (
+            list(self.ordered()), sorted(self.parked), sorted(self.refused), sorted(map(repr, self.shapes)),
+            dict(self.sticky), dict(self.wakes), sorted(self.standing), sorted(self.held_back), self.fronts[:],
+            sorted((key, repr(kin)) for key, kin in self.kin_of.items()), sorted(map(repr, self.resting)),
+        )  # fmt: skip
+
+
+class Members(Mapping[WorkloadKey, Workload]):
+    """Those of a line who are in it, or those who are parked."""
+
+    __slots__ = ("_line", "_parked")
+
+    def __init__(self, line: Line, *, parked: bool) -> None:
+        self._line = line
+        self._parked = parked
+
+    def __getitem__(self, key: WorkloadKey) -> Workload:
+        if key not in self:
+            raise KeyError(key)
+        return self._line.members[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._line.members and self._line.is_parked(key) is self._parked  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[WorkloadKey]:
+        return (key for key in self._line.members if self._line.is_parked(key) is self._parked)
+
+    def __len__(self) -> int:
+        in_line = self._line.count_in_line()
+        return len(self._line.members) - in_line if self._parked else in_line
+
+
+def _take_out(places: list[Place], where: Place) -> None:
+    index = bisect_left(places, where)
+    invariant(index < len(places) and places[index] == where, "{} is not in the line", where)
+    del places[index]

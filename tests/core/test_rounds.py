@@ -1,0 +1,263 @@
+"""Rounds: how often a workload may displace others, and what makes it begin anew (design 4, epochs)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from makeway.core.cycle import Plan
+from makeway.core.model import QueueName, Workload
+from makeway.core.policy import Policy
+from makeway.core.rounds import ROUNDS_MAX, Round, Rounds
+from makeway.core.state import State
+from makeway.core.trace import Rule
+from makeway.core.undo import UndoLog
+from makeway.testing.builders import cycle, evictions, holder, leave, outcomes, queue, seconds, state, workload
+
+ANY: dict[str, Any] = {"reclaim": "Any"}
+BORROWS: dict[str, Any] = {"reclaim": "LowerPriority", "borrow": "LowerPriority"}
+OWN: dict[str, Any] = {"within": "LowerOrNewerEqualPriority", **BORROWS}
+OFF = replace(Policy.default(), gates=replace(Policy.default().gates, preemption_epochs=False))
+
+
+def borrower(*more: Workload, policy: Policy | None = None, **settings: Any) -> State:
+    """p has no quota of its own; it may displace who borrows and is less important."""
+    return state(
+        queue("x", 0, cohort="r", **BORROWS),
+        queue("y", 0, cohort="r"),
+        queue("lender", 4, cohort="r"),
+        *more,
+        workload("p", queue="x", cpu=4, priority=9, **settings),
+        policy=policy,
+    )
+
+
+def again(on: State, *names: str, at: int) -> Plan:
+    """p loses its quota to nobody in particular, and others take it; then p looks again."""
+    leave(on, "p", at=at)
+    on.pending.forget(next(each for each in on.pending.line(QueueName("x")).waiting.values() if each.uid == "p"))
+    for name in names:
+        on.hold(holder(name, queue="y", cpu=4 // len(names), reserved=at))
+    on.push(workload("p", queue="x", cpu=4, priority=9), seconds(at))
+    return cycle(on, at)
+
+
+def once(policy: Policy | None = None) -> State:
+    """p has had its round above nominal, and was admitted."""
+    on = borrower(holder("a", queue="y", cpu=4), policy=policy)
+    assert evictions(cycle(on, 1)) == [("a", "InCohortReclaimWhileBorrowing")]
+    leave(on, "a", at=2, returns=False)
+    assert outcomes(cycle(on, 3)) == {"p": "admitted"}
+    return on
+
+
+# --- what counts -----------------------------------------------------------------------------------------------------
+
+
+def test_one_round_that_leaves_the_queue_above_nominal_and_no_second() -> None:
+    on = once()
+    assert (on.rounds.of(workload("p", queue="x")).above, on.rounds.of(workload("p", queue="x")).total) == (1, 1)
+    plan = again(on, "b", at=5)
+    (verdict,) = plan.verdicts
+    assert (outcomes(plan), evictions(plan)) == ({"p": "PreemptionNoCandidates"}, [])
+    assert (verdict.spared, verdict.steps[-1].rule) == (True, Rule.ROUND_TOO_MANY)
+    assert str(verdict.steps[-1]) == "it has displaced others 1 times, 1 of them to borrow, and may not again"
+    assert on.rounds.exhausted == {}, "that is no matter of the circuit breaker"
+
+
+def test_without_the_gate_there_is_no_end() -> None:
+    on = once(OFF)
+    assert evictions(again(on, "b", at=5)) == [("b", "InCohortReclaimWhileBorrowing")]
+
+
+def test_rounds_that_end_within_nominal_are_free() -> None:
+    on = state(queue("x", 4, cohort="r", **ANY), queue("y", 0, cohort="r"))
+    for at in range(0, 3 * (ROUNDS_MAX - 1), 3):
+        on.hold(holder("a", queue="y", cpu=4, reserved=at))
+        on.push(workload("p", queue="x", cpu=4), seconds(at))
+        assert [each.round for each in cycle(on, at).verdicts] == ["free"]
+        leave(on, "a", at=at + 1, returns=False)
+        assert outcomes(cycle(on, at + 2)) == {"p": "admitted"}
+        leave(on, "p", at=at + 2, returns=False)
+    assert on.rounds.of(workload("p", queue="x")).total == ROUNDS_MAX - 1
+
+
+@pytest.mark.parametrize(("request_", "kind"), [(3, "free"), (4, "above")])
+def test_above_nominal_counts_the_workloads_own_request(request_: int, kind: Round) -> None:
+    """x holds 1 and has 4: the displaced one is of another queue, so what x itself uses stays."""
+    on = state(
+        queue("x", 4, cohort="r", **BORROWS),
+        queue("y", 0, cohort="r"),
+        queue("lender", 2, cohort="r"),
+        holder("own", queue="x", priority=9),
+        holder("a", queue="y", cpu=5),
+        workload("p", queue="x", cpu=request_, priority=5),
+    )
+    plan = cycle(on)
+    assert (evictions(plan)[0][0], [each.round for each in plan.verdicts]) == ("a", [kind])
+
+
+def test_less_important_ones_of_the_own_queue_do_not_count() -> None:
+    on = state(queue("x", 0, cohort="r", within="LowerPriority", **BORROWS), queue("lender", 4, cohort="r"))
+    for at in range(0, 12, 3):
+        on.hold(holder("low", queue="x", cpu=4, reserved=at))
+        on.push(workload("p", queue="x", cpu=4, priority=1), seconds(at))
+        assert [each.round for each in cycle(on, at).verdicts] == ["free"], at
+        leave(on, "low", at=at + 1, returns=False)
+        cycle(on, at + 2)
+        leave(on, "p", at=at + 2, returns=False)
+
+
+@pytest.mark.parametrize(("nominal", "kind"), [(3, "above"), (4, "free")])
+def test_an_equal_of_the_own_queue_counts_and_what_it_frees_does_too(nominal: int, kind: Round) -> None:
+    on = state(
+        queue("x", nominal, cohort="r", **OWN),
+        queue("lender", 4 - nominal, cohort="r"),
+        holder("newer", queue="x", cpu=4, queued=9),
+        workload("p", queue="x", cpu=4, queued=1),
+    )
+    assert [each.round for each in cycle(on, 10).verdicts] == [kind]
+
+
+def test_who_had_its_time_or_leaves_already_makes_no_round() -> None:
+    timed = queue("x", 0, cohort="r", min_admit=60, **OWN)
+    on = state(
+        timed,
+        queue("lender", 4, cohort="r"),
+        holder("old", queue="x", cpu=4, queued=1, reserved=1),
+        workload("p", queue="x", cpu=4, queued=2),
+    )
+    plan = cycle(on, 100)
+    assert (evictions(plan), [each.round for each in plan.verdicts]) == ([("old", "InClusterQueueTimeBased")], [""])
+    on = borrower(holder("a", queue="y", cpu=4, evicted=True, evicted_at=seconds(0)))
+    assert [each.round for each in cycle(on, 1).verdicts] == [""]
+    assert on.rounds.of(workload("p", queue="x")).total == 0
+
+
+def test_a_deferred_entry_makes_no_round() -> None:
+    on = state(
+        queue("x", 2, cohort="r", **ANY), queue("y", 2, cohort="r", **ANY), queue("z", 0, cohort="r"),
+        holder("t", queue="z", cpu=4), workload("px", queue="x", cpu=2), workload("py", queue="y", cpu=2, queued=1),
+    )  # fmt: skip
+    assert [(each.workload.uid, each.round) for each in cycle(on).verdicts] == [("px", "free"), ("py", "")]
+
+
+# --- a round too many ------------------------------------------------------------------------------------------------
+
+
+def test_the_first_that_counts_is_left_out_and_the_search_repeated() -> None:
+    """Without b, who would make it a second round, the one who leaves anyway is enough."""
+    on = once()
+    leave(on, "p", at=4)
+    on.hold(holder("b", queue="y", cpu=4, reserved=5, priority=-1))
+    on.configure(
+        [queue("x", 0, cohort="r", **BORROWS), queue("y", 0, cohort="r"), queue("lender", 8, cohort="r")], [],
+        on.flavors.values(),
+    )  # fmt: skip
+    on.hold(holder("c", queue="y", cpu=4, reserved=4, priority=3, evicted=True, evicted_at=seconds(4)))
+    on.wake(QueueName("x"), seconds(5))
+    plan = cycle(on, 5)
+    assert (evictions(plan), [each.round for each in plan.verdicts]) == ([("c", "InCohortReclaimWhileBorrowing")], [""])
+
+
+def test_it_takes_no_claim_either_when_that_would_be_a_round_too_many() -> None:
+    on = once()
+    leave(on, "p", at=4)
+    on.pending.forget(next(iter(on.pending.line(QueueName("x")).waiting.values())))
+    on.configure(
+        [
+            queue("x", 0, cohort="r", **BORROWS),
+            queue("y", 0, cohort="r", within="LowerPriority", **BORROWS),
+            queue("lender", 4, cohort="r"),
+        ],
+        [],
+        on.flavors.values(),
+    )  # fmt: skip
+    on.hold(holder("low", queue="y", cpu=4, priority=-1, reserved=4))
+    on.push(workload("claims", queue="y", cpu=4), seconds(4))
+    assert evictions(cycle(on, 4)) == [("low", "InClusterQueue")]
+    on.push(workload("p", queue="x", cpu=4, priority=9), seconds(5))
+    (verdict,) = cycle(on, 5).verdicts
+    assert (verdict.requeue, verdict.took) == ("PreemptionNoCandidates", ())
+    on.rounds_end_for(workload("p", queue="x"))
+    on.wake(QueueName("x"), seconds(6))
+    assert [each.took for each in cycle(on, 6).verdicts] == [("default/claims",)]
+
+
+def test_its_shape_does_not_share_the_verdict() -> None:
+    on = once()
+    twin = workload("twin", queue="x", cpu=4, priority=9, queued=6)
+    assert outcomes(again(on, "b", at=5)) == {"p": "PreemptionNoCandidates"}
+    on.push(twin, seconds(6))
+    assert evictions(cycle(on, 6)) == [("b", "InCohortReclaimWhileBorrowing")]
+
+
+def test_ten_rounds_of_any_kind_are_the_limit_and_the_breaker_is_counted() -> None:
+    on = state(queue("x", 4, cohort="r", **ANY), queue("y", 0, cohort="r"), holder("a", queue="y", cpu=4))
+    p = workload("p", queue="x", cpu=4)
+    for _ in range(ROUNDS_MAX):
+        assert not on.rounds.is_exhausted(p)
+        on.rounds.add(p, "free")
+    on.push(p, seconds(1))
+    plan = cycle(on, 1)
+    assert (outcomes(plan), evictions(plan)) == ({"p": "PreemptionNoCandidates"}, [])
+    assert on.rounds.exhausted == {"x": 1}
+
+
+# --- who it is, and when it begins anew ------------------------------------------------------------------------------
+
+
+def test_a_job_made_anew_is_the_same() -> None:
+    rounds = Rounds(UndoLog())
+    rounds.add(workload("first", root_owner="Job/default/train"), "above")
+    assert rounds.is_too_many(workload("second", root_owner="Job/default/train"), "above")
+    assert not rounds.is_too_many(workload("second", root_owner="CronJob/default/train"), "above")
+    assert not rounds.is_too_many(workload("second", root_owner="Job/default/train"), "free")
+
+
+def test_a_change_of_its_own_ends_its_counts() -> None:
+    on = once()
+    on.rounds_end_for(workload("p", queue="x", priority=10))
+    assert evictions(again(on, "b", at=5)) == [("b", "InCohortReclaimWhileBorrowing")]
+
+
+@pytest.mark.parametrize(("where", "ends"), [("lender", True), ("elsewhere", False)])
+def test_a_change_of_quota_or_policy_ends_the_counts_of_its_tree(where: str, ends: bool) -> None:
+    on = once()
+    on.rounds_end_in(QueueName(where))
+    assert (on.rounds.of(workload("p", queue="x")).total == 0) is ends
+
+
+def test_the_end_of_who_last_evicted_it_ends_its_counts_and_no_other_does() -> None:
+    on = once()
+    p, first, second = workload("p", queue="x"), workload("first"), workload("second")
+    on.rounds.evicted(p, by=first)
+    on.rounds.evicted(p, by=second)
+    for unrelated in (first, workload("a", queue="y"), p):
+        on.rounds_end_after(unrelated)
+    assert on.rounds.of(p).above == 1, "arrivals and finishes of others concern nobody"
+    on.rounds_end_after(second)
+    assert on.rounds.of(p).above == 0
+
+
+def test_an_eviction_is_remembered_before_any_round() -> None:
+    on = once()
+    assert on.rounds.of(workload("a", queue="y")).evicted_by == "default/p"
+    on.rounds.add(workload("a", queue="y"), "above")
+    on.rounds_end_after(workload("p", queue="x"))
+    assert on.rounds.of(workload("a", queue="y")).above == 0
+
+
+def test_counts_are_undone_with_a_trial() -> None:
+    on = once()
+    before = on.fingerprint()
+    with on.trial():
+        on.rounds.add(workload("p", queue="x"), "free")
+        on.rounds.evicted(workload("p", queue="x"), by=workload("b"))
+        on.rounds.barred(workload("p", queue="x"))
+        assert on.fingerprint() != before
+        on.rounds_end_in(QueueName("x"))
+        on.rounds_end_after(workload("b"))
+    assert on.fingerprint() == before
