@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import random
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.errors import HypothesisException
+
+from tests.soaking import SOAK_UNTIL, InTime
 
 ROOT = Path(__file__).parents[1]
 SOAK_EXAMPLES = 5_000
@@ -27,9 +30,6 @@ settings.register_profile("fixed", deadline=None, suppress_health_check=[HealthC
 settings.register_profile("soak", settings.get_profile("fixed"), max_examples=SOAK_EXAMPLES, print_blob=True)
 settings.register_profile("search", settings.get_profile("soak"), derandomize=False, database=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
-
-_until = os.environ.get("MAKEWAY_SOAK_UNTIL")
-SOAK_UNTIL = float(_until) if _until else None  # monotonic seconds; nothing new is tried after it
 
 
 def trying_for(seconds: float, inner: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,9 +57,10 @@ def trying_for(seconds: float, inner: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.hookimpl(trylast=True)  # when those that are not wanted have been left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In a soak, give every property an equal share of the time that is left."""
+    """In a soak, give every property an equal share of the time that is left, and every test its turn to be first."""
     if SOAK_UNTIL is None:
         return
+    random.Random(os.environ.get("MAKEWAY_FUZZ_SEED", "0")).shuffle(items)  # who comes last may not come at all
     properties = [p for item in items if (p := getattr(getattr(item, "obj", None), "hypothesis", None))]
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     share = max(1.0, (SOAK_UNTIL - time.monotonic()) * workers / max(1, len(items)))
@@ -71,6 +72,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if SOAK_UNTIL is not None and time.monotonic() > SOAK_UNTIL:
         pytest.skip("the time of the soak is up")
+
+
+@pytest.fixture
+def in_time() -> InTime:
+    """For loops over seeds."""
+    return InTime()
 
 
 @pytest.fixture(scope="session")

@@ -109,7 +109,7 @@ def test_the_memory_store_has_every_method_of_the_port() -> None:
     for name in wanted:
         asked, given = inspect.signature(getattr(Store, name)), inspect.signature(getattr(MemoryStore, name))
         assert list(given.parameters) == list(asked.parameters), name
-    assert len(wanted) == 8
+    assert len(wanted) == 9
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ Workloads, objects without names, times or UIDs. What a server would add is made
 Promises: nothing raises for what users write; equal objects in equal order give equal Workloads; where all objects
 have names and times, the order does not matter.
 
-Not here: starting and stopping Jobs, which comes with the engine that writes.
+Not here: starting and stopping Jobs (``job_running``), what a start adds to their pods (``job_templates``).
 """
 
 from __future__ import annotations
@@ -27,23 +27,36 @@ from msgspec import Raw
 from makeway.api.names import (
     ADMISSION_GATED_BY,
     CHECKPOINT_INTERVAL,
+    CLUSTER_QUEUE_LABEL,
     DEFAULT_NAMESPACE,
     DEFAULT_PRIORITY_CLASS,
     DEFAULT_QUEUE,
     JOB_UID_LABEL,
+    LOCAL_QUEUE_LABEL,
     MAX_EXEC_TIME_LABEL,
     MIN_PARALLELISM,
     NAMESPACE_LABEL,
+    POD_SET_LABEL,
     PREBUILT_WORKLOAD,
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
     RESOURCE_IN_USE,
     RUNTIME,
     SYSTEM_CLASSES,
+    WORKLOAD,
     workload_name,
 )
-from makeway.api.objects.kubernetes import Job, JobSpec, JobStatus, Namespace, PriorityClass, amended, view
-from makeway.api.objects.meta import ObjectMeta, OwnerReference, Wire
+from makeway.api.objects.kubernetes import (
+    Job,
+    JobCondition,
+    JobSpec,
+    JobStatus,
+    Namespace,
+    PriorityClass,
+    amended,
+    view,
+)
+from makeway.api.objects.meta import ObjectMeta, OwnerReference, Wire, made
 from makeway.api.objects.pods import PodTemplate
 from makeway.api.objects.queueing import LocalQueue, WorkloadPriorityClass
 from makeway.api.objects.workload import PodSet, PriorityClassRef, Workload, WorkloadSpec
@@ -54,12 +67,19 @@ from makeway.core.planning import Waiting
 from makeway.core.policy import Jobs, Policy
 
 JOB_CONTROLLER_LABELS = ("batch.kubernetes.io/controller-uid", "controller-uid", "job-name")
+START_LABELS = (POD_SET_LABEL, CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL)  # of pods; whatever has them got them from us
 COPIED_ANNOTATIONS = (ADMISSION_GATED_BY, RUNTIME, CHECKPOINT_INTERVAL)
 OURS = ("kueue.x-k8s.io", "WorkloadPriorityClass")
 KUBERNETES = ("scheduling.k8s.io", "PriorityClass")
 FRAMEWORK = "batch/job"
 
 T = TypeVar("T", bound=Wire)
+
+
+class TemplateMarks(Wire, frozen=True):
+    """A view of a pod template where only its labels and annotations are asked for."""
+
+    metadata: ObjectMeta = made(ObjectMeta)
 
 
 class LeftOut(NamedTuple):
@@ -154,8 +174,9 @@ def workload_for(
     namespace = meta.namespace or DEFAULT_NAMESPACE
     uid = meta.uid or made_uid("Job", namespace, meta.name)
     priority = priority_of(job, view(spec.template, PodTemplate), classes)
-    if priority.problem:
-        return Made(None, f"{priority.problem}: it is not queued")
+    problem = priority.problem or _wrong_mark(meta, count_of(spec))
+    if problem:
+        return Made(None, f"{problem}: it is not queued")
     queue = meta.labels.get(QUEUE_LABEL, "")
     if not queue and (namespace, DEFAULT_QUEUE) in queues:
         queue = DEFAULT_QUEUE
@@ -172,7 +193,7 @@ def workload_for(
                 labels={**labels, JOB_UID_LABEL: uid},
                 annotations={key: meta.annotations[key] for key in COPIED_ANNOTATIONS if key in meta.annotations},
                 finalizers=(RESOURCE_IN_USE,),
-                owner_references=(_owner(meta.name, uid),),
+                owner_references=(owner_of(meta.name, uid),),
             ),
             spec=WorkloadSpec(
                 pod_sets=(_pod_set(meta, spec),),
@@ -185,30 +206,89 @@ def workload_for(
     )
 
 
+def _wrong_mark(meta: ObjectMeta, count: int) -> str:
+    """A number that is none, or out of range. Validation refuses it, but a cluster may have stored it unasked."""
+    for key, marks, most in (
+        (MAX_EXEC_TIME_LABEL, meta.labels, 2**31 - 1),
+        (MIN_PARALLELISM, meta.annotations, count - 1),
+    ):
+        text = marks.get(key)
+        if text is not None and not (text.isascii() and text.isdigit() and 0 < int(text[:12]) <= most):
+            return f"{key} is {text!r}, which is not a whole number from 1 to {most}"
+    return ""
+
+
 def made_uid(kind: str, namespace: str, name: str) -> str:
     """A UID for an object of a file: equal names give equal ones."""
     digest = hashlib.sha1("\n".join((kind, namespace, name)).encode(), usedforsecurity=False).hexdigest()
     return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
 
 
-def _owner(name: str, uid: str) -> OwnerReference:
+def owner_of(name: str, uid: str) -> OwnerReference:
     return OwnerReference(
         api_version="batch/v1", kind="Job", name=name, uid=uid, controller=True, block_owner_deletion=True
     )
 
 
 def _pod_set(meta: ObjectMeta, spec: JobSpec) -> PodSet:
-    count = spec.parallelism if spec.completions is None else min(spec.parallelism, spec.completions)
     least = meta.annotations.get(MIN_PARALLELISM)
     return PodSet(
-        name="main", template=_template(spec.template), count=count, min_count=None if least is None else int(least)
+        name="main",
+        template=own_template(spec.template),
+        count=count_of(spec),
+        min_count=None if least is None else int(least),
     )
 
 
-def _template(template: Raw) -> Raw:
-    labels = view(template, PodTemplate).metadata.labels
-    theirs = {label: None for label in JOB_CONTROLLER_LABELS if label in labels}
-    return amended(template, {"metadata": {"labels": theirs}}) if theirs else template
+def count_of(spec: JobSpec) -> int:
+    """How many pods run at once."""
+    return spec.parallelism if spec.completions is None else min(spec.parallelism, spec.completions)
+
+
+def own_template(template: Raw) -> Raw:
+    """A Job's template without what tells its pods whose they are: the Job controller's labels, and our marks."""
+    meta = view(template, TemplateMarks).metadata
+    labels = {label: None for label in (*JOB_CONTROLLER_LABELS, *START_LABELS) if label in meta.labels}
+    marks = {WORKLOAD: None} if WORKLOAD in meta.annotations else {}
+    changes = {key: gone for key, gone in (("labels", labels), ("annotations", marks)) if gone}
+    return amended(template, {"metadata": changes}) if changes else template
+
+
+# --- whether it is ours -----------------------------------------------------------------------------------------------
+
+
+def status_of_job(job: Job) -> JobStatus:
+    return view(job.status, JobStatus)
+
+
+def end_of(job: Job) -> JobCondition | None:
+    """The condition that ended a Job (api 18.5); None while it may still run."""
+    conditions = status_of_job(job).conditions
+    return next((each for each in conditions if each.type in ("Complete", "Failed") and each.status == "True"), None)
+
+
+def prebuilt_of(meta: ObjectMeta) -> str:
+    """The Workload that a Job is bound to by name; "" where it gets its own."""
+    return meta.annotations.get(PREBUILT_WORKLOAD) or meta.labels.get(PREBUILT_WORKLOAD) or ""
+
+
+def why_unmanaged(meta: ObjectMeta, jobs: Jobs, namespace_labels: Mapping[str, str]) -> str:
+    """Why a Job is none of ours (api 18.1); "": it is managed."""
+    if FRAMEWORK not in jobs.frameworks:
+        return f"the configuration does not list {FRAMEWORK} among its frameworks"
+    if not meta.labels.get(QUEUE_LABEL) and not _manages(meta.namespace or DEFAULT_NAMESPACE, jobs, namespace_labels):
+        return f"it has no label {QUEUE_LABEL}, so it is not managed"
+    return ""
+
+
+def _manages(namespace: str, jobs: Jobs, namespace_labels: Mapping[str, str]) -> bool:
+    """Whether a Job without a queue label is ours all the same."""
+    if not jobs.without_queue_name:
+        return False
+    if jobs.namespaces is None:
+        return namespace not in ("kube-system", jobs.own_namespace)
+    labels = {NAMESPACE_LABEL: namespace, **namespace_labels}
+    return selects(tuple(Expression(each.key, each.operator, each.values) for each in jobs.namespaces), labels)
 
 
 # --- a set of objects -------------------------------------------------------------------------------------------------
@@ -283,42 +363,27 @@ class _Making:
 
     def _why_not(self, job: Job) -> str:
         """Why a Job gets no Workload (api 18.1); "": it gets one, or has one."""
-        meta, jobs = job.metadata, self._policy.jobs
-        if any(each.type in ("Complete", "Failed") and each.status == "True" for each in _status(job).conditions):
+        meta = job.metadata
+        namespace = meta.namespace or DEFAULT_NAMESPACE
+        if end_of(job) is not None:
             return "it is finished"
-        if FRAMEWORK not in jobs.frameworks:
-            return f"the configuration does not list {FRAMEWORK} among its frameworks"
-        if not meta.labels.get(QUEUE_LABEL) and not self._manages(meta.namespace or DEFAULT_NAMESPACE, jobs):
-            return f"it has no label {QUEUE_LABEL}, so it is not managed"
-        prebuilt = meta.annotations.get(PREBUILT_WORKLOAD) or meta.labels.get(PREBUILT_WORKLOAD)
-        if prebuilt and (meta.namespace or DEFAULT_NAMESPACE, prebuilt) not in self._workloads:
+        why = why_unmanaged(meta, self._policy.jobs, self._namespaces.get(namespace, {}))
+        prebuilt = prebuilt_of(meta)
+        if not why and prebuilt and (namespace, prebuilt) not in self._workloads:
             return f"it waits for the Workload {prebuilt}, which is not there"
-        return ""
-
-    def _manages(self, namespace: str, jobs: Jobs) -> bool:
-        """Whether a Job without a queue label is ours all the same."""
-        if not jobs.without_queue_name:
-            return False
-        if jobs.namespaces is None:
-            return namespace not in ("kube-system", jobs.own_namespace)
-        labels = {NAMESPACE_LABEL: namespace, **self._namespaces.get(namespace, {})}
-        return selects(tuple(Expression(each.key, each.operator, each.values) for each in jobs.namespaces), labels)
+        return why
 
     def _is_there(self, job: Job) -> bool:
         """Whether the set has its Workload already, as an export of a running system does."""
         meta = job.metadata
         namespace = meta.namespace or DEFAULT_NAMESPACE
-        if meta.annotations.get(PREBUILT_WORKLOAD) or meta.labels.get(PREBUILT_WORKLOAD):
+        if prebuilt_of(meta):
             return True
         by = ("uid", meta.uid) if meta.uid else ("name", meta.name)
         owned = self._owned.get((namespace, *by))
         if owned is not None:
             self._shown[owned] = _key(meta)
         return owned is not None
-
-
-def _status(job: Job) -> JobStatus:
-    return view(job.status, JobStatus)
 
 
 def _place(meta: ObjectMeta) -> tuple[str, str]:

@@ -37,6 +37,7 @@ import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -172,6 +173,13 @@ class _Header(msgspec.Struct):
 
 
 _HEADERS = msgspec.json.Decoder(_Header, dec_hook=decode_hook)
+RECENT_MAX = 4096
+
+
+@lru_cache(maxsize=RECENT_MAX)
+def _decoded(data: bytes, type_: type[Any]) -> Any:
+    """What was decoded last is kept: a write is read by several at once."""
+    return codec.decode(data, type_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +201,14 @@ class Stored:
     @classmethod
     def read(cls, kind: Kind, data: bytes) -> Stored:
         """From bytes that a Store wrote, in the stored version; of the rest only the end is looked for."""
-        meta = _HEADERS.decode(data).metadata
+        return cls.of(kind, _HEADERS.decode(data).metadata, data)
+
+    @classmethod
+    def of(cls, kind: Kind, meta: ObjectMeta, data: bytes) -> Stored:
+        """From bytes that were just made, by whoever has their metadata at hand."""
         return cls(
             kind=kind, namespace=meta.namespace, name=meta.name, uid=meta.uid, resource_version=meta.resource_version,
-            generation=meta.generation, labels=MappingProxyType(meta.labels),
+            generation=meta.generation, labels=MappingProxyType(dict(meta.labels)),
             owners=tuple(owner.uid for owner in meta.owner_references), finalizers=meta.finalizers,
             deleting=meta.deletion_timestamp is not None, data=data,
         )  # fmt: skip
@@ -205,7 +217,7 @@ class Stored:
         """The same state under another resourceVersion, as a removal shows it."""
         value = self.value()
         metadata = msgspec.structs.replace(value.metadata, resource_version=resource_version)
-        return Stored.read(self.kind, codec.encode(msgspec.structs.replace(value, metadata=metadata)))
+        return Stored.of(self.kind, metadata, codec.encode(msgspec.structs.replace(value, metadata=metadata)))
 
     @property
     def revision(self) -> int:
@@ -213,8 +225,8 @@ class Stored:
         return int(self.resource_version)
 
     def value(self) -> Any:
-        """A wire struct of ``kind.type``, decoded anew at every call."""
-        return codec.decode(self.data, self.kind.type)
+        """A wire struct of ``kind.type``. All who ask for it soon after each other share one, and change nothing."""
+        return _decoded(self.data, self.kind.type)
 
     def tree(self, version: str = "") -> dict[str, Tree]:
         """The object as a served version shows it; a tree of its own for every caller."""
@@ -262,6 +274,9 @@ class Store(Protocol):
 
     One counter numbers all writes of all kinds, and ``metadata.resourceVersion`` is that number.
     """
+
+    def latest(self, kind: Kind) -> int | None:
+        """The newest revision of a kind, where that is known without asking anybody; None: only a watch can tell."""
 
     def get(self, kind: Kind, namespace: str, name: str) -> Stored:
         """Raises NotFound."""
@@ -348,7 +363,10 @@ class Filter:
         after = change.after
         if kind_key(after.kind) != self.key:
             return None
-        was, version = self.takes(change.before), after.resource_version
+        version = after.resource_version
+        if self.namespace is None and not self.labels:  # it sees all of them, as nearly everybody does
+            return Event(change.type, version, after)
+        was = self.takes(change.before)
         if change.type == "DELETED":
             return Event("DELETED", version, after) if was else None
         if self.takes(after):

@@ -1,0 +1,151 @@
+"""What a controller is told, what it may read, and what it answers.
+
+A controller is told *whom* to look at, never what happened: it reads the objects as they are stored and answers with
+what is to be written, and when it wants to look again. Looking twice is looking once: on an object that is as it
+should be, the answer is empty. Whoever has a write under way is looked at when that is answered, not before.
+
+A change is an *edit*: a frozen value that makes the new object from the stored one, or None where it no longer
+applies. So a change that met a newer object is made again from that one, and nobody's condition is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol
+
+from makeway.api.objects.meta import Wire
+from makeway.core.model import Millis, QueueName, WorkloadKey
+from makeway.core.policy import Policy
+from makeway.core.state import State
+from makeway.core.trace import Step
+
+
+class Ref(NamedTuple):
+    """An object by kind and name; the namespace is "" where the kind has none."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    @classmethod
+    def of(cls, value: Any) -> Ref:
+        return cls(value.kind, value.metadata.namespace, value.metadata.name)
+
+    @property
+    def key(self) -> WorkloadKey:
+        """``namespace/name``, as decisions name a workload."""
+        return WorkloadKey(f"{self.namespace}/{self.name}")
+
+
+# --- what is read ----------------------------------------------------------------------------------------------------
+
+
+class View(Protocol):
+    """The stored objects, as far as they are known, and what is decided about them."""
+
+    @property
+    def policy(self) -> Policy: ...
+
+    @property
+    def state(self) -> State:
+        """What the scheduler believes, writes that are under way included."""
+
+    def get(self, ref: Ref) -> Any | None:
+        """A wire object as stored; None where there is none."""
+
+    def all(self, kind: str) -> Iterable[Any]:
+        """All of a kind, by namespace and name."""
+
+    def owned(self, uid: str) -> Iterable[Any]:
+        """Workloads whose controller is the object with this uid, by name."""
+
+    def in_local_queue(self, namespace: str, name: str) -> Iterable[Any]:
+        """Workloads that name this LocalQueue and have not finished, by name."""
+
+    def queue_of(self, workload: Any) -> QueueName:
+        """The ClusterQueue of a Workload: where it has quota, else that of its LocalQueue; "" where there is none."""
+
+
+# --- what is answered ------------------------------------------------------------------------------------------------
+
+Edit = Callable[[Any], Any]  # a frozen dataclass with __call__: stored object -> new object, None: no longer applies
+
+
+class Note(NamedTuple):
+    """An Event object to be made (api 15), best effort."""
+
+    about: Ref
+    type: str  # Normal, Warning
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Make an object. That it is there already counts as done if ``uid`` of its owner is ours, else as a failure."""
+
+    body: Wire
+
+    @property
+    def ref(self) -> Ref:
+        return Ref.of(self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Edit an object, or its status. ``uid`` is that of the object the decision was made about; "" means any.
+
+    ``strict``: a newer object than the one decided on makes it fail; otherwise the edit is made again from that one.
+    ``assumed``: whether the state counts on it before it is stored; ``quietly`` where the state knows it already.
+    What frees quota is never assumed.
+    """
+
+    ref: Ref
+    edit: Edit
+    status: bool = True
+    uid: str = ""
+    strict: bool = False
+    assumed: Literal["no", "told", "quietly"] = "no"
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    ref: Ref
+    uid: str = ""
+    propagation: str = "Background"
+
+
+Write = Create | Change | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A write, what is to follow once it is stored, and why it is made."""
+
+    write: Write
+    then: tuple[Action, ...] = ()  # only if this one succeeds; those of another object's write wait with it
+    notes: tuple[Note, ...] = ()  # told once it is stored
+    because: tuple[Step, ...] = ()
+    decision: str = ""  # all writes of a decision carry its id
+    by: WorkloadKey | None = None  # of an eviction: for whom
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    actions: tuple[Action, ...] = ()
+    again_at: Millis | None = None  # look at the same object again then, whatever happens; replaces an earlier wish
+    look: tuple[Ref, ...] = ()  # whom else to look at now
+    notes: tuple[Note, ...] = field(default=())  # events without a write
+
+
+NOTHING = Outcome()
+
+
+class Controller(Protocol):
+    """One room of reactions. ``kinds`` are the kinds it is told about."""
+
+    @property
+    def kinds(self) -> frozenset[str]: ...
+
+    def react(self, whom: Ref, view: View, now: Millis) -> Outcome: ...

@@ -1,0 +1,374 @@
+"""A plan becomes writes: who is admitted, who is asked to leave, and what those who wait are told.
+
+The claim of a preemptor is stored before the first of its victims is asked to leave; their evictions follow that
+write, and are never made if it fails. What a waiting workload is told is written when it says something new, at most
+once per ``statusWriteInterval`` and object (S-5.12); in between the newest is kept, and written when it is due.
+
+Not here: the decisions (``core.cycle``), and what becomes of an eviction (``workloads``, ``job_running``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any
+
+import msgspec
+
+from makeway.api.conditions import find, is_true, set_condition
+from makeway.api.names import JOB_UID_LABEL
+from makeway.api.objects.meta import Condition
+from makeway.api.objects.workload import (
+    Admission,
+    ClaimedAssignment,
+    ClaimVictim,
+    PodSetAssignment,
+    PodSetRequest,
+    PreemptionClaim,
+    Workload,
+    WorkloadStatus,
+)
+from makeway.api.quantity import Quantity, Time
+from makeway.controllers.contract import Action, Change, Note, Ref, View
+from makeway.controllers.eviction import Evict, event_of_eviction, says, status_of
+from makeway.core.cycle import Plan, Verdict, is_admitted
+from makeway.core.flavors import Assignment
+from makeway.core.messages import (
+    HUMAN_REASONS,
+    conditions_after,
+    pending_message,
+    pending_reason,
+    preempted_message,
+    reserved_message,
+)
+from makeway.core.model import Claim, Millis, WorkloadKey, stored
+from makeway.core.preemption.classical import Target
+
+CLAIM_VICTIMS_MAX = 256
+STATUS_INTERVAL_FREE = -(2**62)
+_AMOUNT = re.compile(r"\d+\w*")
+
+replace = msgspec.structs.replace
+
+
+# --- edits -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """Give a workload the quota that was decided (S-5.7.14, 10.6)."""
+
+    admission: Admission
+    admitted: bool
+    message: str
+    at: Millis
+
+    def __call__(self, workload: Any) -> Any:
+        status = status_of(workload)
+        if says(workload, "QuotaReserved") or says(workload, "Finished") or not workload.spec.active:
+            return None
+        now = Time.of_millis(stored(self.at))
+        conditions = set_condition(
+            status.conditions, type="QuotaReserved", status="True", reason="QuotaReserved", message=self.message,
+            now=now,
+        )  # fmt: skip
+        words = "The workload is admitted" if self.admitted else "Not all admission checks are Ready"
+        conditions = set_condition(
+            conditions, type="Admitted", status="True" if self.admitted else "False",
+            reason="Admitted" if self.admitted else "UnsatisfiedAdmissionChecks", message=words, now=now,
+        )  # fmt: skip
+        for ended in ("Evicted", "Preempted", "QuotaReservationBlocked"):
+            found = find(conditions, ended)
+            if found is not None and found.status == "True":
+                conditions = set_condition(
+                    conditions, type=ended, status="False", reason="QuotaReserved",
+                    message=f"Previously: {found.message}", now=now,
+                )  # fmt: skip
+        after = replace(
+            status, conditions=conditions, admission=self.admission, preemption_claim=None, resource_requests=()
+        )
+        return replace(workload, status=after)
+
+
+@dataclass(frozen=True, slots=True)
+class TellPending:
+    """Say why a workload waits (S-5.12); with a claim, or without the one it had."""
+
+    reason: str
+    message: str
+    at: Millis
+    requests: tuple[PodSetRequest, ...]
+    blocked: str = ""  # status of QuotaReservationBlocked, where it changes
+    blocked_reason: str = ""
+    claim: PreemptionClaim | None = None
+
+    def __call__(self, workload: Any) -> Any:
+        status = status_of(workload)
+        if says(workload, "QuotaReserved") or says(workload, "Finished"):
+            return None
+        now = Time.of_millis(stored(self.at))
+        conditions = set_condition(
+            status.conditions, type="QuotaReserved", status="False", reason=self.reason, message=self.message, now=now
+        )
+        admitted = find(conditions, "Admitted")
+        if admitted is None or admitted.status == "True":
+            conditions = set_condition(
+                conditions, type="Admitted", status="False", reason="NoReservation", message="No quota is held",
+                now=now,
+            )  # fmt: skip
+        if self.blocked:
+            conditions = set_condition(
+                conditions, type="QuotaReservationBlocked", status=self.blocked,  # type: ignore[arg-type]
+                reason=self.blocked_reason, message=self.message, now=now,
+            )  # fmt: skip
+        after = replace(status, conditions=conditions, resource_requests=self.requests, preemption_claim=self.claim)
+        return replace(workload, status=after)
+
+
+@dataclass(frozen=True, slots=True)
+class EndClaim:
+    """Take a claim away that ended without admission; another one that was made since stays."""
+
+    issued_at: Millis
+
+    def __call__(self, workload: Any) -> Any:
+        claim = status_of(workload).preemption_claim
+        if claim is None or claim.issued_at is None or claim.issued_at.millis != self.issued_at:
+            return workload
+        return replace(workload, status=replace(status_of(workload), preemption_claim=None))
+
+
+# --- what an edit is made of ------------------------------------------------------------------------------------------
+
+
+def admission_of(queue: str, assignment: Assignment) -> Admission:
+    """An assignment as it is stored (S-6.13)."""
+    return Admission(
+        cluster_queue=queue,
+        pod_set_assignments=tuple(
+            PodSetAssignment(
+                name=part.name,
+                flavors={resource: choice.flavor for resource, choice in sorted(part.choices.items())},
+                resource_usage={
+                    resource: Quantity.of_units(part.requests[resource], resource) for resource in sorted(part.choices)
+                },
+                count=part.count,
+            )
+            for part in assignment.pod_sets
+        ),
+    )
+
+
+def claim_of(claim: Claim) -> PreemptionClaim:
+    return PreemptionClaim(
+        pod_set_assignments=tuple(
+            ClaimedAssignment(name=each.name, flavors=dict(sorted(each.flavors.items())), count=each.count)
+            for each in claim.sets
+        ),
+        victims=tuple(
+            ClaimVictim(namespace=key.partition("/")[0], name=key.partition("/")[2], uid=uid)
+            for key, uid in claim.victims[:CLAIM_VICTIMS_MAX]
+        ),
+        victim_count=len(claim.victims),
+        issued_at=Time.of_millis(claim.issued_at),
+        expires_at=Time.of_millis(claim.expires_at),
+    )
+
+
+def _requests(verdict: Verdict) -> tuple[PodSetRequest, ...]:
+    """What was asked for at this evaluation."""
+    return tuple(
+        PodSetRequest(
+            name=part.name,
+            resources={name: Quantity.of_units(amount, name) for name, amount in sorted(part.requests.items())},
+        )
+        for part in verdict.assignment.pod_sets
+    )
+
+
+# --- the controller --------------------------------------------------------------------------------------------------
+
+
+class Scheduling:
+    """Turns plans into actions. It remembers what it told whom last, which a restart may forget."""
+
+    def __init__(self) -> None:
+        self._told: dict[WorkloadKey, tuple[object, Millis]] = {}  # what was written last, and when
+        self._late: dict[WorkloadKey, Verdict] = {}  # what is to be written when it is due
+        self._due: list[tuple[Millis, WorkloadKey]] = []
+
+    def actions(self, plan: Plan, view: View, cycle: int) -> Iterator[Action]:
+        """What a plan asks to be written, in the order in which it was decided."""
+        for index, verdict in enumerate(plan.verdicts):
+            decision = f"{cycle}/{index}"
+            if verdict.status == "admitted":
+                self.forget(verdict.workload.key)
+                yield self._admission(verdict, view, plan.now, decision)
+            else:
+                yield from self._waiting(verdict, view, plan.now, decision)
+        for ended in plan.ended:
+            yield from self.end_claim(ended.workload, view, f"{cycle}")
+
+    def late(self, view: View, now: Millis) -> Iterator[Action]:
+        """What was held back and is due now."""
+        while self._due and self._due[0][0] <= now:
+            key = heappop(self._due)[1]
+            verdict = self._late.pop(key, None)
+            if verdict is not None:
+                yield from self._tell(verdict, view, now, "", ())
+
+    def next_at(self) -> Millis | None:
+        while self._due and self._due[0][1] not in self._late:
+            heappop(self._due)
+        return self._due[0][0] if self._due else None
+
+    def forget(self, key: WorkloadKey) -> None:
+        """It has quota, or is gone: whatever was to be said is not said any more."""
+        self._told.pop(key, None)
+        self._late.pop(key, None)
+
+    # --- admitted ---
+
+    def _admission(self, verdict: Verdict, view: View, now: Millis, decision: str) -> Action:
+        workload = verdict.workload
+        ref = _ref(workload.key)
+        waited = max(0, now - workload.queued_at) // 1000
+        message = reserved_message(workload.queue, waited)
+        admitted = is_admitted(view.state, verdict)
+        edit = Reserve(admission_of(workload.queue, verdict.assignment), admitted, message, now)
+        notes = [Note(ref, "Normal", "QuotaReserved", message)]
+        if admitted:
+            notes.append(
+                Note(ref, "Normal", "Admitted", f"Admitted by ClusterQueue {workload.queue}, waited {waited}s")
+            )
+        return Action(
+            Change(ref, edit, uid=workload.uid, strict=True, assumed="quietly"),
+            notes=tuple(notes), because=verdict.steps, decision=decision,
+        )  # fmt: skip
+
+    # --- waiting ---
+
+    def _waiting(self, verdict: Verdict, view: View, now: Millis, decision: str) -> Iterator[Action]:
+        evictions = tuple(self._evictions(verdict, view, now, decision))
+        key = verdict.workload.key
+        at_once = verdict.claim is not None or self._blocks(verdict, view) != ("", "")
+        meaning = _meaning(verdict)
+        told = self._told.get(key)
+        if not at_once and told is not None:
+            if told[0] == meaning:
+                self._late.pop(key, None)
+                yield from evictions
+                return
+            due = Millis(told[1] + view.policy.status_write_interval_ms)
+            if now < due:
+                if key not in self._late:
+                    heappush(self._due, (due, key))
+                self._late[key] = verdict
+                yield from evictions
+                return
+        yield from self._tell(verdict, view, now, decision, evictions)
+
+    def _tell(
+        self, verdict: Verdict, view: View, now: Millis, decision: str, evictions: tuple[Action, ...]
+    ) -> Iterator[Action]:
+        workload = verdict.workload
+        ref = _ref(workload.key)
+        reason, message = pending_reason(verdict), pending_message(verdict)
+        before = view.get(ref)
+        known = self._told.get(workload.key)
+        self._told[workload.key] = (_meaning(verdict), now)
+        self._late.pop(workload.key, None)
+        if known is None and verdict.claim is None and before is not None and _says_the_same(before, reason, message):
+            yield from evictions  # a restart forgot that it was told
+            return
+        blocked = self._blocks(verdict, view)
+        claim = None if verdict.claim is None else claim_of(verdict.claim)
+        edit = TellPending(reason, message, now, _requests(verdict), *blocked, claim=claim)
+        yield Action(
+            Change(ref, edit, uid=workload.uid, assumed="quietly"),
+            then=evictions if claim is not None else (),
+            notes=(Note(ref, "Warning", reason, message),),
+            because=verdict.steps, decision=decision,
+        )  # fmt: skip
+        if claim is None:
+            yield from evictions
+
+    def _blocks(self, verdict: Verdict, view: View) -> tuple[str, str]:
+        """What becomes of QuotaReservationBlocked: status and reason, both "" where it stays (S-14.4)."""
+        before = view.get(_ref(verdict.workload.key))
+        statuses = {} if before is None else {each.type: each.status for each in status_of(before).conditions}
+        found = conditions_after(verdict, statuses, checks_done=False).get("QuotaReservationBlocked", ("", ""))
+        return ("", "") if found[0] == "True" and statuses.get("QuotaReservationBlocked") == "True" else found
+
+    def _evictions(self, verdict: Verdict, view: View, now: Millis, decision: str) -> Iterator[Action]:
+        for target in verdict.targets:
+            if not target.workload.evicted:
+                yield _preemption(verdict, target, view, now, decision)
+        if verdict.replaces is not None and not verdict.replaces.evicted and not verdict.targets:
+            ref = _ref(verdict.replaces.key)
+            message = (
+                f"Evicted to accommodate a workload (UID: {verdict.workload.uid}) due to migration to more favorable "
+                "resource flavor"
+            )
+            yield Action(
+                Change(
+                    ref, Evict("FlavorMigration", message, now), uid=verdict.replaces.uid, strict=True, assumed="told"
+                ),
+                notes=(event_of_eviction(ref, "FlavorMigration", message),), decision=decision,
+                by=verdict.workload.key,
+            )  # fmt: skip
+
+    # --- claims ---
+
+    def end_claim(self, workload: Any, view: View, decision: str) -> Iterator[Action]:
+        """Take the claim of a workload out of its stored status."""
+        if workload.claim is not None:
+            edit = EndClaim(workload.claim.issued_at)
+            yield Action(Change(_ref(workload.key), edit, uid=workload.uid, assumed="quietly"), decision=decision)
+
+
+def _preemption(verdict: Verdict, target: Target, view: View, now: Millis, decision: str) -> Action:
+    victim, preemptor = target.workload, verdict.workload
+    tree = view.state.tree
+    stored_preemptor = view.get(_ref(preemptor.key))
+    job_uid = "" if stored_preemptor is None else stored_preemptor.metadata.labels.get(JOB_UID_LABEL, "")
+    message = preempted_message(
+        uid=preemptor.uid, job_uid=job_uid, reason=target.reason, preemptor=tree.queues[preemptor.queue].path(),
+        preemptee=tree.queues[victim.queue].path(),
+    )  # fmt: skip
+    ref, by = _ref(victim.key), _ref(preemptor.key)
+    edit = Evict("Preempted", message, now, preempted=target.reason, preempted_message=message)
+    words = f"Preempted {victim.key} (UID: {victim.uid}) due to {HUMAN_REASONS[target.reason]}"
+    return Action(
+        Change(ref, edit, uid=victim.uid, assumed="told"),
+        notes=(
+            Note(ref, "Normal", "Preempted", message), event_of_eviction(ref, "Preempted", message),
+            Note(by, "Normal", "PreemptedWorkload", words),
+        ),
+        because=(target.step,), decision=decision, by=preemptor.key,
+    )  # fmt: skip
+
+
+def _ref(key: WorkloadKey) -> Ref:
+    namespace, _, name = key.partition("/")
+    return Ref("Workload", namespace, name)
+
+
+def _meaning(verdict: Verdict) -> object:
+    """What a waiting workload is told, without the amounts: as long as it stays, nothing is written."""
+    steps: Iterable[Any] = (*verdict.steps, *verdict.assignment.steps)
+    return verdict.status, verdict.requeue, tuple((step.rule, step.subjects) for step in steps), verdict.claim
+
+
+def _says_the_same(workload: Workload, reason: str, message: str) -> bool:
+    status: WorkloadStatus = status_of(workload)
+    if status.preemption_claim is not None or is_true(status.conditions, "QuotaReservationBlocked"):
+        return False
+    found: Condition | None = find(status.conditions, "QuotaReserved")
+    return (
+        found is not None
+        and (found.status, found.reason) == ("False", reason)
+        and _AMOUNT.sub("#", found.message) == _AMOUNT.sub("#", message)
+    )

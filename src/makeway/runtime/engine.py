@@ -1,0 +1,427 @@
+"""One step of the engine, the same under every driver: what was answered, what changed, who is due, what is decided.
+
+A step takes in the answers to writes and the changes of objects, lets the controllers look at whom that concerns,
+wakes the queues that may gain from it, and carries out at most one scheduling cycle. It never waits: whoever drives it
+calls it again until nothing happens any more, and then at ``next_at``, or when the Store has news.
+
+Promises: equal Stores, times and policies give equal journals, byte for byte; without news and timers nothing is done.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from makeway.controllers.contract import Action, Change, Controller, Create, Note, Outcome, Ref
+from makeway.controllers.eviction import Evict
+from makeway.controllers.scheduling import Scheduling
+from makeway.core import claims
+from makeway.core.cycle import Heads, Plan, carry_out, decide
+from makeway.core.messages import pending_reason
+from makeway.core.model import Millis, QueueName, Workload, WorkloadKey
+from makeway.core.policy import Policy
+from makeway.core.rounds import Round
+from makeway.core.state import State
+from makeway.core.waking import after_expiry, next_expiry
+from makeway.runtime.executor import DirectWriter, Executor, Writer
+from makeway.runtime.facts import Facts
+from makeway.runtime.informers import Informers
+from makeway.runtime.journal import Journal
+from makeway.runtime.metrics import Metrics
+from makeway.runtime.objects import Objects
+from makeway.runtime.ports import Store
+from makeway.runtime.tally import Tally
+from makeway.runtime.workqueue import Looks, Timers, backoff_ms
+
+LOOKS_PER_STEP = 1000
+NOTES_MAX = 10_000
+FIGURES_MS = 1000  # who holds and waits in a queue changes often; its controller is told at most so often
+RETRIES_AT_ONCE = 3  # fresh plans without a pause, where some evictions came through and others failed
+PARITY_PAUSES_MS = (1, 2, 4, 8, 10)  # between cycles without an admission (S-5.1)
+
+
+@dataclass(slots=True)
+class _Issue:
+    """The evictions of one verdict."""
+
+    workload: Workload
+    round: Round
+    leaving: int  # targets who had been asked before
+    count: int
+    waiting: int = 0
+    stored: int = 0
+
+    def __post_init__(self) -> None:
+        self.waiting = self.count
+
+
+class Engine:
+    """Everything that decides, over one Store. It is also the ``View`` that controllers read."""
+
+    def __init__(
+        self, store: Store, policy: Policy, controllers: Sequence[Controller], *, writer: Writer | None = None,
+        journal: Journal | None = None, metrics: Metrics | None = None, figures_ms: int = FIGURES_MS,
+    ) -> None:  # fmt: skip
+        self._figures_ms = figures_ms
+        self._figures: Timers[Ref] = Timers()  # queues to be looked at because of their figures
+        self._figured: dict[Ref, Millis] = {}  # when that was last
+        self._policy = policy
+        self._tally = None if metrics is None else Tally(metrics)
+        self._state = State(policy)
+        self.facts = Facts(self._state)
+        self.objects = Objects(self._on_stored, self.facts.changed)
+        self.facts.objects = self.objects
+        self.journal = Journal() if journal is None else journal
+        self.notes: deque[Note] = deque(maxlen=NOTES_MAX)  # events for whoever passes them on; the oldest are lost
+        self.informers = Informers(store, self.objects)
+        self.executor = Executor(writer or DirectWriter(store), self.objects, self._done)
+        self.scheduling = Scheduling()
+        self._controllers: dict[str, list[tuple[int, Controller]]] = {}
+        for index, controller in enumerate(controllers):
+            for kind in sorted(controller.kinds):
+                self._controllers.setdefault(kind, []).append((index, controller))
+        self._looks: Looks[Ref] = Looks()
+        self._later: Timers[tuple[int, Ref]] = Timers()
+        self._expiries: Timers[QueueName] = Timers()
+        self._backoffs: Timers[WorkloadKey] = Timers()
+        self._retries: Timers[WorkloadKey] = Timers()
+        self._issues: dict[str, _Issue] = {}  # evictions of a decision that are not all answered yet
+        self._failures: dict[WorkloadKey, int] = {}  # issues in a row of which not all came through
+        self._wake_at: Millis | None = None
+        self._has_begun = False
+        self._now = Millis(0)
+        self._idle_cycles = 0
+        self._pause_until: Millis | None = None
+        self.cycles = 0
+        self.decisions = 0
+
+    # --- the step ---
+
+    def step(self, now: Millis) -> bool:
+        """Do what there is to do at ``now``; whether there was anything."""
+        self._now = self.facts.now = now
+        happened = self.executor.work(now) + self.informers.poll(now)
+        happened += self._timers(now)
+        self.facts.configure()
+        if not self._has_begun and self.informers.are_complete:
+            self._has_begun = True
+            self._check_claims(now)
+        happened += self._react(now)
+        happened += self.executor.work(now)  # what is stored by now counts for the cycle: a queue may be gone
+        self.facts.configure()
+        self._arm(now)
+        self._wake(now)
+        return bool(happened + self._cycle(now)) or len(self._looks) > 0
+
+    def next_at(self) -> Millis | None:
+        """When something will be due, if nothing happens before."""
+        times = [
+            self.executor.next_at(), self.informers.next_at(), self._later.next_at(), self._expiries.next_at(),
+            self._backoffs.next_at(), self._wake_at, self.scheduling.next_at(), claims.next_deadline(self._state),
+            self._pause_until, self._retries.next_at(), self._figures.next_at(),
+        ]  # fmt: skip
+        known = [at for at in times if at is not None]
+        return min(known) if known else None
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no write is under way."""
+        return self.executor.under_way == 0
+
+    # --- what controllers read ---
+
+    @property
+    def policy(self) -> Policy:
+        return self._policy
+
+    @property
+    def state(self) -> State:
+        return self._state
+
+    def get(self, ref: Ref) -> Any | None:
+        return self.objects.get(ref)
+
+    def all(self, kind: str) -> Iterable[Any]:
+        return self.objects.all(kind)
+
+    def owned(self, uid: str) -> Iterable[Any]:
+        return self.objects.owned(uid)
+
+    def in_local_queue(self, namespace: str, name: str) -> Iterable[Any]:
+        return self.objects.in_local_queue(namespace, name)
+
+    def queue_of(self, workload: Any) -> QueueName:
+        status = workload.status
+        if status is not None and status.admission is not None:
+            return QueueName(status.admission.cluster_queue)
+        local = self.objects.get(Ref("LocalQueue", workload.metadata.namespace, workload.spec.queue_name))
+        return QueueName("" if local is None else local.spec.cluster_queue)
+
+    # --- parts of a step ---
+
+    def _on_stored(self, ref: Ref, before: Any, after: Any) -> None:
+        self.facts.stored(ref, before, after)
+        if ref.kind == "Workload" and self._tally is not None:
+            self._tally.stored(ref, before, after, self.queue_of(before if after is None else after))
+        if ref.kind == "Workload" and after is None:
+            self.journal.forget(ref.key)
+            self.scheduling.forget(ref.key)
+            self._failures.pop(ref.key, None)
+            self._retries.set(ref.key, None)
+            for index, _ in self._controllers.get("Workload", ()):
+                self._later.set((index, ref), None)
+
+    def _timers(self, now: Millis) -> int:
+        count = 0
+        for _, ref in self._later.due(now):
+            self.facts.look(ref)
+            count += 1
+        for queue in self._expiries.due(now):
+            self.facts.woken.update(after_expiry(self._state, queue))
+            self.facts.held.add(queue)
+            count += 1
+        for key in self._backoffs.due(now):
+            self.facts.back_off_ended(key)
+            count += 1
+        for ref in self._figures.due(now):
+            self._figured[ref] = now
+            self.facts.look(ref)
+            count += 1
+        for key in self._retries.due(now):
+            workload = self.facts.model_of(key)
+            if workload is not None:
+                self._state.pending.due_again(workload)
+            count += 1
+        for action in list(self.scheduling.late(self, now)):
+            self.executor.submit(action, now)
+            count += 1
+        deadline = claims.next_deadline(self._state)
+        if deadline is not None and now >= deadline:
+            for claimant in claims.overdue(self._state, now):
+                self._end_claim(claimant.key, "expired", now)
+            count += 1
+        return count
+
+    def _check_claims(self, now: Millis) -> None:
+        """An engine before this one stored a claim and did not live to ask its victims: nobody waits for that (P15)."""
+        for known in list(self._state.claims.within(sorted(self._state.claims.of_queue))):
+            if any(not victim.evicted for victim in claims.still_charged(self._state, known.claim)):
+                self._end_claim(known.key, "its evictions were not issued", now)
+
+    def _end_claim(self, key: WorkloadKey, why: str, now: Millis) -> None:
+        workload = self.facts.model_of(key)
+        if workload is None or workload.claim is None:
+            return
+        actions = list(self.scheduling.end_claim(workload, self, ""))
+        claims.end(self._state, key, why, now)
+        self.journal.write(now, "claimEnded", key, queue=workload.queue, reason=why)
+        for action in actions:
+            self.executor.submit(action, now)
+
+    def _react(self, now: Millis) -> int:
+        """Look at those who are concerned, at most so many per step that others get their turn."""
+        count = 0
+        while count < LOOKS_PER_STEP:
+            for ref in self.facts.looks:
+                if ref.kind in self._controllers:
+                    self._looks.add(ref)
+            self.facts.looks.clear()
+            if not len(self._looks):
+                break
+            ref = self._looks.take()
+            if self.executor.is_busy(ref):
+                continue  # it is looked at when its write is answered
+            count += 1
+            for index, controller in self._controllers[ref.kind]:
+                self._apply(index, ref, controller.react(ref, self, now), now)
+        return count
+
+    def _apply(self, index: int, ref: Ref, outcome: Outcome, now: Millis) -> None:
+        self._later.set((index, ref), outcome.again_at)
+        for other in outcome.look:
+            self.facts.look(other)
+        self.notes.extend(outcome.notes)
+        for action in outcome.actions:
+            if not self.executor.is_busy(action.write.ref):
+                self.executor.submit(action, now)
+
+    def _arm(self, now: Millis) -> None:
+        """Set the timers of queues whose holders or spans have changed, and of those who back off."""
+        if self._tally is not None:
+            self._tally.metrics.touch(self.facts.held)
+        for queue in sorted(self.facts.held):
+            known = queue in self._state.queues
+            self._expiries.set(queue, next_expiry(self._state, queue, now) if known else None)
+        self.facts.held.clear()
+        for key, at in self.facts.backoffs.items():
+            self._backoffs.set(key, at)
+        self.facts.backoffs.clear()
+        for ref in self.facts.figures:
+            self._pace(ref, now)
+        self.facts.figures.clear()
+
+    def _pace(self, ref: Ref, now: Millis) -> None:
+        """Its figures have changed: look at it, but no more often than that makes sense to anybody."""
+        last = self._figured.get(ref)
+        stored = self.objects.get(ref)
+        if last is None or now - last >= self._figures_ms or (stored is not None and _is_leaving(stored)):
+            self._figured[ref] = now
+            self._figures.set(ref, None)
+            self.facts.look(ref)
+        else:
+            self._figures.set(ref, Millis(last + self._figures_ms))
+
+    def _wake(self, now: Millis) -> None:
+        """Wakes are gathered, and executed at the end of the step or of their interval (S-4.6)."""
+        if not self.facts.woken and not self.facts.released:
+            return
+        interval = self._policy.wake_batch_interval_ms
+        if self._wake_at is None and interval:
+            self._wake_at = Millis(now + interval)
+        if self._wake_at is None or now >= self._wake_at:
+            released = self.facts.released - self.facts.woken
+            if released:
+                self._state.wake_after_release(released, now)
+            if self.facts.woken:
+                self._state.pending.wake(self.facts.woken, now, self._state.namespace_matches, lists_returned=False)
+            self.facts.woken.clear()
+            self.facts.released.clear()
+            self._wake_at = None
+
+    def _cycle(self, now: Millis) -> int:
+        parity = self._policy.profile == "parity"
+        if parity and self._pause_until is not None and now < self._pause_until:
+            return 0
+        self._pause_until = None
+        found = Heads.of(self._state)
+        if not found.ready and not found.others:
+            return 0
+        self.cycles += 1
+        plan = decide(self._state, now, found)
+        carry_out(self._state, plan)
+        if self._tally is not None:
+            self._tally.cycle(plan, 0.0)  # no clock here: whoever drives the engine measures
+            self._tally.exhausted(self._state.rounds.exhausted)
+        for index, verdict in enumerate(plan.verdicts):
+            self._note_verdict(verdict, index, now)
+        for ended in plan.ended:
+            self.journal.write(now, "claimEnded", ended.workload.key, queue=ended.workload.queue, reason=ended.why)
+        actions = list(self.scheduling.actions(plan, self, self.cycles))
+        self._note_issues(plan, actions)
+        for action in actions:
+            self.executor.submit(action, now)
+        self._arm(now)
+        if parity:
+            self._pause(plan, now)
+        return 1
+
+    def _pause(self, plan: Plan, now: Millis) -> None:
+        """The recorded system looks at every head in every cycle; it pauses so as not to spin."""
+        self._idle_cycles = 0 if plan.admitted else self._idle_cycles + 1
+        if self._idle_cycles:
+            self._pause_until = Millis(now + PARITY_PAUSES_MS[min(self._idle_cycles, len(PARITY_PAUSES_MS)) - 1])
+
+    def _note_verdict(self, verdict: Any, index: int, now: Millis) -> None:
+        workload = verdict.workload
+        self.decisions += 1
+        decision = f"{self.cycles}/{index}"  # the id that its writes carry
+        self.facts.moved(workload)
+        if verdict.status == "admitted":
+            self.journal.write(
+                now, "admitted", workload.key, queue=workload.queue, decision=decision, steps=verdict.steps
+            )
+            return
+        steps = (*verdict.steps, *verdict.assignment.steps)
+        reason = pending_reason(verdict)
+        if verdict.targets or verdict.claim is not None:
+            victims = tuple(target.workload.key for target in verdict.targets)
+            self.journal.write(
+                now, verdict.status, workload.key, queue=workload.queue, decision=decision, reason=reason,
+                victims=victims, steps=steps,
+            )  # fmt: skip
+            return
+        meaning = (verdict.status, reason, tuple((step.rule, step.subjects) for step in steps))
+        self.journal.refuse(
+            now, workload.key, meaning, what=verdict.status, queue=workload.queue, decision=decision, reason=reason,
+            steps=steps,
+        )  # fmt: skip
+
+    # --- answers ---
+
+    def _note_issues(self, plan: Plan, actions: list[Action]) -> None:
+        """Which evictions belong to which verdict, so that it is known when all of them failed (S-10.1)."""
+        counts: dict[str, int] = {}
+        for action in actions:
+            for each in (action, *action.then):
+                if each.by is not None:
+                    counts[each.decision] = counts.get(each.decision, 0) + 1
+        for index, verdict in enumerate(plan.verdicts):
+            decision = f"{self.cycles}/{index}"
+            if decision in counts:
+                leaving = sum(target.workload.evicted for target in verdict.targets)
+                self._issues[decision] = _Issue(verdict.workload, verdict.round, leaving, counts[decision])
+
+    def _issued(self, action: Action, stored: bool) -> None:
+        """An eviction was answered. Who could not have all it asked for is looked at again after a pause."""
+        issue = self._issues.get(action.decision)
+        if issue is None or action.by is None:
+            return
+        issue.waiting -= 1
+        issue.stored += stored
+        if issue.waiting:
+            return
+        del self._issues[action.decision]
+        if issue.stored == issue.count:
+            self._failures.pop(action.by, None)
+            return
+        attempts = self._failures[action.by] = self._failures.get(action.by, 0) + 1
+        self._end_claim(action.by, "an eviction failed", self._now)
+        if not issue.stored and not issue.leaving:
+            self._state.rounds.take_back(issue.workload, issue.round)
+        elif attempts <= RETRIES_AT_ONCE:
+            return  # some are on their way out: what they free is not to be lost to others meanwhile
+        waiting = self.facts.model_of(action.by)
+        if waiting is not None and waiting.usage is None:
+            self._state.pending.refuse(waiting)
+            self._retries.set(action.by, Millis(self._now + backoff_ms(attempts)))
+
+    def _look_at_owners(self, write: Create) -> None:
+        """What could not be made is asked for again by whoever wanted it."""
+        meta = write.body.metadata  # type: ignore[attr-defined]
+        for owner in meta.owner_references:
+            self.facts.look(Ref(owner.kind, meta.namespace, owner.name))
+
+    def _done(self, action: Action, stored: bool) -> None:
+        write = action.write
+        self.facts.look(write.ref)
+        if not stored:
+            self.journal.write(
+                self._now, "failed", write.ref.key if write.ref.kind == "Workload" else None,
+                decision=action.decision, reason=_called(action), by=action.by or "",
+            )  # fmt: skip
+            if isinstance(write, Create):
+                self._look_at_owners(write)
+            self._issued(action, stored)
+            return
+        self._issued(action, stored)
+        self.notes.extend(action.notes)
+        if isinstance(write, Change) and isinstance(write.edit, Evict):
+            edit = write.edit
+            self.journal.write(
+                self._now, "evicted", write.ref.key, decision=action.decision, reason=edit.preempted or edit.reason,
+                by=action.by or "", steps=action.because,
+            )  # fmt: skip
+            if self._tally is not None and action.by is not None and edit.preempted:
+                preemptor = self.facts.model_of(action.by)
+                self._tally.preempted(QueueName("") if preemptor is None else preemptor.queue, edit.preempted)
+
+
+def _is_leaving(value: Any) -> bool:
+    return value.metadata.deletion_timestamp is not None
+
+
+def _called(action: Action) -> str:
+    write = action.write
+    return type(write.edit).__name__ if isinstance(write, Change) else type(write).__name__

@@ -1,0 +1,152 @@
+"""Counters, gauges and histograms, and the text in which they are read (Prometheus exposition format 0.0.4).
+
+Promises: equal numbers give equal text, whatever the order in which they came; integers are printed in full, however
+large; a text is made from a copy of each table, so that another thread may ask for it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Hashable, Iterator, Mapping
+from math import inf, isinf, isnan
+from typing import TypeVar
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+EXACT_MAX = 2**53  # floats up to this size are whole where they say so
+
+F = TypeVar("F", bound="Family")
+Number = int | float
+Labels = tuple[str, ...]  # values, in the order of the family's label names
+Sample = tuple[str, tuple[tuple[str, str], ...], Number]  # what is appended to the name, further labels, value
+
+
+class Family:
+    """All series of one name. ``shared``: it also carries the labels that the registry gives to all."""
+
+    kind = "untyped"
+
+    def __init__(self, name: str, words: str, labels: Labels, *, shared: bool = True) -> None:
+        self.name = name
+        self.words = words
+        self.labels = labels
+        self.shared = shared
+
+    def samples(self) -> Iterator[tuple[Labels, Sample]]:
+        raise NotImplementedError
+
+
+class Counter(Family):
+    kind = "counter"
+
+    def __init__(self, name: str, words: str, labels: Labels, *, shared: bool = True) -> None:
+        super().__init__(name, words, labels, shared=shared)
+        self.values: dict[Labels, Number] = {}
+
+    def add(self, *labels: str, amount: Number = 1) -> None:
+        self.values[labels] = self.values.get(labels, 0) + amount
+
+    def samples(self) -> Iterator[tuple[Labels, Sample]]:
+        for labels, value in sorted(self.values.items()):
+            yield labels, ("", (), value)
+
+
+class Gauge(Counter):
+    """Series are set one by one, or all those of a group at once: what the group had and lacks now is gone."""
+
+    kind = "gauge"
+
+    def __init__(self, name: str, words: str, labels: Labels, *, shared: bool = True) -> None:
+        super().__init__(name, words, labels, shared=shared)
+        self._groups: dict[Hashable, tuple[Labels, ...]] = {}
+
+    def set(self, *labels: str, value: Number) -> None:
+        self.values[labels] = value
+
+    def count(self, *labels: str, amount: int) -> None:
+        """Add to a series that exists only while it is not zero."""
+        self.add(*labels, amount=amount)
+        if not self.values[labels]:
+            del self.values[labels]
+
+    def set_group(self, group: Hashable, values: Mapping[Labels, Number]) -> None:
+        for labels in self._groups.pop(group, ()):
+            if labels not in values:
+                self.values.pop(labels, None)
+        if values:
+            self._groups[group] = tuple(values)
+            self.values.update(values)
+
+
+class Histogram(Family):
+    kind = "histogram"
+
+    def __init__(self, name: str, words: str, labels: Labels, *, bounds: tuple[Number, ...]) -> None:
+        super().__init__(name, words, labels)
+        self.bounds = (*bounds, inf)
+        self.counts: dict[Labels, list[int]] = {}  # per bound, those above the bound before it
+        self.sums: dict[Labels, Number] = {}
+
+    def observe(self, *labels: str, value: Number) -> None:
+        counts = self.counts.setdefault(labels, [0] * len(self.bounds))
+        counts[bisect_left(self.bounds, value)] += 1
+        self.sums[labels] = self.sums.get(labels, 0) + value
+
+    def samples(self) -> Iterator[tuple[Labels, Sample]]:
+        for labels, counts in sorted(self.counts.items()):
+            total = 0
+            for bound, count in zip(self.bounds, list(counts), strict=True):
+                total += count
+                yield labels, ("_bucket", (("le", number(bound)),), total)
+            yield labels, ("_sum", (), self.sums.get(labels, 0))
+            yield labels, ("_count", (), total)
+
+
+class Registry:
+    """All families, in the order in which they were made. ``shared`` are labels that nearly all of them carry."""
+
+    def __init__(self, shared: Mapping[str, str] | None = None) -> None:
+        self.shared = dict(shared or {})
+        self.families: dict[str, Family] = {}
+
+    def counter(self, name: str, words: str, *labels: str) -> Counter:
+        return self._keep(Counter(name, words, labels))
+
+    def gauge(self, name: str, words: str, *labels: str, shared: bool = True) -> Gauge:
+        return self._keep(Gauge(name, words, labels, shared=shared))
+
+    def histogram(self, name: str, words: str, *labels: str, bounds: tuple[Number, ...]) -> Histogram:
+        return self._keep(Histogram(name, words, labels, bounds=bounds))
+
+    def text(self) -> str:
+        return "".join(line for family in list(self.families.values()) for line in self._lines(family))
+
+    def _keep(self, family: F) -> F:
+        self.families[family.name] = family
+        return family
+
+    def _lines(self, family: Family) -> Iterator[str]:
+        yield f"# HELP {family.name} {_escaped(family.words)}\n"
+        yield f"# TYPE {family.name} {family.kind}\n"
+        shared = tuple(self.shared.items()) if family.shared else ()
+        for labels, (suffix, further, value) in family.samples():
+            pairs = (*zip(family.labels, labels, strict=True), *shared, *further)
+            inside = ",".join(f'{name}="{_quoted(each)}"' for name, each in pairs)
+            yield f"{family.name}{suffix}{{{inside}}} {number(value)}\n"
+
+
+def number(value: Number) -> str:
+    if isinstance(value, int):
+        return str(int(value))
+    if isnan(value):
+        return "NaN"
+    if isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return str(int(value)) if value.is_integer() and abs(value) <= EXACT_MAX else repr(value)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace("\n", r"\n")
+
+
+def _quoted(text: str) -> str:
+    return _escaped(text).replace('"', r"\"")

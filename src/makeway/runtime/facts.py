@@ -1,0 +1,414 @@
+"""Old and new object -> what happened: the state is brought up to date, and it is noted who is concerned.
+
+This is the only place that moves a workload between waiting and holding because of an object (S-3.7), and the only
+one that knows which change of which kind may let somebody in (S-4.6, 4.7). What it notes is worked off by the engine:
+queues to be woken, objects to be looked at, queues whose expiry timer has to be set again.
+
+Promises: the state after a change is that of a state loaded from the new objects, but for what a restart may forget
+(S-3.11); a change that no decision depends on costs one comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from makeway.api.conditions import is_true
+from makeway.api.names import DEFAULT_NAMESPACE, NAMESPACE_LABEL
+from makeway.api.objects.kubernetes import LimitRange, RuntimeClass
+from makeway.api.objects.meta import Condition
+from makeway.api.objects.queueing import ClusterQueue
+from makeway.api.objects.workload import Workload as WireWorkload
+from makeway.api.objects.workload import WorkloadStatus
+from makeway.controllers.contract import Ref
+from makeway.controllers.queue_status import inactive_reasons
+from makeway.core import waking
+from makeway.core.lowering import (
+    Surroundings,
+    cohort_of,
+    flavor_of,
+    is_queueable,
+    is_worth_a_look,
+    queue_of,
+    workload_of,
+)
+from makeway.core.lowering.workloads import is_accounted
+from makeway.core.model import FlavorName, Millis, QueueName, Workload, WorkloadKey
+from makeway.core.pending import may_queue
+from makeway.core.state import State
+from makeway.runtime.objects import Objects
+
+NO_STATUS = WorkloadStatus()
+CONFIGURING = ("ClusterQueue", "Cohort", "ResourceFlavor", "AdmissionCheck")
+
+
+class Facts:
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.objects: Objects  # set by the engine that owns both
+        self.now = Millis(0)  # of the step that is running
+        self.woken: set[QueueName] = set()
+        self.released: set[QueueName] = set()  # woken because somebody left, and for nothing else
+        self.figures: dict[Ref, None] = {}  # queues whose figures have changed
+        self.looks: dict[Ref, None] = {}
+        self.held: set[QueueName] = set()  # who holds quota here has changed: the expiry timer is to be set again
+        self.backoffs: dict[WorkloadKey, Millis | None] = {}  # who backs off, and until when
+        self._where: dict[WorkloadKey, QueueName] = {}  # in whose line or among whose holders a workload is
+        self._queue_of: dict[tuple[str, str], QueueName] = {}
+        self._limit_ranges: dict[str, tuple[LimitRange, ...]] = {}
+        self._runtime_classes: dict[str, RuntimeClass] = {}
+        self.around = Surroundings(state.policy, self._queue_of, self._limit_ranges, self._runtime_classes)
+        self._reconfigure: dict[Ref, None] = {}
+        self._unready: dict[WorkloadKey, None] = {}  # admitted, and not all pods ready (S-5.7.12)
+
+    # --- entry ---
+
+    def changed(self, ref: Ref, before: Any, after: Any) -> None:
+        """What is expected of an object has changed."""
+        if before is after:
+            return
+        if before is not None and after is not None and before.metadata.uid != after.metadata.uid:
+            self.changed(ref, before, None)
+            before = None
+        if ref.kind == "Workload":
+            self._workload(ref, before, after)
+        elif ref.kind in CONFIGURING:
+            if (
+                before is None
+                or after is None
+                or before.spec != after.spec
+                or _is_leaving(before) != _is_leaving(after)
+            ) or ref.kind == "AdmissionCheck":
+                self._reconfigure[ref] = None
+        elif ref.kind == "LocalQueue":
+            self._local_queue(ref, after)
+        elif ref.kind == "Namespace":
+            self._namespace(ref, before, after)
+        elif ref.kind == "LimitRange":
+            self._limit_range(ref)
+        elif ref.kind == "RuntimeClass":
+            self._runtime_class(ref, after)
+
+    def stored(self, ref: Ref, before: Any, after: Any) -> None:
+        """A newer object is stored: whoever is concerned is looked at."""
+        self.look(ref)
+        for uid in {
+            owner.uid for each in (before, after) if each is not None for owner in each.metadata.owner_references
+        }:
+            for owner in self._owner_refs(uid, before, after):
+                self.look(owner)
+
+    def _owner_refs(self, uid: str, *values: Any) -> Iterable[Ref]:
+        for value in values:
+            for owner in value.metadata.owner_references if value is not None else ():
+                if owner.uid == uid:
+                    yield Ref(owner.kind, value.metadata.namespace, owner.name)
+
+    def look(self, ref: Ref) -> None:
+        self.looks.setdefault(ref)
+
+    # --- workloads ---
+
+    def model_of(self, key: WorkloadKey) -> Workload | None:
+        """A workload as the state has it, waiting or holding."""
+        queue = self._where.get(key)
+        if queue is None:
+            return None
+        held = self.state.holders.find(queue, key)
+        if held is not None:
+            return held
+        line = self.state.pending.line(queue)
+        return line.waiting.get(key) or line.parked.get(key)
+
+    def moved(self, workload: Workload) -> None:
+        """The state has put a workload where it belongs by itself: it now waits or holds in its queue."""
+        self._where[workload.key] = workload.queue
+        self._note_held(workload)
+
+    def _workload(self, ref: Ref, before: WireWorkload | None, after: WireWorkload | None) -> None:
+        if before is not None and after is not None and _is_seen_alike(before, after):
+            return
+        key = ref.key
+        known = self.model_of(key)
+        self._count_unready(key, after)
+        if ref.namespace not in self.state.namespaces and not self.objects.count("Namespace"):
+            self.state.namespaces[ref.namespace] = {NAMESPACE_LABEL: ref.namespace}  # a Store that keeps none
+        lowered = None
+        if after is not None and is_accounted(after):
+            lowered = workload_of(after, self.around)
+            self._holds(key, known, lowered)
+        elif after is not None and is_queueable(after) and (lowered := workload_of(after, self.around)).queue:
+            self._waits(key, known, lowered, before, after)
+        elif known is not None:
+            self._leaves(key, known)
+        if after is None or _is_finished(after):
+            gone = known or (None if before is None else workload_of(before, self.around))
+            if gone is not None and (after is None or before is None or not _is_finished(before)):
+                self.state.rounds_end_after(gone)
+        for each in (before, after):
+            if each is not None:
+                self.figures[Ref("LocalQueue", ref.namespace, each.spec.queue_name)] = None
+
+    def _holds(self, key: WorkloadKey, known: Workload | None, lowered: Workload) -> None:
+        state = self.state
+        if known is not None and known.usage is not None:
+            if known.queue == lowered.queue and known.usage == lowered.usage:
+                state.holders.remove(known)
+                state.holders.add(lowered)
+            else:
+                state.release(known)
+                state.hold(lowered)
+            shrank = known.usage != lowered.usage or known.priority != lowered.priority
+            if shrank:
+                self._wake(waking.after_shrinking(state, lowered.queue))
+                self._wake(waking.after_shrinking(state, known.queue))
+                state.rounds_end_for(lowered)
+        else:
+            if known is not None:
+                state.pending.forget(known)
+            state.hold(lowered)
+        self.moved(lowered)
+
+    def _waits(
+        self, key: WorkloadKey, known: Workload | None, lowered: Workload, before: Any, after: WireWorkload
+    ) -> None:
+        state = self.state
+        if known is not None and known.usage is not None:
+            self._release(known)
+            state.push(lowered, self.now)
+        elif known is None:
+            state.push(lowered, self.now)
+        elif known.queue != lowered.queue:
+            state.forget(known, self.now)
+            self._note_held(known)
+            state.push(lowered, self.now)
+        elif before is None or is_worth_a_look(before, after, state.policy) or known.claim != lowered.claim:
+            state.push(lowered, self.now)
+            if before is not None and _shape_of(before) != _shape_of(after):
+                state.rounds_end_for(lowered)
+        else:
+            state.pending.refresh(lowered)
+        self.backoffs[key] = None if may_queue(lowered, self.now) or lowered.backing_off else lowered.requeue_at
+        self.moved(lowered)
+
+    def _leaves(self, key: WorkloadKey, known: Workload) -> None:
+        if known.usage is not None:
+            self._release(known)
+        else:
+            self.state.forget(known, self.now)
+        self._where.pop(key, None)
+        self._note_held(known)
+
+    def _release(self, known: Workload) -> None:
+        """It holds quota no more; drop and wake are one step (S-3.7)."""
+        self.state.release(known)
+        self.released.update(waking.after_release(self.state, known.queue))
+        self._note_held(known)
+
+    def _note_held(self, workload: Workload) -> None:
+        self.held.add(workload.queue)
+        self.figures[Ref("ClusterQueue", "", workload.queue)] = None
+        if workload.local_queue:
+            self.figures[Ref("LocalQueue", workload.namespace, workload.local_queue)] = None
+
+    def _count_unready(self, key: WorkloadKey, after: WireWorkload | None) -> None:
+        waits = self.state.policy.pods_ready
+        if waits is None or not waits.block_admission:
+            return
+        if after is not None and _holds_back_others(after):
+            self._unready[key] = None
+        else:
+            self._unready.pop(key, None)
+        before, self.state.waits_for_pods = self.state.waits_for_pods, bool(self._unready)
+        if before and not self.state.waits_for_pods:
+            self.woken.update(self.state.queues)
+
+    def back_off_ended(self, key: WorkloadKey) -> None:
+        """Its time has come: just this one returns to the line (S-4.7)."""
+        known = self.model_of(key)
+        if known is not None and known.usage is None and known.key in self.state.pending.line(known.queue).parked:
+            self.state.push(known, self.now)
+
+    # --- what workloads depend on ---
+
+    def _local_queue(self, ref: Ref, after: Any) -> None:
+        place = (ref.namespace, ref.name)
+        stopped = after is None or after.spec.stop_policy != "None"
+        queue = None if stopped else QueueName(after.spec.cluster_queue)
+        if self._queue_of.get(place) == queue:
+            return
+        if queue is None:
+            self._queue_of.pop(place, None)
+        else:
+            self._queue_of[place] = queue
+        self._lower_again(self.objects.in_local_queue(*place))
+
+    def _limit_range(self, ref: Ref) -> None:
+        ranges = tuple(each for each in self.objects.all("LimitRange") if each.metadata.namespace == ref.namespace)
+        self._limit_ranges[ref.namespace or DEFAULT_NAMESPACE] = ranges
+        self.around.forget_lowered()
+        self._lower_again(each for each in self.objects.all("Workload") if each.metadata.namespace == ref.namespace)
+
+    def _runtime_class(self, ref: Ref, after: Any) -> None:
+        if after is None:
+            self._runtime_classes.pop(ref.name, None)
+        else:
+            self._runtime_classes[ref.name] = after
+        self.around.forget_lowered()
+        self._lower_again(self.objects.all("Workload"))
+
+    def _lower_again(self, workloads: Iterable[WireWorkload]) -> None:
+        """Workloads whose meaning changed although they did not (S-4.8, 3.9); who holds quota keeps what it has."""
+        for stored in workloads:
+            ref = Ref.of(stored)
+            each = self.objects.expected(ref)
+            self.look(ref)
+            known = self.model_of(ref.key)
+            if each is None or (known is not None and known.usage is not None) or not is_queueable(each):
+                continue
+            lowered = workload_of(each, self.around)
+            if known is not None:
+                self.state.forget(known, self.now)
+                self._where.pop(ref.key, None)
+                self._note_held(known)
+            if lowered.queue:
+                self.state.push(lowered, self.now)
+                self.moved(lowered)
+
+    def _namespace(self, ref: Ref, before: Any, after: Any) -> None:
+        labels = {} if after is None else _labels(after)
+        earlier: Mapping[str, str] = self.state.namespaces.get(ref.name, {})
+        if after is None:
+            self.state.namespaces.pop(ref.name, None)
+        else:
+            self.state.namespaces[ref.name] = labels
+        if earlier != labels:
+            self._wake(waking.after_namespace_change(self.state, earlier, labels))
+
+    # --- queues, cohorts, flavors, checks ---
+
+    def configure(self) -> None:
+        """Take in all changes of the configuration at once."""
+        if not self._reconfigure:
+            return
+        changed, self._reconfigure = list(self._reconfigure), {}
+        state, objects = self.state, self.objects
+        flavors = [flavor_of(each) for each in objects.all("ResourceFlavor")]
+        was_active = {name for name in state.queues if state.is_active(name)}
+        trees_before = {name: state.tree_of(name) for name in state.queues}
+        state.configure(
+            [queue_of(each, self._inactive_reason(each)) for each in objects.all("ClusterQueue")],
+            [cohort_of(each) for each in objects.all("Cohort")],
+            flavors,
+        )
+        for ref in changed:
+            self._wake(self._woken_by(ref, trees_before))
+        self.woken.update(name for name in state.queues if name not in was_active and state.is_active(name))
+        for name in sorted(state.queues):
+            self.held.add(name)
+            self.look(Ref("ClusterQueue", "", name))
+        for each in objects.all("LocalQueue"):
+            self.look(Ref.of(each))
+        for kind in ("ResourceFlavor", "AdmissionCheck", "Cohort"):
+            for each in objects.all(kind):
+                self.look(Ref.of(each))
+        self._look_at_stopped(changed)
+
+    def _inactive_reason(self, queue: ClusterQueue) -> str:
+        found = inactive_reasons(queue, self.objects.get)
+        return found[0].name if found else ""
+
+    def _woken_by(self, ref: Ref, trees_before: Mapping[QueueName, list[QueueName]]) -> Iterable[QueueName]:
+        state = self.state
+        if ref.kind == "ClusterQueue":
+            name = QueueName(ref.name)
+            found: set[QueueName] = set(waking.after_queue_change(state, name)) | set(trees_before.get(name, ()))
+            for each in found:
+                state.rounds_end_in(each)
+            return found
+        if ref.kind == "Cohort":
+            found = set(waking.after_cohort_change(state, ref.name))
+            for each in found:
+                state.rounds_end_in(each)
+            return found
+        if ref.kind == "ResourceFlavor":
+            return waking.after_flavor_change(state, FlavorName(ref.name))
+        return [name for name, queue in state.queues.items() if any(check == ref.name for check, _ in queue.checks)]
+
+    def _look_at_stopped(self, changed: Iterable[Ref]) -> None:
+        """Workloads of a queue that changed: it may have been stopped, started, or list other checks."""
+        queues = {QueueName(ref.name) for ref in changed if ref.kind == "ClusterQueue"}
+        for (namespace, name), queue in sorted(self._queue_of.items()):
+            if queue in queues:
+                for each in self.objects.in_local_queue(namespace, name):
+                    self.look(Ref.of(each))
+        for queue in sorted(queues):
+            for key in sorted(self.state.holders.of_queue.get(queue, ())):
+                self.look(Ref("Workload", *_split(key)))
+
+    # --- waking ---
+
+    def _wake(self, queues: Iterable[QueueName]) -> None:
+        self.woken.update(queues)
+
+
+def _split(key: WorkloadKey) -> tuple[str, str]:
+    namespace, _, name = key.partition("/")
+    return namespace, name
+
+
+def _is_seen_alike(before: WireWorkload, after: WireWorkload) -> bool:
+    """Whether two states of a Workload are the same to all that lowering reads, so to all that decisions depend on."""
+    old, new = before.status or NO_STATUS, after.status or NO_STATUS
+    return (
+        len(old.conditions) == len(new.conditions)
+        and old.admission == new.admission
+        and all(map(_is_condition_seen_alike, old.conditions, new.conditions))
+        and _seen(before, old) == _seen(after, new)
+    )
+
+
+def _seen(workload: WireWorkload, status: WorkloadStatus) -> tuple[object, ...]:
+    """What else is compared of a Workload."""
+    meta, spec = workload.metadata, workload.spec
+    return (
+        meta.generation, spec.active, spec.priority, spec.queue_name, meta.annotations, meta.owner_references,
+        status.requeue_state, status.reclaimable_pods, status.admission_checks, status.preemption_gates,
+        status.preemption_claim,
+    )  # fmt: skip
+
+
+def _is_condition_seen_alike(a: Condition, b: Condition) -> bool:
+    """Of why there is no quota only OnHold counts; a time counts where something is True since."""
+    if a.type != b.type or a.status != b.status:
+        return False
+    if a.status == "True" and a.last_transition_time != b.last_transition_time:
+        return False
+    return a.reason == b.reason or (a.type == "QuotaReserved" and "OnHold" not in (a.reason, b.reason))
+
+
+def _shape_of(workload: WireWorkload) -> tuple[object, ...]:
+    status = workload.status or NO_STATUS
+    return workload.spec, status.reclaimable_pods
+
+
+def _is_finished(workload: WireWorkload) -> bool:
+    return workload.status is not None and is_true(workload.status.conditions, "Finished")
+
+
+def _holds_back_others(workload: WireWorkload) -> bool:
+    """Admitted, not finished, and its pods are not all ready."""
+    conditions = {each.type: each.status for each in (workload.status.conditions if workload.status else ())}
+    return (
+        conditions.get("Admitted") == "True"
+        and conditions.get("Finished") != "True"
+        and conditions.get("PodsReady") != "True"
+    )
+
+
+def _is_leaving(value: Any) -> bool:
+    return value.metadata.deletion_timestamp is not None
+
+
+def _labels(namespace: Any) -> dict[str, str]:
+    return {NAMESPACE_LABEL: namespace.metadata.name, **namespace.metadata.labels}

@@ -1,0 +1,129 @@
+"""The last writes of a Store that keeps its objects in memory, and watches as places in them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+from makeway.core.model import Millis, invariant
+from makeway.runtime.ports import Change, Event, Expired, Filter, KindKey, Stored, Unavailable, kind_key
+
+FIRST_REVISION = 1  # as etcd begins: "0" never names a state, but asks for any
+
+
+class History:
+    """The last changes, one for each revision; at least ``keep`` of them once there were so many, at most twice.
+
+    One that begins at a later revision knows nothing of what was before: who asks for it is told Expired.
+    """
+
+    def __init__(self, keep: int, revision: int = FIRST_REVISION) -> None:
+        self.revision = revision
+        self._keep = keep
+        self._forgotten = revision  # the newest revision that is no longer here
+        self._before = revision if revision > FIRST_REVISION else 0  # no kind was written later than that
+        self._changes: list[Change] = []
+        self._of_kind: dict[KindKey, list[Change]] = {}  # the same, so that a watch reads no others
+        self._revisions: dict[KindKey, list[int]] = {}  # of those, after the newest that is forgotten
+
+    def add(self, change: Change) -> None:
+        key = kind_key(change.after.kind)
+        self._changes.append(change)
+        self.revision += 1
+        self._of_kind.setdefault(key, []).append(change)
+        self._revisions.setdefault(key, [self._before]).append(self.revision)
+        if len(self._changes) > 2 * self._keep:
+            self.cut(self._keep)
+
+    def latest(self, kind: KindKey) -> int:
+        """The revision of the last change of a kind, or a later one where it is forgotten; 0: there was none."""
+        revisions = self._revisions.get(kind)
+        return revisions[-1] if revisions else self._before
+
+    def cut(self, keep: int) -> None:
+        """Forget all but the last ``keep`` changes."""
+        drop = max(0, len(self._changes) - keep)
+        del self._changes[:drop]
+        self._forgotten += drop
+        for key, changes in self._of_kind.items():
+            revisions = self._revisions[key]
+            first = bisect_right(revisions, self._forgotten, lo=1)
+            del changes[: first - 1], revisions[: first - 1]
+
+    def rewind(self, revision: int) -> list[Change]:
+        """Take back all changes after ``revision``, none of which is forgotten; the newest first."""
+        invariant(self._forgotten <= revision <= self.revision, "cannot go back to revision {}", revision)
+        kept = len(self._changes) - (self.revision - revision)
+        undone = self._changes[kept:][::-1]
+        del self._changes[kept:]
+        for change in undone:
+            key = kind_key(change.after.kind)
+            self._of_kind[key].pop()
+            self._revisions[key].pop()
+        self.revision = revision
+        return undone
+
+    def changes(self) -> Sequence[Change]:
+        """All that is not forgotten, oldest first."""
+        return tuple(self._changes)
+
+    def after(self, revision: int, kind: KindKey) -> Iterator[Change]:
+        """Changes of one kind, oldest first."""
+        self.check(revision)
+        if self.latest(kind) <= revision:
+            return iter(())
+        first = bisect_right(self._revisions[kind], revision, lo=1)
+        return iter(self._of_kind[kind][first - 1 :])
+
+    def check(self, revision: int) -> None:
+        if revision < self._forgotten:
+            raise Expired(f"too old resource version: {revision} ({self._forgotten})")
+        if revision > self.revision:
+            raise Unavailable(f"too large resource version: {revision}, current: {self.revision}", Millis(1000))
+
+
+class HistoryWatch:
+    """A place in the history. It holds nothing else, so that a watch that nobody polls costs nothing."""
+
+    def __init__(self, history: History, chosen: Filter, place: int, first: Sequence[Stored], bookmarks: bool) -> None:
+        self._history = history
+        self._filter = chosen
+        self._place = place
+        self._told = place - 1 if first else place  # a bookmark ends the state that a watch may begin with
+        self._first = [Event("ADDED", each.resource_version, each) for each in reversed(first)]
+        self._bookmarks = bookmarks
+        self._closed = False
+
+    def poll(self, limit: int = 1000) -> Sequence[Event]:
+        if self._closed:
+            return ()
+        if self._place == self._history.revision and not self._first and self._told == self._place:
+            return ()
+        if not self._first and not self._bookmarks and self._history.latest(self._filter.key) <= self._place:
+            self._history.check(self._place)
+            self._place = self._history.revision
+            return ()
+        events: list[Event] = []
+        changes = self._history.after(self._place, self._filter.key)
+        while self._first and len(events) < limit:
+            events.append(self._first.pop())
+        while len(events) < limit:
+            change = next(changes, None)
+            if change is None:
+                self._place = self._history.revision
+                self._mark(events)
+                break
+            self._place = change.after.revision
+            event = self._filter.event(change)
+            if event is not None:
+                events.append(event)
+                self._told = self._place
+        return events
+
+    def _mark(self, events: list[Event]) -> None:
+        if self._bookmarks and self._told < self._place:
+            events.append(Event("BOOKMARK", str(self._place), None))
+            self._told = self._place
+
+    def close(self) -> None:
+        self._closed = True

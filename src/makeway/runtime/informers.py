@@ -1,0 +1,140 @@
+"""Lists and watches: what a Store holds becomes what is known of it.
+
+An informer lists a kind once and then follows its watch. A watch that fell behind (Expired) or broke is replaced by a
+new list, and what that list lacks is gone. Events may come late, twice or out of order: the newest revision wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from makeway.api.versions import Kind, find_kind
+from makeway.controllers.contract import Ref
+from makeway.core.model import Millis
+from makeway.runtime.objects import Objects
+from makeway.runtime.ports import Event, Expired, Retryable, Store, Stored, Watch
+from makeway.runtime.workqueue import backoff_ms
+
+EVENTS_PER_POLL = 1000
+PAGE = 5000
+
+QUEUEING = "kueue.x-k8s.io/v1beta2"
+WATCHED: tuple[tuple[str, str], ...] = (  # what others refer to comes first
+    ("v1", "Namespace"), ("v1", "LimitRange"), ("node.k8s.io/v1", "RuntimeClass"),
+    ("scheduling.k8s.io/v1", "PriorityClass"), (QUEUEING, "WorkloadPriorityClass"), (QUEUEING, "ResourceFlavor"),
+    (QUEUEING, "AdmissionCheck"), (QUEUEING, "Cohort"), (QUEUEING, "ClusterQueue"), (QUEUEING, "LocalQueue"),
+    (QUEUEING, "Workload"), ("batch/v1", "Job"),
+)  # fmt: skip
+
+
+def watched_kinds() -> list[Kind]:
+    found = [find_kind(api_version, name) for api_version, name in WATCHED]
+    return [kind for kind in found if kind is not None]
+
+
+def ref_of(each: Stored) -> Ref:
+    return Ref(each.kind.name, each.namespace, each.name)
+
+
+class Informer:
+    """One kind of one Store."""
+
+    def __init__(self, store: Store, kind: Kind, objects: Objects) -> None:
+        self._store = store
+        self._kind = kind
+        self._objects = objects
+        self._watch: Watch | None = None
+        self._failures = 0
+        self._not_before = Millis(0)
+        self._seen = -1  # the revision of the last event, once the kind was listed
+        self.lists = 0  # how often it had to list
+
+    def has_seen_all(self) -> bool:
+        """Whether the Store knows that nothing of the kind happened since the last event."""
+        return self._seen >= 0 and self._store.latest(self._kind) == self._seen
+
+    def poll(self, now: Millis) -> int:
+        """Take in what happened; how many events there were. A Store that fails is asked again later."""
+        if now < self._not_before:
+            return 0
+        try:
+            if self._watch is None:
+                return self._list()
+            events = self._watch.poll(EVENTS_PER_POLL)
+        except Expired:
+            self._watch, self._seen = None, -1
+            return self.poll(now) if self._failures < 1 else self._fail(now)
+        except Retryable:
+            return self._fail(now)
+        self._failures = 0
+        for event in events:
+            self._take(event)
+        if events:
+            self._seen = int(events[-1].resource_version)
+        return len(events)
+
+    def next_at(self) -> Millis | None:
+        return self._not_before if self._failures else None
+
+    def _fail(self, now: Millis) -> int:
+        self._failures += 1
+        self._not_before = Millis(now + backoff_ms(self._failures))
+        return 0
+
+    def _list(self) -> int:
+        latest = self._store.latest(self._kind)
+        token, count, version = "", 0, ""
+        known = {Ref.of(value) for value in self._objects.all(self._kind.name)}
+        while True:
+            page = self._store.list(self._kind, limit=PAGE, token=token)
+            version = page.resource_version
+            for each in page.items:
+                known.discard(ref_of(each))
+                count += self._see(each)
+            token = page.token
+            if not token:
+                break
+        for ref in sorted(known):  # it went while nobody looked
+            count += self._objects.see_gone(ref, int(version))
+        self._watch = self._store.watch(self._kind, version)
+        self._failures = 0
+        self._seen = -1 if latest is None else latest
+        self.lists += 1
+        return count
+
+    def _take(self, event: Event) -> None:
+        if event.object is None:
+            return
+        if event.type == "DELETED":
+            self._objects.see_gone(ref_of(event.object), int(event.resource_version))
+        else:
+            self._see(event.object)
+
+    def _see(self, each: Stored) -> bool:
+        ref = ref_of(each)
+        if each.revision <= self._objects.revision(ref):  # an echo of our own write: do not even decode it
+            return False
+        return self._objects.see(ref, each.value(), each.revision)
+
+
+class Informers:
+    """All kinds that the controllers read."""
+
+    def __init__(self, store: Store, objects: Objects, kinds: Iterable[Kind] | None = None) -> None:
+        self._all = [Informer(store, kind, objects) for kind in (watched_kinds() if kinds is None else kinds)]
+
+    def poll(self, now: Millis) -> int:
+        return sum(each.poll(now) for each in self._all if not each.has_seen_all())
+
+    def next_at(self) -> Millis | None:
+        times = [at for each in self._all if (at := each.next_at()) is not None]
+        return min(times) if times else None
+
+    @property
+    def lists(self) -> int:
+        return sum(each.lists for each in self._all)
+
+    @property
+    def are_complete(self) -> bool:
+        """Whether every kind was listed once."""
+        return all(each.lists for each in self._all)

@@ -1,0 +1,132 @@
+"""What was decided, why, and what came of it: one line of JSON each, in order, for explanations, replays and diffs.
+
+A decision that writes is kept with its steps. A repeated "no" is kept once: as long as a workload is refused for the
+same reasons, only its count grows. Lines are capped by age and by size, the oldest go first; the digest is that of
+all lines ever written, so that two runs can be compared whatever they kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from makeway.api.quantity import MicroTime
+from makeway.core.model import Millis, WorkloadKey
+from makeway.core.trace import Step
+
+DAY_MS = 86_400_000
+MAX_AGE_MS = 30 * DAY_MS
+MAX_BYTES = 512 * 2**20
+
+
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    number: int
+    at: str
+    what: str  # admitted, preempting, waiting, skipped, migrating, claimEnded, failed, or the name of an edit
+    workload: str = ""
+    queue: str = ""
+    decision: str = ""  # all lines of one decision carry its id
+    reason: str = ""
+    by: str = ""  # of an eviction: for whom
+    victims: tuple[str, ...] = ()
+    repeated: int = 0  # how often the line before this one, of the same workload, was found again
+    steps: tuple[tuple[str, tuple[str, ...], tuple[int, ...]], ...] = ()
+
+
+class Journal:
+    """``sink`` gets every line as it is written, with its line break."""
+
+    def __init__(
+        self, *, max_age_ms: int = MAX_AGE_MS, max_bytes: int = MAX_BYTES, sink: Callable[[bytes], None] | None = None
+    ) -> None:
+        self._max_age_ms = max_age_ms
+        self._max_bytes = max_bytes
+        self._sink = sink
+        self._lines: deque[tuple[Millis, WorkloadKey | None, bytes]] = deque()
+        self._bytes = 0
+        self._first = 1  # number of the oldest line that is kept
+        self._of: dict[str, list[int]] = {}  # workload -> numbers of its lines
+        self._last_no: dict[WorkloadKey, object] = {}
+        self._repeats: dict[WorkloadKey, int] = {}
+        self._digest = hashlib.sha256()
+        self.count = 0
+        self.heard: list[Callable[[Entry], None]] = []  # who listens
+
+    def write(
+        self, now: Millis, what: str, workload: WorkloadKey | None = None, *, queue: str = "", decision: str = "",
+        reason: str = "", by: str = "", victims: tuple[str, ...] = (), steps: tuple[Step, ...] = (),
+    ) -> None:  # fmt: skip
+        self.count += 1
+        repeated = 0
+        if workload is not None:
+            self._last_no.pop(workload, None)
+            repeated = self._repeats.pop(workload, 0)
+        entry = Entry(
+            number=self.count, at=MicroTime.of_millis(now).text, what=what, workload=workload or "", queue=queue,
+            decision=decision, reason=reason, by=by, victims=victims, repeated=repeated,
+            steps=tuple((step.rule.value, step.subjects, step.numbers) for step in steps),
+        )  # fmt: skip
+        line = _encoder.encode(entry) + b"\n"
+        self._digest.update(line)
+        self._keep(now, workload, line)
+        if self._sink is not None:
+            self._sink(line)
+        for listener in self.heard:
+            listener(entry)
+
+    def refuse(
+        self, now: Millis, workload: WorkloadKey, meaning: object, *, what: str, queue: str, decision: str,
+        reason: str, steps: tuple[Step, ...],
+    ) -> None:  # fmt: skip
+        """A "no": written if it says something else than the last one, counted otherwise."""
+        if self._last_no.get(workload) == meaning:
+            self._repeats[workload] = self._repeats.get(workload, 0) + 1
+            return
+        self.write(now, what, workload, queue=queue, decision=decision, reason=reason, steps=steps)
+        self._last_no[workload] = meaning
+
+    def forget(self, workload: WorkloadKey) -> None:
+        """It is gone: it will not be refused again."""
+        self._last_no.pop(workload, None)
+        self._repeats.pop(workload, None)
+
+    # --- reading ---
+
+    def of(self, workload: WorkloadKey) -> list[Entry]:
+        """All lines about one workload that are still here, oldest first."""
+        return [_decoder.decode(self._lines[number - self._first][2]) for number in self._of.get(workload, ())]
+
+    def repeats(self, workload: WorkloadKey) -> int:
+        """How often its last "no" was found again."""
+        return self._repeats.get(workload, 0)
+
+    def lines(self) -> Iterator[bytes]:
+        for _, _, line in self._lines:
+            yield line
+
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+    # --- keeping ---
+
+    def _keep(self, now: Millis, workload: WorkloadKey | None, line: bytes) -> None:
+        self._lines.append((now, workload, line))
+        self._bytes += len(line)
+        if workload is not None:
+            self._of.setdefault(workload, []).append(self.count)
+        while len(self._lines) > 1 and (self._bytes > self._max_bytes or self._lines[0][0] < now - self._max_age_ms):
+            _, oldest, dropped = self._lines.popleft()
+            self._bytes -= len(dropped)
+            if oldest is not None:
+                numbers = self._of[oldest]
+                numbers.remove(self._first)
+                if not numbers:
+                    del self._of[oldest]
+            self._first += 1
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Entry)

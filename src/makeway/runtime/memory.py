@@ -1,0 +1,543 @@
+"""Objects in memory: how they are read (``Objects``), and the rules by which they are written (``RuledObjects``).
+
+What our own Stores share, the one in memory and the one on SQLite: what a Kubernetes API server would answer, without
+one. Kept are the newest state of every object, and a *history* of the last writes: each revision is one ``Change``
+with the state before and after. Watches are places in that history, and the later pages of a list are the newest state
+with the changes since undone; so neither holds a copy, and both end in Expired once the history is cut.
+
+Time comes from ``clock``, uids and name suffixes from ``names``: equal calls give equal objects, byte for byte.
+
+Promises: a call that raises has changed nothing; a call costs what it touches, never the number of objects, but for
+``list``.
+
+Kinder than an API server in one thing: what only the server may set is not refused in a body but passed over. Not
+here: deletion of all that is in a namespace (``controllers.garbage``), server-side apply. One thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from makeway.api import codec
+from makeway.api.documents import Tree
+from makeway.api.objects.meta import ObjectMeta, OwnerReference, Wire
+from makeway.api.problems import Problem, has_errors
+from makeway.api.quantity import Time
+from makeway.api.structure import Mode
+from makeway.api.validation import Surroundings, validate, validate_update
+from makeway.api.versions import Kind, find_kind
+from makeway.core.model import Selector, invariant, stored
+from makeway.runtime.history import History, HistoryWatch
+from makeway.runtime.ports import (
+    FOREGROUND,
+    ORPHAN,
+    AlreadyExists,
+    Body,
+    Change,
+    Clock,
+    Filter,
+    Forbidden,
+    Invalid,
+    KindKey,
+    Names,
+    NotFound,
+    Page,
+    Place,
+    Propagation,
+    Stored,
+    called,
+    check_present,
+    deletion_finalizers,
+    grace_seconds,
+    identity,
+    kind_key,
+    late_finalizers,
+    merged,
+    named,
+    read_token,
+    token_after,
+    wanted,
+)
+
+Problems = list[Problem]  # the method ``list`` hides the type inside the class
+NAME_TRIES_MAX = 8
+GENERATED_PREFIX_MAX = 58  # the API server cuts a generateName here, to leave room for the suffix
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+class Objects:
+    """The reading half of ``runtime.ports.Store``, and changes that were decided elsewhere."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._objects: dict[KindKey, dict[Place, Stored]] = {}
+        self._pages: tuple[KindKey, int, Sequence[Stored]] = (("", ""), -1, ())  # the list that was read last
+
+    @property
+    def resource_version(self) -> str:
+        return str(self._history.revision)
+
+    def compact(self, keep: int = 0) -> None:
+        """Forget all but the last ``keep`` changes, as an API server does from time to time."""
+        self._history.cut(keep)
+
+    def latest(self, kind: Kind) -> int | None:
+        return self._history.latest((kind.group, kind.name))
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Stored:
+        found = self._objects.get(kind_key(kind), {}).get((namespace, name))
+        if found is None:
+            raise NotFound(f"{called(kind, name)} not found")
+        return found
+
+    def list(
+        self, kind: Kind, namespace: str | None = None, *, labels: Selector = (), limit: int = 0, token: str = ""
+    ) -> Page:
+        revision, last = read_token(kind, token) if token else (self._history.revision, None)
+        chosen = Filter(kind_key(kind), namespace, labels)
+        items = [each for each in self._at(kind_key(kind), revision) if chosen.takes(each)]
+        if last is not None:
+            items = [each for each in items if (each.namespace, each.name) > last]
+        page = tuple(items[:limit] if limit > 0 else items)
+        rest = len(items) - len(page)
+        return Page(page, str(revision), token_after(revision, page[-1]) if rest else "", rest)
+
+    def watch(
+        self, kind: Kind, since: str = "", *, namespace: str | None = None, labels: Selector = (),
+        bookmarks: bool = False,
+    ) -> HistoryWatch:  # fmt: skip
+        chosen = Filter(kind_key(kind), namespace, labels)
+        if since in ("", "0"):
+            now = self._history.revision
+            first = [each for each in self._at(chosen.key, now) if chosen.takes(each)]
+            return HistoryWatch(self._history, chosen, now, first, bookmarks)
+        if not (since.isascii() and since.isdigit()):
+            raise Invalid([Problem("resourceVersion", f"{since!r} is not a resource version")])
+        self._history.check(int(since))
+        return HistoryWatch(self._history, chosen, int(since), (), bookmarks)
+
+    def _at(self, key: KindKey, revision: int) -> Sequence[Stored]:
+        """All objects of a kind as they were at ``revision``, by namespace and name."""
+        changes = self._history.after(revision, key)
+        if self._pages[:2] != (key, revision):
+            objects: dict[Place, Stored | None] = dict(self._objects.get(key, {}))
+            earlier: dict[Place, Stored | None] = {}
+            for change in changes:
+                earlier.setdefault((change.after.namespace, change.after.name), change.before)
+            objects.update(earlier)
+            there = [(place, each) for place, each in objects.items() if each is not None]
+            self._pages = (key, revision, [each for _, each in sorted(there, key=lambda pair: pair[0])])
+        return self._pages[2]
+
+    # --- changes ---
+
+    def restore(self, each: Stored) -> None:
+        """Put in what was there when the history began."""
+        self._keep(each, None)
+
+    def apply(self, change: Change) -> None:
+        """The next revision."""
+        if change.type == "DELETED":
+            self._drop(change.before or change.after)
+        else:
+            self._keep(change.after, change.before)
+        self._history.add(change)
+
+    def _keep(self, new: Stored, old: Stored | None) -> None:
+        self._objects.setdefault(kind_key(new.kind), {})[new.namespace, new.name] = new
+
+    def _drop(self, old: Stored) -> None:
+        del self._objects[kind_key(old.kind)][old.namespace, old.name]
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+class RuledObjects(Objects):
+    """See ``runtime.ports.Store``. What goes beyond it: ``collect``, ``compact``, ``uncommitted`` and ``take_back``.
+
+    ``collects``: whether what lost its owner goes within the same call, or waits for ``collect``. ``careful``: whether
+    our own writes (structs and patches) are held against limits and rules too; trees always are. ``mode``: what
+    becomes of unknown fields.
+    """
+
+    def __init__(
+        self, history: History, clock: Clock, names: Names, *, collects: bool = True, careful: bool = True,
+        needs_namespaces: bool = False, mode: Mode = "Strict", around: Surroundings | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(history)
+        self._clock = clock
+        self._names = names
+        self._collects = collects
+        self._careful = careful
+        self._needs_namespaces = needs_namespaces
+        self._mode: Mode = mode
+        self._around = around or Surroundings()
+        self._by_uid: dict[str, Stored] = {}
+        self._dependents: dict[str, dict[str, None]] = {}  # uid of an owner -> uids of what it owns
+        self._suspects: dict[str, None] = {}  # uids that the collector has to look at, in order
+
+    def create(self, body: Body) -> Stored:
+        kind, value, problems = self._read(_without_status(body))
+        meta = _meta(value)
+        if meta.resource_version:
+            problems.append(Problem("metadata.resourceVersion", "must not be set on what is to be created"))
+        if kind.namespaced and not meta.namespace:
+            problems.append(Problem("metadata.namespace", "required", "name a namespace", cause="Required"))
+        if self._judges(body):
+            problems += validate(value, self._around)
+        refuse(problems)
+        namespace = meta.namespace if kind.namespaced else ""
+        self._check_namespace(namespace)
+        meta = replace(
+            meta, name=meta.name or self._made_name(kind, namespace, meta.generate_name), namespace=namespace,
+            generation=1, creation_timestamp=self._now(), deletion_timestamp=None, deletion_grace_period_seconds=None,
+        )  # fmt: skip
+        if (namespace, meta.name) in self._objects.get(kind_key(kind), {}):
+            raise AlreadyExists(f"{called(kind, meta.name)} already exists")
+        created = self._commit(kind, replace(value, metadata=replace(meta, uid=self._names.uid())), None)
+        self._suspect_orphan(created)
+        return self._settled(created)
+
+    def update(self, body: Body) -> Stored:
+        kind, value, problems = self._read(_without_status(body))
+        old = self._present(kind, _meta(value), problems)
+        if kind.has_status:
+            value = replace(value, status=old.value().status)
+        return self._settled(self._change(old, value, problems, judge=self._judges(body)))
+
+    def update_status(self, body: Body) -> Stored:
+        if isinstance(body, Wire) and not self._careful:
+            return self._put_status(body)
+        tree = codec.to_tree(body) if isinstance(body, Wire) else dict(body)
+        kind = _served(tree)
+        if not kind.has_status:
+            raise Invalid([Problem("status", f"{kind.plural} have no status of their own", cause="NotSupported")])
+        problems: Problems = []
+        old = self._present(kind, named(tree), problems)
+        version = tree["apiVersion"].rpartition("/")[2]
+        _, read, problems = self._read({**old.tree(version), "status": tree.get("status")})
+        value = replace(old.value(), status=read.status)
+        return self._settled(self._change(old, value, problems, judge=self._judges(body)))
+
+    def _put_status(self, body: Wire) -> Stored:
+        """A status of our own making, which is not judged: nothing else can have changed."""
+        kind, value, problems = self._read(body)
+        old = self._present(kind, _meta(value), problems)
+        before = old.value()
+        if before.status == value.status:
+            return old
+        return self._settled(self._commit(kind, replace(before, status=value.status), old))
+
+    def patch(
+        self, kind: Kind, namespace: str, name: str, change: Mapping[str, Tree], *, status: bool = False
+    ) -> Stored:
+        old = self.get(kind, namespace, name)
+        version = str(change.get("apiVersion") or kind.api_version).rpartition("/")[2]
+        if version not in kind.versions:
+            raise Invalid([Problem("apiVersion", f"{kind.name} is not served as {version}", cause="NotSupported")])
+        before = old.tree(version)
+        tree = merged(before, change)
+        if identity(tree) != identity(before):
+            raise Invalid([Problem("metadata.name", "a patch cannot change what the object is")])
+        body = tree if self._careful or version != kind.versions[0] else _decoded(kind, tree)
+        return self.update_status(body) if status else self.update(body)
+
+    def delete(
+        self, kind: Kind, namespace: str, name: str, *, uid: str = "", resource_version: str = "",
+        propagation: Propagation | None = None, grace: int | None = None,
+    ) -> Stored:  # fmt: skip
+        old = self.get(kind, namespace, name)
+        check_present(old, uid, resource_version)
+        return self._settled(self._delete(old, propagation, grace))
+
+    # --- steps of a write ---
+
+    def _judges(self, body: Body) -> bool:
+        return self._careful or not isinstance(body, Wire)
+
+    def _read(self, body: Body) -> tuple[Kind, Any, Problems]:
+        """The kind and value of a body, and what its shape says against it; Invalid where there is no value."""
+        if isinstance(body, Wire) and not self._careful:
+            named_as = {"apiVersion": getattr(body, "api_version", ""), "kind": getattr(body, "kind", "")}
+            return _served(named_as), body, []
+        reading = codec.read(codec.to_tree(body) if isinstance(body, Wire) else dict(body), self._mode)
+        if reading.kind is None or reading.value is None:
+            raise Invalid(reading.problems)
+        return reading.kind, reading.value, reading.problems
+
+    def _check_namespace(self, namespace: str) -> None:
+        if not namespace or not self._needs_namespaces:
+            return
+        found = self._objects.get(("", "Namespace"), {}).get(("", namespace))
+        if found is None:
+            raise NotFound(f'namespaces "{namespace}" not found')
+        if found.deleting:
+            raise Forbidden(f"unable to create new content in namespace {namespace} because it is being terminated")
+
+    def _made_name(self, kind: Kind, namespace: str, prefix: str) -> str:
+        taken = self._objects.get(kind_key(kind), {})
+        for _ in range(NAME_TRIES_MAX):
+            name = f"{prefix[:GENERATED_PREFIX_MAX]}{self._names.suffix()}"
+            if (namespace, name) not in taken:
+                return name
+        raise AlreadyExists(f"{called(kind, name)} already exists, the server was not able to generate a unique name")
+
+    def _present(self, kind: Kind, meta: ObjectMeta, problems: Problems) -> Stored:
+        """What a body speaks of, if that is what is there."""
+        if not meta.name:
+            raise Invalid([*problems, Problem("metadata.name", "required", cause="Required")])
+        old = self.get(kind, meta.namespace if kind.namespaced else "", meta.name)
+        check_present(old, meta.uid, meta.resource_version)
+        return old
+
+    def _change(self, old: Stored, value: Any, problems: Sequence[Problem] = (), *, judge: bool = False) -> Stored:
+        """Put ``value`` in the place of ``old``; what only the store may set is taken from ``old``."""
+        before = old.value()
+        given = before.metadata
+        meta = replace(
+            _meta(value), namespace=given.namespace, uid=given.uid, resource_version=given.resource_version,
+            generation=given.generation, creation_timestamp=given.creation_timestamp,
+            deletion_timestamp=given.deletion_timestamp,
+            deletion_grace_period_seconds=given.deletion_grace_period_seconds,
+        )  # fmt: skip
+        value = replace(value, metadata=_cleaned(meta))
+        rules = validate_update(before, value, self._around) if judge else []
+        refuse([*problems, *late_finalizers(old, meta), *rules])
+        was, will = old.tree(), codec.to_tree(value)
+        if was == will:
+            return old
+        if old.deleting and not meta.finalizers and not given.deletion_grace_period_seconds:
+            return self._remove(old, value)
+        if wanted(old.kind, was) != wanted(old.kind, will):
+            value = replace(value, metadata=replace(value.metadata, generation=old.generation + 1))
+        changed = self._commit(old.kind, value, old)
+        if given.owner_references != meta.owner_references:
+            self._suspect_orphan(changed)
+            self._suspects.update(dict.fromkeys(old.owners))
+        return changed
+
+    def _delete(self, old: Stored, propagation: Propagation | None, grace: int | None) -> Stored:
+        value = old.value()
+        meta = value.metadata
+        finalizers = deletion_finalizers(meta.finalizers, propagation)
+        seconds = grace_seconds(old, grace)
+        if not finalizers and not seconds:
+            return self._remove(old)
+        if not old.deleting:
+            until = Time.of_millis(self._now().millis + seconds * 1000)
+            meta = replace(meta, deletion_timestamp=until, generation=meta.generation + 1)
+        elif seconds < (held := meta.deletion_grace_period_seconds or 0):
+            until = Time.of_millis(meta.deletion_timestamp.millis - (held - seconds) * 1000)
+            meta = replace(meta, deletion_timestamp=until)
+        else:
+            seconds = held
+        meta = replace(meta, finalizers=finalizers, deletion_grace_period_seconds=seconds)
+        if meta == value.metadata:
+            return old
+        self._suspects[old.uid] = None
+        return self._commit(old.kind, replace(value, metadata=meta), old)
+
+    def _commit(self, kind: Kind, value: Any, old: Stored | None) -> Stored:
+        meta = _cleaned(value.metadata, resource_version=str(self._history.revision + 1))
+        new = Stored.of(kind, meta, codec.encode(replace(value, metadata=meta)))
+        self.apply(Change("ADDED" if old is None else "MODIFIED", old, new))
+        return new
+
+    def _remove(self, old: Stored, value: Any = None) -> Stored:
+        """It is gone. ``value`` is its last state, where a write took the last finalizer."""
+        last = old if value is None else Stored.read(old.kind, codec.encode(value))
+        last = last.at(str(self._history.revision + 1))
+        self.apply(Change("DELETED", old, last))
+        self._suspects.update(dict.fromkeys((*self._dependents.get(old.uid, ()), *old.owners)))
+        return last
+
+    def _keep(self, new: Stored, old: Stored | None) -> None:
+        super()._keep(new, old)
+        self._by_uid[new.uid] = new
+        if old is None or old.owners != new.owners:
+            self._disown(old)
+            for owner in new.owners:
+                self._dependents.setdefault(owner, {})[new.uid] = None
+
+    def _drop(self, old: Stored) -> None:
+        super()._drop(old)
+        del self._by_uid[old.uid]
+        self._disown(old)
+
+    def _disown(self, old: Stored | None) -> None:
+        if old is not None:
+            for owner in dict.fromkeys(old.owners):
+                del self._dependents[owner][old.uid]
+                if not self._dependents[owner]:
+                    del self._dependents[owner]
+
+    def _now(self) -> Time:
+        return Time.of_millis(stored(self._clock()))
+
+    # --- writes that may be taken back ---
+
+    def uncommitted(self) -> Sequence[Change]:
+        """All writes since the last ``compact``, oldest first."""
+        return self._history.changes()
+
+    def take_back(self, revision: int) -> None:
+        """Be as at ``revision``, which must not be older than the last ``compact``; as if nothing had been since.
+
+        Also in the midst of a call that failed. Only where garbage goes within the call: then none waits between two.
+        """
+        invariant(self._collects, "garbage that waits for its collection is forgotten here")
+        for change in self._history.rewind(revision):
+            if change.before is None:
+                self._drop(change.after)
+            else:
+                self._keep(change.before, None if change.type == "DELETED" else change.after)
+        self._suspects.clear()
+        self._pages = (("", ""), -1, ())  # its revision may come again with another state
+
+    # --- what lost its owner ---
+
+    def collect(self) -> int:
+        """Do what the garbage collector has to do, to the end; how many objects it looked at.
+
+        Each look deletes, marks or releases something, or ends there, so that it comes to an end.
+        """
+        looks = 0
+        while self._suspects:
+            uid = next(iter(self._suspects))
+            del self._suspects[uid]
+            if uid in self._by_uid:
+                self._look(self._by_uid[uid])
+                looks += 1
+        return looks
+
+    def _settled(self, answer: Stored) -> Stored:
+        if self._collects:
+            self.collect()
+        return answer
+
+    def _suspect_orphan(self, each: Stored) -> None:
+        """An object may name an owner that is gone, or that waits for its dependents to go."""
+        if each.owners:
+            self._suspects[each.uid] = None
+
+    def _look(self, each: Stored) -> None:
+        if each.deleting and ORPHAN in each.finalizers:
+            for dependent in self._owned_by(each):
+                self._let_go(dependent, {each.uid})
+            self._drop_finalizer(self._by_uid[each.uid], ORPHAN)  # it may have owned itself
+        elif _awaits_dependents(each):
+            dependents = self._owned_by(each)
+            if any(_blocks(dependent, each) for dependent in dependents):
+                self._suspects.update((dependent.uid, None) for dependent in dependents if not dependent.deleting)
+            else:
+                self._drop_finalizer(each, FOREGROUND)
+        elif not each.deleting and each.owners:
+            self._look_at_owners(each)
+
+    def _look_at_owners(self, each: Stored) -> None:
+        owners = each.value().metadata.owner_references
+        gone = {owner.uid for owner in owners if self._is_gone(owner, each)}
+        waiting = {uid for uid in each.owners if uid not in gone and _awaits_dependents(self._by_uid.get(uid))}
+        if not gone | waiting:
+            return
+        if len(gone | waiting) < len(set(each.owners)):
+            self._let_go(each, gone | waiting)
+            return
+        dependents = self._owned_by(each) if waiting else ()
+        if any(_awaits_dependents(dependent) for dependent in dependents):
+            each = self._unblock(each)  # owners in a circle would wait for each other for ever
+        self._delete(each, "Foreground" if dependents else None, None)
+
+    def _is_gone(self, reference: OwnerReference, dependent: Stored) -> bool:
+        kind = find_kind(reference.api_version, reference.kind)
+        if kind is None:
+            return False  # nobody can know
+        owner = self._by_uid.get(reference.uid)
+        if owner is None or (kind_key(owner.kind), owner.name) != (kind_key(kind), reference.name):
+            return True
+        return owner.namespace not in ("", dependent.namespace)
+
+    def _owned_by(self, owner: Stored) -> Sequence[Stored]:
+        return [self._by_uid[uid] for uid in self._dependents.get(owner.uid, ())]
+
+    def _let_go(self, dependent: Stored, owners: set[str]) -> None:
+        kept = tuple(each for each in _meta(dependent.value()).owner_references if each.uid not in owners)
+        self._change(dependent, _with_meta(dependent, owner_references=kept))
+
+    def _unblock(self, each: Stored) -> Stored:
+        owners = tuple(replace(owner, block_owner_deletion=False) for owner in each.value().metadata.owner_references)
+        return self._change(each, _with_meta(each, owner_references=owners))
+
+    def _drop_finalizer(self, each: Stored, finalizer: str) -> None:
+        self._change(each, _with_meta(each, finalizers=tuple(name for name in each.finalizers if name != finalizer)))
+
+
+# --- what is asked of objects ----------------------------------------------------------------------------------------
+
+
+def _meta(value: Any) -> ObjectMeta:
+    meta: ObjectMeta = value.metadata
+    return meta
+
+
+def _with_meta(each: Stored, **changes: Any) -> Wire:
+    value = each.value()
+    changed: Wire = replace(value, metadata=replace(value.metadata, **changes))
+    return changed
+
+
+def _cleaned(meta: ObjectMeta, **changes: Any) -> ObjectMeta:
+    """Without what nobody keeps any more, or not yet: managed fields belong to server-side apply."""
+    return replace(meta, managed_fields=(), self_link="", **changes)
+
+
+def _awaits_dependents(each: Stored | None) -> bool:
+    return each is not None and each.deleting and FOREGROUND in each.finalizers
+
+
+def _blocks(dependent: Stored, owner: Stored) -> bool:
+    owners = _meta(dependent.value()).owner_references
+    return any(each.uid == owner.uid and bool(each.block_owner_deletion) for each in owners)
+
+
+# --- what is asked of bodies -----------------------------------------------------------------------------------------
+
+
+def refuse(problems: list[Problem]) -> None:
+    if has_errors(problems):
+        raise Invalid(problems)
+
+
+def _served(tree: Mapping[str, Tree]) -> Kind:
+    api_version, name = tree.get("apiVersion"), tree.get("kind")
+    kind = find_kind(api_version, name) if isinstance(api_version, str) and isinstance(name, str) else None
+    if kind is None:
+        raise Invalid(codec.read(dict(tree)).problems)
+    return kind
+
+
+@cache
+def _blank(type_: type[Wire]) -> Any:
+    return codec.decode(b"{}", type_)
+
+
+def _without_status(body: Body) -> Body:
+    """A body as the main resource reads it: the status is not even looked at."""
+    if isinstance(body, Wire):
+        return replace(body, status=_blank(type(body)).status) if hasattr(body, "status") else body
+    return {name: each for name, each in body.items() if name != "status"} if _served(body).has_status else body
+
+
+def _decoded(kind: Kind, tree: Tree) -> Wire:
+    try:
+        return codec.decode(msgspec.json.encode(tree), kind.type)
+    except msgspec.ValidationError as error:
+        raise Invalid([Problem("", str(error), cause="TypeInvalid")]) from error

@@ -1,0 +1,176 @@
+"""What is known of the stored objects, and what they will be once the writes under way are stored.
+
+Two layers. *Stored*: each object at the newest revision that was seen, from a list, a watch or the answer to a write;
+older ones are dropped, so that the same event may come twice, late or out of order. *Expected*: the stored object with
+the edits of writes that are not answered yet; the scheduler's state follows this one, so that nothing is given away
+twice while a write is under way. When a write fails its edit is taken out again, and the state goes back by itself.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from makeway.api.conditions import is_true
+from makeway.controllers.contract import Edit, Ref
+
+TOMBSTONES_MAX = 10_000  # removed objects whose last revision is remembered: late events about them are dropped
+
+Told = Callable[[Ref, Any, Any], None]  # whom, the object before (None: it was not there), and after (None: gone)
+
+
+class Objects:
+    """``on_stored`` hears of every newer stored object, ``on_expected`` of every change of what is expected."""
+
+    def __init__(self, on_stored: Told, on_expected: Told) -> None:
+        self._on_stored = on_stored
+        self._on_expected = on_expected
+        self._stored: dict[Ref, Any] = {}
+        self._revisions: dict[Ref, int] = {}
+        self._gone: dict[Ref, int] = {}  # oldest first
+        self._edits: dict[Ref, dict[int, Edit]] = {}  # of writes under way, by number, in order
+        self._expected: dict[Ref, Any] = {}  # only where there are edits
+        self._made: dict[int, tuple[Any, Any]] = {}  # what an edit made of what, so that it is made once
+        self._names: dict[str, list[tuple[str, str]]] = {}  # by kind, sorted
+        self._owned: dict[str, dict[Ref, None]] = {}  # uid of a controller -> its Workloads
+        self._queued: dict[tuple[str, str], dict[Ref, None]] = {}  # LocalQueue -> its Workloads that have not finished
+
+    # --- reading ---
+
+    def get(self, ref: Ref) -> Any | None:
+        return self._stored.get(ref)
+
+    def expected(self, ref: Ref) -> Any | None:
+        return self._expected[ref] if ref in self._expected else self._stored.get(ref)
+
+    def revision(self, ref: Ref) -> int:
+        return self._revisions.get(ref, 0)
+
+    def all(self, kind: str) -> Iterator[Any]:
+        for namespace, name in list(self._names.get(kind, ())):
+            yield self._stored[Ref(kind, namespace, name)]
+
+    def count(self, kind: str) -> int:
+        return len(self._names.get(kind, ()))
+
+    def owned(self, uid: str) -> list[Any]:
+        return [self._stored[ref] for ref in sorted(self._owned.get(uid, ()))]
+
+    def in_local_queue(self, namespace: str, name: str) -> list[Any]:
+        return [self._stored[ref] for ref in sorted(self._queued.get((namespace, name), ()))]
+
+    # --- what is stored ---
+
+    def see(self, ref: Ref, value: Any, revision: int, *, settles: int = 0) -> bool:
+        """An object as it is at ``revision``; whether that is news. ``settles``: the write that made it so."""
+        if settles and ref in self._edits:
+            self._edits[ref].pop(settles, None)
+            self._made.pop(settles, None)
+        if revision <= max(self._revisions.get(ref, 0), self._gone.get(ref, 0)):
+            if settles and ref in self._edits:
+                self._expect(ref, self._expected.get(ref))
+            return False
+        before = self._stored.get(ref)
+        if before is None:
+            insort(self._names.setdefault(ref.kind, []), (ref.namespace, ref.name))
+        self._index(ref, before, value)
+        self._stored[ref] = value
+        self._revisions[ref] = revision
+        self._changed(ref, before, value)
+        return True
+
+    def see_gone(self, ref: Ref, revision: int) -> bool:
+        """An object is no more, at ``revision``; whether that is news."""
+        if revision < self._revisions.get(ref, 0) or ref not in self._stored:
+            self._bury(ref, max(revision, self._gone.get(ref, 0)))
+            return False
+        before = self._stored.pop(ref)
+        del self._revisions[ref]
+        names = self._names[ref.kind]
+        del names[bisect_left(names, (ref.namespace, ref.name))]
+        self._index(ref, before, None)
+        self._bury(ref, revision)
+        self._changed(ref, before, None)
+        return True
+
+    def _bury(self, ref: Ref, revision: int) -> None:
+        self._gone.pop(ref, None)
+        self._gone[ref] = revision
+        if len(self._gone) > TOMBSTONES_MAX:
+            del self._gone[next(iter(self._gone))]
+
+    def _changed(self, ref: Ref, before: Any, after: Any) -> None:
+        if ref not in self._edits:
+            self._on_expected(ref, before, after)
+        else:
+            self._expect(ref, self._expected.get(ref))
+        self._on_stored(ref, before, after)
+
+    # --- what is expected ---
+
+    def assume(self, ref: Ref, number: int, edit: Edit, *, quietly: bool = False) -> None:
+        """A write is under way. ``quietly``: the state knows already what will come of it."""
+        before = self.expected(ref)
+        self._edits.setdefault(ref, {})[number] = edit
+        self._expect(ref, before, quietly=quietly)
+
+    def settle(self, ref: Ref, number: int) -> None:
+        """A write is answered: whatever it did is in the stored object by now, or will never be."""
+        edits = self._edits.get(ref, {})
+        if number not in edits:
+            return
+        before = self.expected(ref)
+        del edits[number]
+        self._made.pop(number, None)
+        self._expect(ref, before)
+
+    def edited(self, number: int, edit: Edit, value: Any) -> Any:
+        """What the edit of a write that is assumed makes of ``value``."""
+        known = self._made.get(number)
+        if known is None or known[0] is not value:
+            known = self._made[number] = (value, edit(value))
+        return known[1]
+
+    def _expect(self, ref: Ref, before: Any, *, quietly: bool = False) -> None:
+        value = self._stored.get(ref)
+        edits = self._edits[ref]
+        for number, edit in edits.items():
+            edited = None if value is None else self.edited(number, edit, value)
+            value = value if edited is None else edited  # what no longer applies will fail when it is written
+        if edits:
+            self._expected[ref] = value
+        else:
+            del self._edits[ref]
+            self._expected.pop(ref, None)
+        if not quietly:
+            self._on_expected(ref, before, value)
+
+    # --- who belongs to whom ---
+
+    def _index(self, ref: Ref, before: Any, after: Any) -> None:
+        if ref.kind != "Workload":
+            return
+        for uid in _controllers(before):
+            _forget(self._owned, uid, ref)
+        for uid in _controllers(after):
+            self._owned.setdefault(uid, {})[ref] = None
+        if before is not None:
+            _forget(self._queued, (ref.namespace, before.spec.queue_name), ref)
+        if after is not None and not _has_finished(after):
+            self._queued.setdefault((ref.namespace, after.spec.queue_name), {})[ref] = None
+
+
+def _controllers(value: Any) -> Iterable[str]:
+    return () if value is None else (owner.uid for owner in value.metadata.owner_references if owner.controller)
+
+
+def _has_finished(workload: Any) -> bool:
+    return workload.status is not None and is_true(workload.status.conditions, "Finished")
+
+
+def _forget(table: dict[Any, dict[Ref, None]], key: Any, ref: Ref) -> None:
+    members = table.get(key, {})
+    members.pop(ref, None)
+    if not members:
+        table.pop(key, None)

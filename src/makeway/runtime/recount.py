@@ -1,0 +1,386 @@
+"""Everything that is kept up to date change by change, counted anew from the stored objects and compared.
+
+A second path on purpose: it reads ``status.admission`` and the specs and sums by the formulas (S-1.8, 2.4, 2.5, 2.9,
+3.5, 3.6, 12.18), without lowering and without what status and metrics are made from; only how an amount is shown and
+a reason is read it shares with the metrics. What objects alone do not tell, such as who is parked, it does not judge.
+
+To be asked at rest: while writes are under way the state is ahead of the objects. The metrics must be fresh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from makeway.api.names import ADMISSION_GATED_BY, DEFAULT_NAMESPACE
+from makeway.api.objects.meta import Wire
+from makeway.api.objects.queueing import ClusterQueue, Cohort, LocalQueue, ResourceGroup
+from makeway.api.objects.workload import Workload, WorkloadStatus
+from makeway.core.amounts import MOST, UNLIMITED, add, subtract
+from makeway.core.figures import waiting_in
+from makeway.core.model import FR, FlavorName, QueueName, ResourceName
+from makeway.core.state import State
+from makeway.runtime.exposition import Counter, Labels, Number
+from makeway.runtime.metrics import LocalName, Metrics, shown, unadmitted_because
+
+Amounts = dict[FR, int]
+
+
+class Difference(NamedTuple):
+    """Two numbers that should be one."""
+
+    where: str  # "state", or the name of a metric
+    what: str  # usage, quota, reserving, admitted, pending; of a metric its labels' meaning is in ``whom``
+    whom: tuple[str, ...]  # queue or cohort, flavor, resource; of a metric all its labels
+    counted: Number  # from the objects
+    found: Number
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what} of {'/'.join(self.whom)} is {self.found}, the objects say {self.counted}"
+
+
+def recount(objects: Iterable[Wire], state: State, metrics: Metrics | None = None) -> list[Difference]:
+    """All differences between the objects and what is kept of them; empty where all is well."""
+    counted = _count(list(objects), reclaims=state.policy.gates.reclaimable_pods)
+    found = _state_differences(counted, state)
+    return found if metrics is None else [*found, *_metric_differences(counted, metrics)]
+
+
+# --- counting --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Of one queue. Who counts is named by its family if it has one, so that a family counts once."""
+
+    reservation: Amounts = field(default_factory=dict)
+    usage: Amounts = field(default_factory=dict)
+    reserving: set[str] = field(default_factory=set)
+    admitted: set[str] = field(default_factory=set)
+    pending: set[str] = field(default_factory=set)
+
+    def take(self, who: str, amounts: Amounts, *, admitted: bool) -> None:
+        self.reserving.add(who)
+        _add_to(self.reservation, amounts)
+        if admitted:
+            self.admitted.add(who)
+            _add_to(self.usage, amounts)
+
+
+@dataclass(slots=True)
+class _Quota:
+    """Of one queue or cohort: what it declares, and what follows from it."""
+
+    parent: str
+    nominal: Amounts = field(default_factory=dict)
+    borrowing: Amounts = field(default_factory=dict)
+    lending: Amounts = field(default_factory=dict)
+    subtree: Amounts = field(default_factory=dict)
+    local: Amounts = field(default_factory=dict)
+    usage: Amounts = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Counted:
+    queues: dict[str, _Tally] = field(default_factory=dict)
+    locals: dict[LocalName, _Tally] = field(default_factory=dict)
+    quotas: dict[str, _Quota] = field(default_factory=dict)  # of ClusterQueues that exist
+    cohorts: dict[str, _Quota] = field(default_factory=dict)
+    behind: dict[LocalName, LocalQueue] = field(default_factory=dict)
+    said: dict[str, dict[Labels, Number]] = field(default_factory=dict)  # by metric: what Workloads say of themselves
+
+
+def _count(objects: list[Wire], *, reclaims: bool) -> _Counted:
+    counted = _Counted()
+    for each in objects:
+        if isinstance(each, LocalQueue):
+            counted.behind[_place(each)] = each
+            counted.locals[_place(each)] = _Tally()
+        elif isinstance(each, ClusterQueue):
+            counted.queues[each.metadata.name] = _Tally()
+            counted.quotas[each.metadata.name] = _quota(each.spec.cohort_name, each.spec.resource_groups)
+        elif isinstance(each, Cohort):
+            counted.cohorts[each.metadata.name] = _quota(each.spec.parent_name, each.spec.resource_groups)
+    workloads = [each for each in objects if isinstance(each, Workload)]
+    by_uid = {each.metadata.uid: each for each in workloads}
+    for each in workloads:
+        _count_workload(counted, each, by_uid, reclaims=reclaims)
+    with_quota = {who for tally in counted.queues.values() for who in tally.reserving}
+    for tally in (*counted.queues.values(), *counted.locals.values()):
+        tally.pending -= with_quota
+    for name, quota in counted.quotas.items():
+        quota.usage = counted.queues[name].reservation
+    _sum_cohorts(counted)
+    return counted
+
+
+def _count_workload(counted: _Counted, each: Workload, by_uid: Mapping[str, Workload], *, reclaims: bool) -> None:
+    status = each.status or WorkloadStatus()
+    place = (_place(each)[0], each.spec.queue_name)
+    local = counted.behind.get(place)
+    parent_uid = next((o.uid for o in each.metadata.owner_references if o.controller and o.kind == "Workload"), None)
+    who = "/".join(_place(each)) if parent_uid is None else f"family {parent_uid}"
+    if status.admission is not None and _is_accounted(each):
+        tallies = [counted.queues.setdefault(status.admission.cluster_queue, _Tally())]
+        tallies += [counted.locals.setdefault(place, _Tally())] if place[1] else []
+        amounts = _held(each, reclaims=reclaims)
+        for tally in tallies:
+            tally.take(who, amounts, admitted=_is(each, "Admitted"))
+    elif local is not None and local.spec.stop_policy == "None" and local.spec.cluster_queue:
+        parent = None if parent_uid is None else by_uid.get(parent_uid)
+        if _is_queueable(each, parent):
+            counted.queues.setdefault(local.spec.cluster_queue, _Tally()).pending.add(who)
+            counted.locals[place].pending.add(who)
+    behind = "" if local is None else local.spec.cluster_queue
+    _note_said(counted, each, behind if status.admission is None else status.admission.cluster_queue)
+
+
+def _note_said(counted: _Counted, each: Workload, queue: str) -> None:
+    if _mode(each) == "ResourceFlavorOption":
+        return
+    local = (each.spec.queue_name, _place(each)[0])
+
+    def one(metric: str, *labels: str, if_named: bool) -> None:
+        if if_named:
+            table = counted.said.setdefault(metric, {})
+            table[labels] = table.get(labels, 0) + 1
+
+    if _is(each, "Finished"):
+        one("kueue_finished_workloads", queue, if_named=bool(queue))
+        one("kueue_local_queue_finished_workloads", *local, if_named=bool(local[0]))
+        return
+    for option in (each.status or WorkloadStatus()).options:
+        one("makeway_options", queue, option.status, if_named=bool(queue))
+    if not _is(each, "Admitted"):
+        why = unadmitted_because(each)
+        one("kueue_unadmitted_workloads", queue, *why, if_named=bool(queue))
+        one("kueue_local_queue_unadmitted_workloads", *local, queue, *why, if_named=bool(queue and local[0]))
+
+
+def _is_accounted(each: Workload) -> bool:
+    """S-3.6."""
+    alive = each.spec.active or _is(each, "Admitted")
+    return alive and _is(each, "QuotaReserved") and not _is(each, "Finished") and _mode(each) != "Parent"
+
+
+def _is_queueable(each: Workload, parent: Workload | None) -> bool:
+    """S-3.5; whose gates and hold count: the Parent's, where there is one."""
+    if _mode(each) == "Parent" or _is(each, "QuotaReserved") or not _may_wait(each):
+        return False
+    if parent is None:
+        return not each.metadata.annotations.get(ADMISSION_GATED_BY, "").strip()
+    return _may_wait(parent) and not parent.metadata.annotations.get(ADMISSION_GATED_BY, "").strip() and not _is(
+        parent, "Requeued", "False"
+    )  # fmt: skip
+
+
+def _may_wait(each: Workload) -> bool:
+    on_hold = any(c.type == "QuotaReserved" and c.status == "False" and c.reason == "OnHold" for c in _conditions(each))
+    return each.spec.active and not on_hold and not _is(each, "Finished") and not _is(each, "WaitingForReplacementPods")
+
+
+def _held(each: Workload, *, reclaims: bool) -> Amounts:
+    """S-1.8."""
+    status = each.status or WorkloadStatus()
+    returned = {pod.name: pod.count for pod in status.reclaimable_pods} if reclaims else {}
+    sizes = {pod_set.name: max(0, pod_set.count - returned.get(pod_set.name, 0)) for pod_set in each.spec.pod_sets}
+    found: Amounts = {}
+    for part in status.admission.pod_set_assignments if status.admission is not None else ():
+        size = sizes.get(part.name, 0)
+        for resource, flavor in part.flavors.items():
+            quantity = part.resource_usage.get(resource)
+            amount = 0 if quantity is None else min(MOST, quantity.in_units(resource))
+            if part.count is not None and size < part.count:
+                amount = amount // part.count * size
+            _add_to(found, {(FlavorName(flavor), ResourceName(resource)): amount})
+    return found
+
+
+# --- quota -----------------------------------------------------------------------------------------------------------
+
+
+def _quota(parent: str, groups: Iterable[ResourceGroup]) -> _Quota:
+    quota = _Quota(parent)
+    for group in groups:
+        for flavor in group.flavors:
+            for each in flavor.resources:
+                fr = FlavorName(flavor.name), ResourceName(each.name)
+                for table, quantity in (
+                    (quota.nominal, each.nominal_quota),
+                    (quota.borrowing, each.borrowing_limit),
+                    (quota.lending, each.lending_limit),
+                ):
+                    if quantity is not None:
+                        table[fr] = min(UNLIMITED, quantity.in_units(each.name))
+    return quota
+
+
+def _sum_cohorts(counted: _Counted) -> None:
+    """From the leaves up (S-2.4, 2.5, 2.9). A cohort that is its own ancestor has no parent, so that sums end."""
+    cohorts = counted.cohorts
+    for named in [quota.parent for quota in (*counted.quotas.values(), *cohorts.values()) if quota.parent]:
+        cohorts.setdefault(named, _Quota(""))
+    for name in [name for name in cohorts if name in _ancestors(cohorts, name)]:
+        cohorts[name] = _Quota("", *_declared(cohorts[name]))
+    depths = {name: len(_ancestors(cohorts, name)) for name in cohorts}
+    ordered = [cohorts[name] for name in sorted(cohorts, key=lambda name: (-depths[name], name))]
+    for quota in (*counted.quotas.values(), *ordered):
+        _add_to(quota.subtree, quota.nominal)
+        for fr, limit in quota.lending.items():
+            quota.local[fr] = max(0, subtract(quota.subtree.get(fr, 0), limit))
+        if quota.parent:
+            above = cohorts[quota.parent]
+            shown_quota = {fr: subtract(each, quota.local.get(fr, 0)) for fr, each in quota.subtree.items()}
+            overflow = {fr: max(0, subtract(each, quota.local.get(fr, 0))) for fr, each in quota.usage.items()}
+            _add_to(above.subtree, shown_quota)
+            _add_to(above.usage, overflow)
+
+
+def _declared(quota: _Quota) -> tuple[Amounts, Amounts, Amounts]:
+    return quota.nominal, quota.borrowing, quota.lending
+
+
+def _ancestors(cohorts: Mapping[str, _Quota], name: str) -> list[str]:
+    """Its parent, that one's parent and so on; itself last if they lead back to it."""
+    found: list[str] = []
+    above = cohorts[name].parent
+    while above and above not in found:
+        found.append(above)
+        above = cohorts[above].parent
+    return found
+
+
+# --- comparing -------------------------------------------------------------------------------------------------------
+
+
+def _state_differences(counted: _Counted, state: State) -> list[Difference]:
+    held: dict[str, Amounts] = {}
+    reserving: dict[str, set[str]] = {}
+    admitted: dict[str, set[str]] = {}
+    for queue, members in state.holders.of_queue.items():
+        for each in members.values():
+            who = each.key if each.family is None else each.family
+            _add_to(held.setdefault(queue, {}), each.usage or {})
+            reserving.setdefault(queue, set()).add(who)
+            if each.admitted:
+                admitted.setdefault(queue, set()).add(who)
+    tallies = counted.queues
+    charged = {name: node.usage for name, node in state.tree.queues.items()}
+    return [
+        *_compared("state", "usage held", _flat({n: t.reservation for n, t in tallies.items()}), _flat(held)),
+        *_compared("state", "usage", _flat({n: q.usage for n, q in counted.quotas.items()}), _flat(charged)),
+        *_compared("state", "cohort usage", _flat({n: q.usage for n, q in counted.cohorts.items()}),
+                   _flat({name: node.usage for name, node in state.tree.cohorts.items()})),
+        *_compared("state", "cohort quota", _flat({n: q.subtree for n, q in counted.cohorts.items()}),
+                   _flat({name: node.subtree for name, node in state.tree.cohorts.items()})),
+        *_compared("state", "reserving", _sizes({n: t.reserving for n, t in tallies.items()}), _sizes(reserving)),
+        *_compared("state", "admitted", _sizes({n: t.admitted for n, t in tallies.items()}), _sizes(admitted)),
+        *_compared("state", "pending", _sizes({n: t.pending for n, t in tallies.items()}),
+                   {(queue,): waiting_in(state, QueueName(queue)).total for queue in state.pending.lines}),
+    ]  # fmt: skip
+
+
+def _metric_differences(counted: _Counted, metrics: Metrics) -> list[Difference]:
+    expected = _count_gauges(counted)
+    if metrics.queue_resources:
+        expected |= _resource_gauges(counted)
+    expected |= {name: counted.said.get(name, {}) for name in _SAID}
+    found = []
+    for name in sorted(expected):
+        family = metrics.registry.families[name]
+        if not isinstance(family, Counter) or (name.startswith("kueue_local_queue_") and not metrics.local_queues):
+            continue
+        values = dict(family.values)
+        if name.endswith("pending_workloads"):  # who is parked is not in the objects
+            values = {}
+            for labels, value in family.values.items():
+                values[labels[:-1]] = values.get(labels[:-1], 0) + value
+        found += _compared(name, "value", expected[name], values)
+    return found
+
+
+_SAID = (
+    "kueue_finished_workloads", "kueue_local_queue_finished_workloads", "kueue_unadmitted_workloads",
+    "kueue_local_queue_unadmitted_workloads", "makeway_options",
+)  # fmt: skip
+
+
+def _count_gauges(counted: _Counted) -> dict[str, dict[Labels, Number]]:
+    queues = {name: counted.queues[name] for name in counted.quotas}
+    locals_ = {(name, namespace): tally for (namespace, name), tally in counted.locals.items()}
+    return {
+        "kueue_pending_workloads": {(name,): len(tally.pending) for name, tally in queues.items()},
+        "kueue_reserving_active_workloads": {(name,): len(tally.reserving) for name, tally in queues.items()},
+        "kueue_admitted_active_workloads": {(name,): len(tally.admitted) for name, tally in queues.items()},
+        "kueue_local_queue_pending_workloads": {name: len(tally.pending) for name, tally in locals_.items()},
+        "kueue_local_queue_reserving_active_workloads": {name: len(tally.reserving) for name, tally in locals_.items()},
+        "kueue_local_queue_admitted_active_workloads": {name: len(tally.admitted) for name, tally in locals_.items()},
+    }
+
+
+def _resource_gauges(counted: _Counted) -> dict[str, dict[Labels, Number]]:
+    quotas, tallies = counted.quotas, counted.queues
+
+    def by_queue(tables: Mapping[str, Amounts]) -> dict[Labels, Number]:
+        return _shown({(quotas[name].parent, name): table for name, table in tables.items()})
+
+    def limits(tables: Mapping[str, Amounts]) -> dict[Labels, Number]:
+        return by_queue({n: {fr: tables[n].get(fr, UNLIMITED) for fr in q.nominal} for n, q in quotas.items()})
+
+    locals_ = {(name, namespace): tally for (namespace, name), tally in counted.locals.items()}
+    return {
+        "kueue_cluster_queue_nominal_quota": by_queue({n: q.nominal for n, q in quotas.items()}),
+        "kueue_cluster_queue_borrowing_limit": limits({n: q.borrowing for n, q in quotas.items()}),
+        "kueue_cluster_queue_lending_limit": limits({n: q.lending for n, q in quotas.items()}),
+        "kueue_cluster_queue_resource_reservation": by_queue({n: tallies[n].reservation for n in quotas}),
+        "kueue_cluster_queue_resource_usage": by_queue({n: tallies[n].usage for n in quotas}),
+        "kueue_local_queue_resource_reservation": _shown({n: t.reservation for n, t in locals_.items()}),
+        "kueue_local_queue_resource_usage": _shown({n: t.usage for n, t in locals_.items()}),
+        "kueue_cohort_subtree_quota": _shown({(n,): q.subtree for n, q in counted.cohorts.items()}),
+        "kueue_cohort_subtree_resource_reservations": _shown({(n,): q.usage for n, q in counted.cohorts.items()}),
+    }
+
+
+def _compared(
+    where: str, what: str, counted: Mapping[Labels, Number], found: Mapping[Labels, Number]
+) -> list[Difference]:
+    """What is not there counts as zero."""
+    return [
+        Difference(where, what, whom, counted.get(whom, 0), found.get(whom, 0))
+        for whom in sorted({*counted, *found})
+        if counted.get(whom, 0) != found.get(whom, 0)
+    ]
+
+
+def _flat(tables: Mapping[str, Mapping[FR, int]]) -> dict[Labels, Number]:
+    return {(name, *fr): amount for name, table in tables.items() for fr, amount in table.items()}
+
+
+def _shown(tables: Mapping[Labels, Mapping[FR, int]]) -> dict[Labels, Number]:
+    return {(*name, *fr): shown(amount, fr[1]) for name, table in tables.items() for fr, amount in table.items()}
+
+
+def _sizes(groups: Mapping[str, set[str]]) -> dict[Labels, Number]:
+    return {(name,): len(group) for name, group in groups.items()}
+
+
+def _add_to(total: Amounts, more: Mapping[FR, int]) -> None:
+    for fr, amount in more.items():
+        total[fr] = add(total.get(fr, 0), amount)
+
+
+def _place(each: Any) -> LocalName:
+    return each.metadata.namespace or DEFAULT_NAMESPACE, each.metadata.name
+
+
+def _mode(each: Workload) -> str:
+    return "Default" if each.spec.workload_mode is None else each.spec.workload_mode.type
+
+
+def _conditions(each: Workload) -> Any:
+    return () if each.status is None else each.status.conditions
+
+
+def _is(each: Workload, type: str, status: str = "True") -> bool:
+    return any(condition.type == type and condition.status == status for condition in _conditions(each))

@@ -1,0 +1,126 @@
+"""Metrics are counted here, from what is stored: a transition of a Workload counts once, when it is seen.
+
+What was so already when the engine began is not counted again, so that a restart does not double anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from makeway.api.conditions import find, is_true
+from makeway.api.objects.meta import Condition
+from makeway.api.objects.workload import Workload, WorkloadStatus
+from makeway.controllers.contract import Ref
+from makeway.core.cycle import Plan
+from makeway.core.model import QueueName
+from makeway.runtime.metrics import Metrics
+
+NO_CONDITIONS: tuple[Condition, ...] = ()
+
+
+class Tally:
+    def __init__(self, metrics: Metrics) -> None:
+        self.metrics = metrics
+        self._exhausted: dict[QueueName, int] = {}
+
+    def cycle(self, plan: Plan, seconds: float) -> None:
+        """A cycle was carried out; ``seconds`` of the machine's time, shared by its entries."""
+        metrics = self.metrics
+        skipped: dict[QueueName, int] = {}
+        for verdict in plan.verdicts:
+            queue = verdict.workload.queue
+            metrics.attempted(verdict.status == "admitted", seconds)
+            if verdict.skipped_preemption:
+                skipped[queue] = skipped.get(queue, 0) + 1
+            if verdict.recomputed:
+                metrics.recomputed(queue, verdict.recomputed)
+        metrics.skipped(skipped)
+
+    def exhausted(self, counts: Mapping[QueueName, int]) -> None:
+        """How often the circuit breaker of rounds, and nothing else, barred somebody, per queue so far."""
+        for queue, count in counts.items():
+            for _ in range(count - self._exhausted.get(queue, 0)):
+                self.metrics.rounds_exhausted(queue)
+            self._exhausted[queue] = count
+
+    def preempted(self, queue: QueueName, reason: str) -> None:
+        self.metrics.preempted(queue, reason)
+
+    def stored(self, ref: Ref, before: Any, after: Any, queue: QueueName) -> None:
+        """A Workload is stored anew; ``queue`` is its ClusterQueue now."""
+        self.metrics.seen(ref.key, after, queue)
+        if before is not None and after is not None and before.metadata.uid == after.metadata.uid:
+            _Transition(self.metrics, before, after, queue).count()
+
+
+class _Transition:
+    """One Workload, before and after."""
+
+    def __init__(self, metrics: Metrics, before: Workload, after: Workload, queue: QueueName) -> None:
+        self._metrics = metrics
+        self._before = before.status.conditions if before.status is not None else NO_CONDITIONS
+        self._status = after.status or WorkloadStatus()
+        self._after = self._status.conditions
+        held = before.status.admission if before.status is not None else None
+        self._queue = QueueName(held.cluster_queue) if held is not None else queue
+        self._queue_now = queue
+        self._local = (after.metadata.namespace, after.spec.queue_name)
+        ref = after.spec.priority_class_ref
+        self._class = "" if ref is None else ref.name
+        created = after.metadata.creation_timestamp
+        self._created_s = 0 if created is None else created.seconds
+
+    def count(self) -> None:
+        metrics, local, name = self._metrics, self._local, self._class
+        if self._became("QuotaReserved"):
+            metrics.reserved(self._queue_now, local, name, self._at("QuotaReserved") - self._queued_s())
+        if self._became("Admitted"):
+            at = self._at("Admitted")
+            checked = at - self._at("QuotaReserved")
+            metrics.admitted(self._queue_now, local, name, at - self._queued_s(), checked)
+        if self._became("PodsReady") and find(self._after, "PodsReady") is not None:
+            at = self._at("PodsReady")
+            metrics.pods_ready(self._queue_now, local, name, at - self._created_s, at - self._at("Admitted"))
+        if self._became("Evicted"):
+            self._count_eviction()
+        if is_true(self._before, "QuotaReserved") and not is_true(self._after, "QuotaReserved"):
+            evicted, released = find(self._before, "Evicted"), find(self._after, "QuotaReserved")
+            if evicted is not None and evicted.status == "True" and released is not None:
+                metrics.released(self._queue, evicted.reason, _seconds(released) - _seconds(evicted))
+        if self._became("Finished"):
+            ran = is_true(self._before, "Admitted")
+            seconds = self._at("Finished") - self._at("Admitted") if ran else None
+            metrics.finished(self._queue, local, name, seconds)
+
+    def _count_eviction(self) -> None:
+        evicted = find(self._after, "Evicted")
+        assert evicted is not None
+        reason, _, cause = evicted.reason.partition("DueTo")
+        stats = self._status.scheduling_stats
+        counted = {} if stats is None else {(e.reason, e.underlying_cause): e.count for e in stats.evictions}
+        cause = cause or next((c for (r, c), n in counted.items() if r == reason and c), "")
+        ready = find(self._after, "PodsReady")
+        ready_s = _seconds(evicted) - _seconds(ready) if ready is not None and ready.status == "True" else None
+        self._metrics.evicted(
+            self._queue, self._local, reason, cause, self._class, first=counted.get((reason, cause), 1) <= 1,
+            ready_s=ready_s,
+        )  # fmt: skip
+
+    def _became(self, type: str) -> bool:
+        return is_true(self._after, type) and not is_true(self._before, type)
+
+    def _queued_s(self) -> int:
+        """Since when it waits: its creation, or when it came back."""
+        requeued = find(self._before, "Requeued")
+        came_back = requeued is not None and requeued.status == "True"
+        return max(self._created_s, _seconds(requeued)) if came_back and requeued is not None else self._created_s
+
+    def _at(self, type: str) -> int:
+        return _seconds(find(self._after, type))
+
+
+def _seconds(condition: Condition | None) -> int:
+    if condition is None or condition.last_transition_time is None:
+        return 0
+    return condition.last_transition_time.seconds

@@ -1,0 +1,252 @@
+"""One step: what it does in which order, when the next one is due, and that without news nothing is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from makeway.adapters.simulator.simulation import controllers
+from makeway.adapters.simulator.store import MemoryStore
+from makeway.api.conditions import is_true
+from makeway.api.objects.queueing import ClusterQueue
+from makeway.api.objects.workload import Workload
+from makeway.api.versions import kind_of
+from makeway.controllers.contract import NOTHING, Controller, Outcome, Ref, View
+from makeway.core.model import Millis, QueueName, WorkloadKey
+from makeway.core.policy import Policy
+from makeway.runtime import engine as engine_module
+from makeway.runtime.engine import Engine
+from makeway.runtime.ports import Unavailable
+from tests.runtime.wires import cluster_queue, condition, flavor, groups, holder, local_queue, workload
+
+NOON = Millis(1_767_268_800_000)
+MINUTE = 60_000
+KIND = kind_of(Workload)
+
+
+@dataclass
+class Watcher:
+    """A controller that notes whom it was asked to look at, and wants to look again when the test says so."""
+
+    kinds: frozenset[str] = frozenset({"Workload"})
+    looks: list[tuple[str, int]] = field(default_factory=list)
+    again_at: Millis | None = None
+
+    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
+        self.looks.append((whom.name, now - NOON))
+        return NOTHING if self.again_at is None or self.again_at <= now else Outcome(again_at=self.again_at)
+
+
+class Play:
+    def __init__(self, *objects: Any, policy: Policy | None = None, all_of: list[Controller] | None = None) -> None:
+        self.now = NOON
+        self.store = MemoryStore(lambda: self.now, careful=False)
+        self.store.load([flavor(), *objects])
+        chosen = controllers(lambda _: 0) if all_of is None else all_of
+        self.engine = Engine(self.store, policy or Policy.default(), chosen, figures_ms=0)
+
+    def settle(self, at: int | None = None) -> int:
+        """Steps until nothing happens any more, and how many it took."""
+        if at is not None:
+            self.now = Millis(NOON + at)
+        for steps in range(1, 200):
+            if not self.engine.step(self.now):
+                return steps
+        raise AssertionError("it does not come to rest")
+
+    def says(self, name: str, type_: str) -> bool:
+        status = self.store.get(KIND, "default", name).value().status
+        return status is not None and is_true(status.conditions, type_)
+
+
+def small(**spec: Any) -> list[Any]:
+    return [cluster_queue(nominal=2, **spec), local_queue()]
+
+
+def test_what_arrives_is_admitted_and_then_nothing_happens() -> None:
+    play = Play(*small(), workload("w"))
+    play.settle()
+    assert play.says("w", "Admitted")
+    play.settle(MINUTE)  # what queues say of themselves is written now and then
+    assert play.engine.next_at() is None
+    cycles, revision = play.engine.cycles, play.store.resource_version
+    assert play.settle(10 * MINUTE) == 1
+    assert (play.engine.cycles, play.store.resource_version) == (cycles, revision)
+    assert play.engine.is_quiet
+
+
+@pytest.mark.parametrize("strategy", ["StrictFIFO", "BestEffortFIFO"])
+def test_a_refused_head_is_looked_at_again_only_when_something_changed(strategy: str) -> None:
+    play = Play(*small(queueingStrategy=strategy), holder("h", 2), workload("w"))
+    play.settle()
+    cycles = play.engine.cycles
+    assert cycles > 0
+    for minute in range(1, 60):
+        play.settle(minute * MINUTE)
+    assert play.engine.cycles == cycles
+    play.store.patch(kind_of(ClusterQueue), "", "q", {"spec": {"resourceGroups": groups(3)}})
+    play.settle()
+    assert play.says("w", "Admitted")
+
+
+def test_s4_6_7_an_equal_that_had_its_time_wakes_its_queue_to_the_second() -> None:
+    """The span is exceeded one second after its end, as times are stored in seconds (S-7.9)."""
+    within = {"withinClusterQueue": "LowerOrNewerEqualPriority", "withinClusterQueueConfig": {"minAdmitDuration": "5m"}}
+    late = {"creationTimestamp": "2026-01-01T12:00:30Z"}
+    play = Play(*small(preemption=within), holder("h", 2), workload("w", meta=late))
+    play.settle(MINUTE)
+    assert play.engine.next_at() == NOON + 5 * MINUTE + 1000
+    cycles = play.engine.cycles
+    play.settle(5 * MINUTE)
+    assert play.engine.cycles == cycles
+    play.settle(5 * MINUTE + 1000)
+    assert play.engine.cycles > cycles
+    [evicted] = [each for each in play.engine.journal.of(WorkloadKey("default/h")) if each.what == "evicted"]
+    assert (evicted.reason, evicted.by) == ("InClusterQueueTimeBased", "default/w")
+    [decided] = [each for each in play.engine.journal.of(WorkloadKey("default/w")) if each.what == "preempting"]
+    assert evicted.decision == decided.decision != "", "all lines of one decision carry its id"
+
+
+def test_wakes_of_one_step_are_one_and_those_of_an_interval_wait_for_its_end() -> None:
+    policy = replace(Policy.default(), wake_batch_interval_ms=1000)
+    play = Play(*small(), holder("h", 2), workload("w"), policy=policy)
+    play.settle()
+    play.settle(2000)
+    wakes = play.engine.state.pending.line(QueueName("q")).wakes.get("count", 0)
+    play.store.delete(KIND, "default", "h")
+    play.settle(5000)
+    assert not play.says("w", "Admitted")
+    assert play.engine.next_at() == NOON + 6000
+    play.settle(6000)
+    assert play.says("w", "Admitted")
+    assert play.engine.state.pending.line(QueueName("q")).wakes["count"] == wakes + 1
+
+
+def test_a_back_off_ends_at_its_time() -> None:
+    state = {"requeueState": {"count": 1, "requeueAt": "2026-01-01T12:05:00Z"}}
+    play = Play(*small(), workload("w", condition("Requeued"), status=state))
+    play.settle()
+    assert (play.engine.next_at(), play.engine.cycles) == (NOON + 5 * MINUTE, 0)
+    play.settle(5 * MINUTE)
+    assert play.says("w", "Admitted")
+
+
+# --- controllers ------------------------------------------------------------------------------------------------------
+
+
+def test_a_controller_is_told_of_its_kinds_and_looks_again_when_it_wants_to() -> None:
+    watcher = Watcher(again_at=Millis(NOON + 7000))
+    play = Play(workload("w"), all_of=[watcher])
+    play.settle()
+    assert watcher.looks == [("w", 0)]
+    assert play.engine.next_at() == NOON + 7000
+    play.settle(7000)
+    assert watcher.looks == [("w", 0), ("w", 7000)]
+    assert play.engine.next_at() is None
+
+
+def test_who_is_gone_is_not_looked_at_at_the_time_it_named() -> None:
+    watcher = Watcher(again_at=Millis(NOON + 7000))
+    play = Play(workload("w"), all_of=[watcher])
+    play.settle()
+    play.store.delete(KIND, "default", "w")
+    watcher.again_at = None
+    play.settle()
+    assert play.engine.next_at() is None
+
+
+def test_there_is_an_end_to_the_looks_of_one_step_and_the_rest_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "LOOKS_PER_STEP", 3)
+    watcher = Watcher()
+    play = Play(*(workload(f"w{number}") for number in range(8)), all_of=[watcher])
+    assert play.engine.step(play.now), "there is more to do"
+    assert len(watcher.looks) == 3
+    play.settle()
+    assert sorted(name for name, _ in watcher.looks) == [f"w{number}" for number in range(8)]
+
+
+# --- a store that fails -----------------------------------------------------------------------------------------------
+
+
+def test_while_the_store_fails_nothing_spins_and_afterwards_all_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    play = Play(*small(), workload("w"))
+    broken = {"is": True}
+    listed = play.store.list
+
+    def fails(*args: Any, **more: Any) -> Any:
+        if broken["is"]:
+            raise Unavailable("not now")
+        return listed(*args, **more)
+
+    monkeypatch.setattr(play.store, "list", fails)
+    asked = 0
+    while play.now < NOON + 10 * MINUTE:
+        assert play.settle() == 1
+        at = play.engine.next_at()
+        assert at is not None
+        assert at > play.now
+        play.now = at
+        asked += 1
+    assert asked < 400, "pauses grow"
+    broken["is"] = False
+    play.settle(30 * MINUTE)
+    assert play.says("w", "Admitted")
+
+
+def test_an_admission_that_cannot_be_written_is_taken_back_and_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    play = Play(*small(), workload("w", count=2), workload("other", meta={"creationTimestamp": "2026-01-01T12:00:10Z"}))
+    write = play.store.update_status
+
+    def fails(body: Any) -> Any:
+        if getattr(body, "kind", "") == "Workload" and body.metadata.name == "w" and play.now < NOON + 10 * MINUTE:
+            raise Unavailable("not now")
+        return write(body)
+
+    monkeypatch.setattr(play.store, "update_status", fails)
+    play.settle()
+    assert "default/w" in play.engine.state.holders.by_key, "assumed while its write is under way"
+    steps = 0
+    while play.now < NOON + 20 * MINUTE:
+        steps += play.settle()
+        play.now = max(play.engine.next_at() or Millis(NOON + 20 * MINUTE), Millis(play.now + 1))
+    assert steps < 500
+    assert play.says("w", "Admitted") != play.says("other", "Admitted"), "one of them has the quota, not both"
+    assert play.engine.journal.of(WorkloadKey("default/w"))[1].what == "failed"
+
+
+def test_a_workload_that_its_job_makes_anew_is_known_at_once() -> None:
+    """It has the name of the one before it, and the very next revision after that one's removal."""
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
+    meta = {"name": "j", "namespace": "default", "labels": {"kueue.x-k8s.io/queue-name": "lq"}}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": meta,
+        "spec": {"suspend": True, "template": {"spec": pod}},
+    }
+    play = Play(*small(), holder("h", 2), job)
+    play.settle()
+    [first] = [each for each in play.store.list(KIND).items if each.name != "h"]
+    play.store.delete(KIND, "default", first.name)
+    play.settle()
+    second = play.store.get(KIND, "default", first.name)
+    assert second.uid != first.uid
+    known = play.engine.get(Ref("Workload", "default", first.name))
+    assert known is not None
+    assert known.metadata.uid == second.uid
+    play.store.delete(KIND, "default", "h")
+    play.settle()
+    assert play.says(first.name, "QuotaReserved")
+
+
+def test_equal_stores_and_times_give_equal_journals() -> None:
+    def told() -> list[bytes]:
+        play = Play(*small(), holder("h", 1), *(workload(f"w{number}", priority=number % 2) for number in range(5)))
+        for second in range(0, 100, 7):
+            play.settle(second * 1000)
+        return list(play.engine.journal.lines())
+
+    assert told() == told()
+    assert len(told()) >= 2

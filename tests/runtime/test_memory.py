@@ -1,0 +1,137 @@
+"""Objects in memory: writes that are taken back leave no trace."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from makeway.core.model import InvariantError, Millis
+from makeway.runtime.history import History
+from makeway.runtime.memory import Objects, RuledObjects
+from makeway.runtime.ports import Clock, SeededNames, StoreError
+from makeway.testing.conformance import FLAVOR, HELD, QUEUE, SPOT, owned_by, queue
+
+NAMES = st.sampled_from("abc")
+CALLS = st.lists(st.tuples(st.sampled_from(("create", "own", "disown", "hold", "release", "delete")), NAMES, NAMES))
+
+
+def ruled() -> RuledObjects:
+    return RuledObjects(History(1_000), lambda: Millis(0), SeededNames())
+
+
+def ticks(number: int) -> Clock:
+    """A clock that answers so often, and then fails."""
+    times = iter(map(Millis, range(number)))
+    return lambda: next(times)
+
+
+def play(objects: RuledObjects, calls: list[tuple[str, str, str]]) -> None:
+    """Make these calls; those that make no sense at the time are refused."""
+    for verb, name, other in calls:
+        with suppress(StoreError):
+            match verb:
+                case "create":
+                    objects.create(queue(name, finalizers=[HELD] if name == other else []))
+                    objects.create({**SPOT, "metadata": {"name": name}})
+                case "own":
+                    owners = owned_by(objects.get(QUEUE, "team", other), blocks=True)
+                    objects.patch(QUEUE, "team", name, {"metadata": {"ownerReferences": owners}})
+                case "disown":
+                    objects.patch(QUEUE, "team", name, {"metadata": {"ownerReferences": None}})
+                case "hold":
+                    objects.patch(QUEUE, "team", name, {"spec": {"stopPolicy": "Hold"}})
+                case "release":
+                    objects.patch(QUEUE, "team", name, {"metadata": {"finalizers": None}})
+                case "delete":
+                    objects.delete(QUEUE, "team", name, propagation="Foreground" if name < other else None)
+
+
+def all_of(objects: RuledObjects) -> dict[str, Any]:
+    """Everything it knows. The order in which an owner's dependents came is no part of it."""
+    return {
+        "objects": {key: dict(each) for key, each in objects._objects.items() if each},
+        "by uid": dict(objects._by_uid),
+        "dependents": {owner: set(each) for owner, each in objects._dependents.items()},
+        "suspects": dict(objects._suspects),
+        "changes": objects.uncommitted(),
+        "latest": (objects.resource_version, objects.latest(QUEUE), objects.latest(FLAVOR)),
+        "shown": (objects.list(QUEUE), objects.list(FLAVOR), objects.watch(QUEUE, "1").poll()),
+    }
+
+
+@pytest.mark.property
+@given(CALLS, CALLS)
+def test_what_is_taken_back_leaves_no_trace(
+    before: list[tuple[str, str, str]], after: list[tuple[str, str, str]]
+) -> None:
+    objects = ruled()
+    play(objects, before)
+    known = all_of(objects)
+    play(objects, after)
+    objects.list(QUEUE)
+    objects.take_back(int(known["latest"][0]))
+    assert all_of(objects) == known
+
+
+@pytest.mark.property
+@given(CALLS)
+def test_changes_applied_elsewhere_give_the_same_objects(calls: list[tuple[str, str, str]]) -> None:
+    objects, other = ruled(), Objects(History(1_000))
+    play(objects, calls)
+    for change in objects.uncommitted():
+        other.apply(change)
+    assert (other.list(QUEUE), other.list(FLAVOR)) == (objects.list(QUEUE), objects.list(FLAVOR))
+    assert other.watch(QUEUE, "1").poll() == objects.watch(QUEUE, "1").poll()
+
+
+def test_a_revision_that_comes_again_shows_its_own_state() -> None:
+    objects = ruled()
+    objects.create(queue("a"))
+    assert [each.name for each in objects.list(QUEUE).items] == ["a"]
+    objects.take_back(1)
+    objects.create(queue("b"))
+    assert [each.name for each in objects.list(QUEUE).items] == ["b"]
+
+
+def test_a_call_that_failed_halfway_can_be_taken_back() -> None:
+    objects = RuledObjects(History(1_000), ticks(3), SeededNames())
+    owner = objects.create(queue("owner"))
+    for name in "ab":
+        objects.create(queue(name, ownerReferences=owned_by(owner), finalizers=[HELD]))
+    known = all_of(objects)
+    with pytest.raises(StopIteration):
+        objects.delete(QUEUE, "team", "owner")  # it is gone when the clock is asked when its dependents go
+    assert all_of(objects) != known
+    objects.take_back(int(known["latest"][0]))
+    assert all_of(objects) == known
+
+
+def test_where_garbage_waits_nothing_can_be_taken_back() -> None:
+    objects = RuledObjects(History(1_000), lambda: Millis(0), SeededNames(), collects=False)
+    with pytest.raises(InvariantError, match="garbage"):
+        objects.take_back(1)
+
+
+def test_what_is_forgotten_cannot_be_taken_back() -> None:
+    objects = ruled()
+    objects.create(queue())
+    objects.compact()
+    with pytest.raises(InvariantError, match="revision 1"):
+        objects.take_back(1)
+
+
+def test_the_newest_revision_of_a_kind_is_remembered_when_its_changes_are_forgotten() -> None:
+    objects = ruled()
+    created = objects.create(queue())
+    objects.create(SPOT)
+    objects.compact(keep=1)
+    assert objects.latest(QUEUE) == created.revision
+    objects.compact()
+    assert objects.latest(QUEUE) == created.revision
+    later = objects.update(queue(stop="Hold"))
+    objects.take_back(later.revision - 1)
+    assert objects.latest(QUEUE) == created.revision
