@@ -1,0 +1,246 @@
+"""A Store on SQLite: all objects in memory, and the data file as the truth.
+
+Two copies of the newest states, which share the objects themselves. *Ahead* belongs to the writer thread: there the
+rules of the API decide, and what they decide may still be taken back. *Shown* is what everybody reads: what is there
+has been committed, so nobody ever saw a revision that a crash could undo and another write could have again.
+
+The writer takes the calls that wait, at most ``GROUP_MAX``, lets each decide on the state the one before it left, and
+commits all their changes as one transaction; then they are shown, then the calls return. While it waits for the disk
+the next group gathers.
+
+Promises: the Store conformance suite; a call that returned is on the disk; a call that raised has changed nothing, but
+for TimedOut, after which nobody knows. A resume from before a restart is told Expired. Calls may come from any thread.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock, Thread
+from types import TracebackType
+
+from makeway.adapters.server.data_file import DataFile, NotWritten
+from makeway.api.documents import Tree
+from makeway.api.structure import Mode
+from makeway.api.validation import Surroundings
+from makeway.api.versions import Kind
+from makeway.core.model import Millis, Selector
+from makeway.runtime.history import History, HistoryWatch
+from makeway.runtime.memory import Objects, RuledObjects
+from makeway.runtime.ports import (
+    Body,
+    Clock,
+    Event,
+    Names,
+    Page,
+    Propagation,
+    SeededNames,
+    Stored,
+    TimedOut,
+    Unavailable,
+)
+
+GROUP_MAX = 256
+RETRY_AFTER = Millis(5_000)  # who waits for room on a disk need not ask often
+_NEVER_FORGETS = 1 << 62  # ahead is cut when a group is committed, not by count
+
+Decision = Callable[[RuledObjects], Stored]
+Outcome = Stored | Exception
+Waiting = tuple[Decision, "Future[Stored]"]
+
+
+class SqliteStore:
+    """See ``runtime.ports.Store``. What only this one has: ``compact``, ``close``, and a file that it alone has open.
+
+    ``history``: how many revisions a watch or a list may fall behind before it expires. ``size_max``: bytes that the
+    data file may have. The rest is told at ``RuledObjects``. Raises ``DataFileRefused``.
+    """
+
+    def __init__(
+        self, path: Path, clock: Clock, names: Names | None = None, *, history: int = 10_000, careful: bool = True,
+        needs_namespaces: bool = False, mode: Mode = "Strict", around: Surroundings | None = None,
+        size_max: int | None = None,
+    ) -> None:  # fmt: skip
+        self._file = DataFile(path, size_max=size_max)
+        try:
+            begin = self._file.revision()
+            self._shown = Objects(History(history, begin))
+            self._ahead = RuledObjects(
+                History(_NEVER_FORGETS, begin), clock, names or _new_names(), careful=careful,
+                needs_namespaces=needs_namespaces, mode=mode, around=around,
+            )  # fmt: skip
+            for each in self._file.objects():
+                self._shown.restore(each)
+                self._ahead.restore(each)
+        except BaseException:
+            self._file.close()
+            raise
+        self._reading = Lock()  # whoever looks at what is shown, or changes it
+        self._entering = Lock()  # whoever puts something into the queue, or ends that
+        self._closed = False
+        self._broken = ""  # what happened, where nobody knows any more what the file holds
+        self._queue: SimpleQueue[Waiting | None] = SimpleQueue()
+        self._writer = Thread(target=self._write_groups, name="makeway-storage", daemon=True)
+        self._writer.start()
+
+    def close(self) -> None:
+        """Commit what waits, and give the file back. What was read can still be read; a write is Unavailable."""
+        with self._entering:
+            if self._closed:
+                return
+            self._closed = True
+            self._queue.put(None)
+        self._writer.join()
+        self._file.close()
+
+    def __enter__(self) -> SqliteStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- reading ---
+
+    @property
+    def resource_version(self) -> str:
+        with self._reading:
+            return self._shown.resource_version
+
+    def compact(self, keep: int = 0) -> None:
+        """Forget all but the last ``keep`` changes. Of the file nothing is lost: it has the newest states alone."""
+        with self._reading:
+            self._shown.compact(keep)
+
+    def latest(self, kind: Kind) -> int | None:
+        with self._reading:
+            return self._shown.latest(kind)
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Stored:
+        with self._reading:
+            return self._shown.get(kind, namespace, name)
+
+    def list(
+        self, kind: Kind, namespace: str | None = None, *, labels: Selector = (), limit: int = 0, token: str = ""
+    ) -> Page:
+        with self._reading:
+            return self._shown.list(kind, namespace, labels=labels, limit=limit, token=token)
+
+    def watch(
+        self, kind: Kind, since: str = "", *, namespace: str | None = None, labels: Selector = (),
+        bookmarks: bool = False,
+    ) -> SharedWatch:  # fmt: skip
+        with self._reading:
+            watch = self._shown.watch(kind, since, namespace=namespace, labels=labels, bookmarks=bookmarks)
+        return SharedWatch(watch, self._reading)
+
+    # --- writing ---
+
+    def create(self, body: Body) -> Stored:
+        return self._decided(lambda ahead: ahead.create(body))
+
+    def update(self, body: Body) -> Stored:
+        return self._decided(lambda ahead: ahead.update(body))
+
+    def update_status(self, body: Body) -> Stored:
+        return self._decided(lambda ahead: ahead.update_status(body))
+
+    def patch(
+        self, kind: Kind, namespace: str, name: str, change: Mapping[str, Tree], *, status: bool = False
+    ) -> Stored:
+        return self._decided(lambda ahead: ahead.patch(kind, namespace, name, change, status=status))
+
+    def delete(
+        self, kind: Kind, namespace: str, name: str, *, uid: str = "", resource_version: str = "",
+        propagation: Propagation | None = None, grace: int | None = None,
+    ) -> Stored:  # fmt: skip
+        return self._decided(lambda ahead: ahead.delete(
+            kind, namespace, name, uid=uid, resource_version=resource_version, propagation=propagation, grace=grace
+        ))  # fmt: skip
+
+    def _decided(self, decision: Decision) -> Stored:
+        answer: Future[Stored] = Future()
+        with self._entering:
+            if self._closed or self._broken:
+                raise Unavailable(self._broken or "the storage is closed", RETRY_AFTER)
+            self._queue.put((decision, answer))
+        return answer.result()
+
+    # --- the writer thread ---
+
+    def _write_groups(self) -> None:
+        while (first := self._queue.get()) is not None:
+            group = self._gathered(first)
+            answers = [answer for _, answer in group]
+            try:
+                outcomes = self._outcomes([decision for decision, _ in group])
+            except BaseException as error:  # whatever it is, nobody may wait for ever
+                self._broken = f"the storage has failed: {error!r}"
+                outcomes = [TimedOut(self._broken) for _ in group]
+            for answer, outcome in zip(answers, outcomes, strict=True):
+                if isinstance(outcome, Stored):
+                    answer.set_result(outcome)
+                else:
+                    answer.set_exception(outcome)
+
+    def _gathered(self, first: Waiting) -> Sequence[Waiting]:
+        """All that wait, in the order they came; nobody else takes from the queue."""
+        group = [first]
+        while len(group) < GROUP_MAX and not self._queue.empty():
+            each = self._queue.get()
+            if each is None:
+                self._queue.put(None)  # nothing can come after it: it ends the thread when this group is done
+                break
+            group.append(each)
+        return group
+
+    def _outcomes(self, decisions: Sequence[Decision]) -> Sequence[Outcome]:
+        """Who was refused stood on what the others of the group had written, and fails with them."""
+        if self._broken:
+            return [Unavailable(self._broken, RETRY_AFTER) for _ in decisions]
+        outcomes = [self._outcome(decision) for decision in decisions]
+        changes = self._ahead.uncommitted()
+        try:
+            if changes:
+                self._file.write(changes)
+        except NotWritten as error:
+            self._ahead.take_back(changes[0].after.revision - 1)
+            return [Unavailable(f"nothing was stored: {error}", RETRY_AFTER) for _ in decisions]
+        with self._reading:
+            for change in changes:
+                self._shown.apply(change)
+        self._ahead.compact()
+        return outcomes
+
+    def _outcome(self, decision: Decision) -> Outcome:
+        before = int(self._ahead.resource_version)
+        try:
+            return decision(self._ahead)
+        except Exception as error:
+            self._ahead.take_back(before)
+            return error
+
+
+class SharedWatch:
+    """A watch of a Store that other threads write to."""
+
+    def __init__(self, watch: HistoryWatch, reading: Lock) -> None:
+        self._watch = watch
+        self._reading = reading
+
+    def poll(self, limit: int = 1000) -> Sequence[Event]:
+        with self._reading:
+            return self._watch.poll(limit)
+
+    def close(self) -> None:
+        with self._reading:
+            self._watch.close()
+
+
+def _new_names() -> Names:
+    """Names that no earlier start of the server has given: it is the same source, from a seed nobody had."""
+    return SeededNames(secrets.randbits(128))

@@ -1,0 +1,210 @@
+"""A simulated installation: the real engine over a Store in memory, with a world around it, in virtual time.
+
+The engine is the one that serves. What differs is where time comes from, that jobs end by their annotations, and that
+things may be made to go wrong. Equal inputs and seeds give equal journals, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from makeway.adapters.simulator.arrivals import Arriving, Source
+from makeway.adapters.simulator.checkers import Broken, Witness
+from makeway.adapters.simulator.faults import CLOCK_STEP_MS_MAX, Crashed, Faults, FaultyStore, FaultyWriter
+from makeway.adapters.simulator.lives import Life
+from makeway.adapters.simulator.measures import Run
+from makeway.adapters.simulator.store import MemoryStore
+from makeway.adapters.simulator.world import World
+from makeway.controllers.contract import Controller
+from makeway.controllers.job_running import JobRunning
+from makeway.controllers.over_quota import OverQuota
+from makeway.controllers.queue_status import INTERVAL_MS, QueueStatus
+from makeway.controllers.workloads import Workloads
+from makeway.core.lowering import queue_of
+from makeway.core.model import Millis, WorkloadKey
+from makeway.core.policy import Policy
+from makeway.runtime.engine import Engine
+from makeway.runtime.informers import watched_kinds
+from makeway.runtime.journal import Entry, Journal
+from makeway.runtime.metrics import Metrics
+from makeway.runtime.ports import SeededNames
+from makeway.runtime.virtual import Actor, Virtual, VirtualClock
+
+HISTORY = 50_000
+Linger = Callable[[Any], int]  # how long after its eviction a workload without an owner is gone, in ms
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a run is made of, beside its objects."""
+
+    policy: Policy = field(default_factory=Policy.default)
+    eviction_ms: int = 0  # how long it takes to stop what was evicted
+    linger: Linger | None = None  # the same, by workload; None: eviction_ms for all
+    seed: int = 0
+    faults: Faults | None = None
+    careful: bool = False  # whether our own writes are validated like those of strangers
+    metrics: bool = False  # whether they are counted
+    figures_ms: int = INTERVAL_MS  # how often the figures of a queue are written at most
+
+
+def controllers(linger: Linger, figures_ms: int = INTERVAL_MS) -> list[Controller]:
+    """All that react, in the order in which they are told."""
+    return [Workloads(linger), JobRunning(), OverQuota(), QueueStatus(figures_ms)]
+
+
+class Restarting:
+    """The engine as an actor. It may end at any point and begin anew from what is stored; its clock may jump."""
+
+    def __init__(self, make: Callable[[], Engine], faults: Faults | None) -> None:
+        self._make = make
+        self._faults = faults
+        self._skew = 0
+        self.engine = make()
+        self.restarts = 0
+        self._before = (0, 0, 0)  # cycles, decisions and writes of engines that are no more
+
+    def step(self, now: Millis) -> bool:
+        if self._faults is not None:
+            if self._faults.fires("crash.step"):
+                self.restart()
+            self._jump()
+        try:
+            return self.engine.step(Millis(now + self._skew))
+        except Crashed:
+            self.restart()
+            return True
+
+    def restart(self) -> None:
+        engine = self.engine
+        cycles, decisions, writes = self._before
+        self._before = (cycles + engine.cycles, decisions + engine.decisions, writes + engine.executor.writes)
+        self.engine = self._make()
+        self.restarts += 1
+
+    def _jump(self) -> None:
+        assert self._faults is not None
+        if self._faults.fires("clock.back"):
+            self._skew -= self._faults.span(CLOCK_STEP_MS_MAX)
+        if self._faults.fires("clock.forward"):
+            self._skew += self._faults.span(CLOCK_STEP_MS_MAX)
+
+    def next_at(self) -> Millis | None:
+        at = self.engine.next_at()
+        return None if at is None else Millis(at - self._skew)
+
+    @property
+    def cycles(self) -> int:
+        return self._before[0] + self.engine.cycles
+
+    @property
+    def decisions(self) -> int:
+        return self._before[1] + self.engine.decisions
+
+    @property
+    def writes(self) -> int:
+        return self._before[2] + self.engine.executor.writes
+
+
+class Simulation:
+    """``objects`` are there from the beginning, those of ``source`` too; its arrivals come at their time."""
+
+    def __init__(
+        self, settings: Settings, source: Source, *, objects: Iterable[Any] = (), journal: Journal | None = None,
+        witness: bool = False, others: Sequence[Actor] = (), watching: Callable[[Millis], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.settings = settings
+        self.clock = VirtualClock(source.begins_at)
+        self.until: Millis | None = None
+        self._began_at = source.begins_at
+        self.store = MemoryStore(
+            self.clock, SeededNames(settings.seed), careful=settings.careful, history=HISTORY, mode="Warn"
+        )
+        self.store.load([*objects, *source.objects])
+        self.journal = Journal() if journal is None else journal
+        self.witness = Witness(self.store, settings.policy) if witness else None
+        faults = settings.faults
+        if faults is not None:
+            faults.now = lambda: self.clock.now
+        self._view = None if faults is None else FaultyStore(self.store, faults)
+        self.journal.heard.append(self._heard)
+        self.engine = Restarting(self._make, faults)
+        waits = settings.policy.pods_ready is not None
+        self.world = World(self.store, eviction_ms=settings.eviction_ms, seed=settings.seed, tells_ready=waits)
+        self.arriving = Arriving(self.store, source)
+        actors: list[Actor] = [
+            self.arriving,
+            self.world,
+            self.engine,
+            *others,
+        ]  # what ends now has ended when we decide
+        if self._view is not None:
+            actors.append(self._view)
+        self.driver = Virtual(self.clock, actors, watching)
+
+    def _make(self) -> Engine:
+        settings = self.settings
+        self.metrics = Metrics() if settings.metrics else None  # they begin anew with the engine
+        linger = settings.linger or (lambda workload: settings.eviction_ms)
+        react = controllers(linger, settings.figures_ms)
+        if self._view is None or settings.faults is None:
+            return Engine(
+                self.store, settings.policy, react, journal=self.journal, metrics=self.metrics,
+                figures_ms=settings.figures_ms,
+            )  # fmt: skip
+        self._view.forget_watches()
+        writer = FaultyWriter(self.store, settings.faults)
+        view: Any = self._view
+        return Engine(
+            view, settings.policy, react, writer=writer, journal=self.journal, metrics=self.metrics,
+            figures_ms=settings.figures_ms,
+        )  # fmt: skip
+
+    def _heard(self, entry: Entry) -> None:
+        if entry.what == "evicted" and entry.by:
+            victim, by = WorkloadKey(entry.workload), WorkloadKey(entry.by)
+            self.world.lives.preempted(victim, by, entry.reason, self.clock.now)
+
+    def run(self, until: Millis | None = None) -> None:
+        """Go on until ``until``, or until nothing will happen any more."""
+        self.until = until
+        self.driver.run(until)
+
+    def store_objects(self) -> list[Any]:
+        """All objects that the engine reads, as they are stored."""
+        return [each.value() for kind in watched_kinds() for each in self.store.list(kind).items]
+
+    def recorded(self, *, cpu_seconds: float = 0.0) -> Run:
+        """The run so far, for measures and reports."""
+        queues = [queue_of(each)[1] for each in self.store_objects() if each.kind == "ClusterQueue"]
+        tree = self.engine.engine.state.tree
+        roots = {spec.name: tree.queues[spec.name].root for spec in queues if spec.name in tree.queues}
+        lives = self.world.lives.recorded(self.clock.now)
+        return Run(
+            lives=lives,
+            queues={spec.name: spec.nominal for spec in queues},
+            cohorts={name: root.name for name, root in roots.items() if not root.is_queue},
+            lending_limits={spec.name: spec.lending for spec in queues if spec.lending},
+            began_at=self._began_at,
+            ended_at=self._ended_at(lives),
+            cycles=self.engine.cycles,
+            writes=self.engine.writes,
+            decisions=self.engine.decisions,
+            cpu_seconds=cpu_seconds,
+            journal_sha256=self.journal.sha256(),
+            faults_fired={} if self.settings.faults is None else dict(self.settings.faults.fired),
+        )
+
+    def _ended_at(self, lives: Sequence[Life]) -> Millis:
+        """When the last of them finished, if all have: what is done after that is only told."""
+        ends = [each.finished_at for each in lives]
+        if self.until is None and ends and None not in ends:
+            return max(at for at in ends if at is not None)
+        return self.clock.now
+
+    def broken(self) -> list[Broken]:
+        """The promises that this run has not kept; ask it at rest."""
+        assert self.witness is not None, "it was not watched"
+        return self.witness.at_rest(self.store, self.settings.policy, self.clock.now)

@@ -1,0 +1,102 @@
+"""Equals that take turns and get nowhere: a run that would never end is noticed."""
+
+from __future__ import annotations
+
+from makeway.adapters.simulator.arrivals import span_of
+from makeway.adapters.simulator.lives import Life
+from makeway.adapters.simulator.simulation import Simulation
+from makeway.api.names import RUNTIME
+from makeway.api.objects.kubernetes import Job
+from makeway.api.objects.meta import ObjectMeta
+from makeway.api.objects.workload import Workload
+from makeway.api.versions import kind_of
+from makeway.core.model import Millis, WorkloadKey
+from makeway.runtime.journal import Entry
+from makeway.runtime.ports import NotFound
+
+TURNS_MAX = 20  # of each who has quota, while nobody gets any further; more would be the same again
+STARTING_MS_MAX = 3_600_000  # from quota to work; who takes longer waits for something that does not come
+
+
+class GoesRound(Exception):
+    """Workloads only take turns."""
+
+
+class Turns:
+    """Notices that a run would never end: all have come, and those who have quota take turns and get nowhere.
+
+    That is so when, since somebody last came, finished or kept a part of its work, somebody was evicted ``TURNS_MAX``
+    times, and nobody has quota who is on the way to its end: each has no run time, was evicted as often itself, or
+    should be done by now. It looks seldom, the next time after a quarter more evictions than there were.
+    """
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._evictions = 0
+        self._due = 2 * TURNS_MAX
+        self._since: int = 0  # somebody got further
+        self._kept_ms: dict[WorkloadKey, int] = {}
+        simulation.journal.heard.append(self._heard)
+
+    def _heard(self, entry: Entry) -> None:
+        self._evictions += entry.what == "evicted"
+
+    def look(self, now: Millis) -> None:
+        if self._evictions < self._due or self._simulation.arriving.next_at() is not None:
+            return
+        self._due = self._evictions * 5 // 4
+        unfinished = []
+        for life in self._simulation.world.lives.recorded(now):
+            self._since = max(self._since, life.created_at, life.finished_at or 0, life.gone_at or 0)
+            if life.finished_at is None and life.gone_at is None:
+                unfinished.append(life)
+                self._note_kept(life, now)
+        takes_turns = any(self._turns(life) >= TURNS_MAX for life in unfinished)
+        if takes_turns and not any(self._is_on_the_way(life, now) for life in unfinished):
+            raise GoesRound
+
+    def _note_kept(self, life: Life, now: Millis) -> None:
+        """What it has kept of its work, without what it may yet lose; it counts if it brings it nearer to its end."""
+        kept_ms = life.ran_ms - life.lost_ms - (0 if (began := _holds_since(life)) is None else now - began)
+        if kept_ms > self._kept_ms.get(life.workload, 0):
+            self._kept_ms[life.workload] = kept_ms
+            if self._runtime_ms(life.workload) is not None:
+                self._since = now
+
+    def _turns(self, life: Life) -> int:
+        return sum(each.at > self._since for each in life.evictions)
+
+    def _is_on_the_way(self, life: Life, now: Millis) -> bool:
+        began = _holds_since(life)
+        if began is None or self._turns(life) >= TURNS_MAX:
+            return False
+        runtime_ms = self._runtime_ms(life.workload)
+        return runtime_ms is not None and now <= began + runtime_ms + STARTING_MS_MAX
+
+    def _runtime_ms(self, key: WorkloadKey) -> int | None:
+        store = self._simulation.store
+        namespace, _, name = key.partition("/")
+        try:
+            meta = store.get(kind_of(Workload), namespace, name).value().metadata
+            if job := job_of(meta):
+                meta = store.get(kind_of(Job), namespace, job).value().metadata
+            return span_of(meta.annotations, RUNTIME)
+        except (NotFound, ValueError):
+            return None
+
+
+def _holds_since(life: Life) -> Millis | None:
+    """Since when it has quota without a break; None: it has none."""
+    if not life.spells or life.spells[-1].ended_at is not None:
+        return None
+    began = life.spells[-1].began_at
+    for before in reversed(life.spells[:-1]):
+        if before.ended_at != began:
+            break
+        began = before.began_at
+    return began
+
+
+def job_of(meta: ObjectMeta) -> str:
+    """The Job that a Workload was made of; "": none."""
+    return next((ref.name for ref in meta.owner_references if ref.controller and ref.kind == "Job"), "")

@@ -1,0 +1,225 @@
+"""Quota over time: what a queue used, what it borrowed, what others used of its own. Amounts times milliseconds.
+
+At any moment a queue that uses more than its nominal quota of a flavor-resource borrows the rest, and what is
+borrowed in a tree comes from the queues of that tree that leave something idle, from each in proportion to what it
+leaves idle and may lend. What is borrowed beyond that comes from the cohorts' own quota, and nobody lent it.
+
+One sweep over the beginnings and ends of stays; at each only the queue that changes is looked at. What a unit of
+idle quota has lent so far is kept as one running sum per tree, so that the price does not grow with the queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from makeway.core.model import FR
+
+FRACTION_BITS = 128  # of the running sum: over any run the error stays far below one amount times millisecond
+
+
+class Stay(NamedTuple):
+    """A workload held this much, from when to when."""
+
+    began_at: int
+    ended_at: int
+    usage: Mapping[FR, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaUse:
+    """What became of a quota; all but ``nominal`` and ``peak`` are amounts times milliseconds."""
+
+    of: FR
+    nominal: int
+    peak: int | None  # the most that was used at once; None: not known, of several queues together
+    offered: int  # the nominal quota, all the time
+    used: int
+    borrowed: int  # used above nominal
+    lent: int  # used by others
+
+
+Nominal = Mapping[str, Mapping[FR, int]]
+
+
+def quota_uses(
+    stays: Mapping[str, Iterable[Stay]],
+    nominal: Nominal,
+    cohorts: Mapping[str, str],
+    lending_limits: Nominal,
+    began_at: int,
+    ended_at: int,
+) -> dict[str, tuple[QuotaUse, ...]]:
+    """Of every queue of ``stays``, what became of each quota that it owns or used."""
+    changes = _changes(stays)
+    trees: dict[tuple[bool, str], list[str]] = {}  # a cohort and a queue may have the same name
+    for name in sorted(stays):
+        tree = (True, cohorts[name]) if name in cohorts else (False, name)
+        trees.setdefault(tree, []).append(name)
+    found: dict[str, list[QuotaUse]] = {name: [] for name in stays}
+    for names in trees.values():
+        owned = {of for name in names for of in nominal.get(name, {})}
+        for of in sorted(owned | {of for name in names for of in changes[name]}):
+            sweep = _Sweep(began_at)
+            for name in names:
+                own = nominal.get(name, {}).get(of, 0)
+                sweep.join(name, own, lending_limits.get(name, {}).get(of, own))
+            sweep.run(sorted((at, name, delta) for name in names for at, delta in changes[name].get(of, ())), ended_at)
+            for name in names:
+                if of in nominal.get(name, {}) or of in changes[name]:
+                    found[name].append(sweep.use(name, of, ended_at - began_at))
+    return {name: tuple(uses) for name, uses in found.items()}
+
+
+def _changes(stays: Mapping[str, Iterable[Stay]]) -> dict[str, dict[FR, list[tuple[int, int]]]]:
+    """Of every queue and flavor-resource, when its use changes and by how much."""
+    found: dict[str, dict[FR, list[tuple[int, int]]]] = {}
+    for name, each in stays.items():
+        changes = found.setdefault(name, {})
+        for began, ended, usage in each:
+            for of, amount in usage.items():
+                changes.setdefault(of, []).extend(((began, amount), (ended, -amount)))
+    return found
+
+
+@dataclass(slots=True)
+class _Account:
+    """One queue's part in a sweep."""
+
+    nominal: int
+    limit: int  # at most this much may be lent
+    since: int
+    lent_until: int = 0  # the running sum of its tree when this was last looked at
+    use: int = 0
+    over: int = 0
+    idle: int = 0
+    peak: int = 0
+    used: int = 0
+    borrowed: int = 0
+    lent: int = 0  # scaled by ``FRACTION_BITS``
+
+
+class _Sweep:
+    """One flavor-resource of one tree through time."""
+
+    def __init__(self, began_at: int) -> None:
+        self._accounts: dict[str, _Account] = {}
+        self._began = self._now = began_at
+        self._over = 0  # what is borrowed now
+        self._idle = 0  # what could be lent now
+        self._lent_per_unit = 0  # the running sum, scaled
+
+    def join(self, name: str, nominal: int, limit: int) -> None:
+        account = _Account(nominal, limit, self._began, idle=max(0, min(nominal, limit)))
+        self._accounts[name] = account
+        self._idle += account.idle
+
+    def run(self, changes: Sequence[tuple[int, str, int]], ended_at: int) -> None:
+        for at, name, delta in changes:
+            self._advance(at)
+            self._change(self._accounts[name], delta)
+        self._advance(ended_at)
+        for account in self._accounts.values():
+            self._settle(account)
+
+    def use(self, name: str, of: FR, span_ms: int) -> QuotaUse:
+        account = self._accounts[name]
+        half = 1 << (FRACTION_BITS - 1)
+        return QuotaUse(
+            of=of, nominal=account.nominal, peak=account.peak, offered=account.nominal * span_ms, used=account.used,
+            borrowed=account.borrowed, lent=(account.lent + half) >> FRACTION_BITS,
+        )  # fmt: skip
+
+    def _advance(self, at: int) -> None:
+        if at > self._now:
+            if self._over and self._idle:
+                scaled = min(self._over, self._idle) << FRACTION_BITS
+                self._lent_per_unit += scaled * (at - self._now) // self._idle
+            self._now = at
+
+    def _change(self, account: _Account, delta: int) -> None:
+        self._settle(account)
+        self._over -= account.over
+        self._idle -= account.idle
+        account.use += delta
+        free = account.nominal - account.use
+        account.over = -free if free < 0 else 0
+        account.idle = 0 if free < 0 else free if free < account.limit else account.limit
+        self._over += account.over
+        self._idle += account.idle
+
+    def _settle(self, account: _Account) -> None:
+        """Bring an account up to now; until now nothing changed in it."""
+        lasted = self._now - account.since
+        if lasted:
+            account.used += account.use * lasted
+            account.borrowed += account.over * lasted
+            if account.use > account.peak:
+                account.peak = account.use
+            account.since = self._now
+        if account.lent_until != self._lent_per_unit:
+            account.lent += account.idle * (self._lent_per_unit - account.lent_until)
+            account.lent_until = self._lent_per_unit
+
+
+def total_uses(of_queues: Iterable[Iterable[QuotaUse]]) -> tuple[QuotaUse, ...]:
+    """All queues together."""
+    sums: dict[FR, list[int]] = {}
+    for uses in of_queues:
+        for each in uses:
+            numbers = (each.nominal, each.offered, each.used, each.borrowed, each.lent)
+            sums[each.of] = [a + b for a, b in zip(sums.get(each.of, [0] * 5), numbers, strict=True)]
+    return tuple(
+        QuotaUse(of=of, nominal=nominal, peak=None, offered=offered, used=used, borrowed=borrowed, lent=lent)
+        for of, (nominal, offered, used, borrowed, lent) in sorted(sums.items())
+    )
+
+
+# --- through time ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Course:
+    """How much was held in each of equal parts of a span: exact sums, whatever falls where."""
+
+    began_at: int
+    ended_at: int
+    parts: int
+    _whole: list[int] = field(init=False)  # changes of the level: stays that fill parts from end to end
+    _pieces: list[int] = field(init=False)  # amounts times milliseconds: stays that begin or end inside a part
+
+    def __post_init__(self) -> None:
+        self.parts = max(1, min(self.parts, self.ended_at - self.began_at))  # no part is shorter than a millisecond
+        self._whole = [0] * (self.parts + 1)
+        self._pieces = [0] * self.parts
+
+    def edge(self, part: int) -> int:
+        return self.began_at + part * (self.ended_at - self.began_at) // self.parts
+
+    def part_of(self, at: int) -> int:
+        """The part that a moment lies in; the end of the span belongs to the last one."""
+        span = max(1, self.ended_at - self.began_at)
+        return min(self.parts - 1, ((at - self.began_at + 1) * self.parts - 1) // span)
+
+    def add(self, began: int, ended: int, amount: int) -> None:
+        """Something is held; the price does not depend on how long."""
+        if began >= ended:
+            return
+        first, last = self.part_of(began), self.part_of(ended - 1)
+        if first == last:
+            self._pieces[first] += amount * (ended - began)
+            return
+        self._pieces[first] += amount * (self.edge(first + 1) - began)
+        self._pieces[last] += amount * (ended - self.edge(last))
+        self._whole[first + 1] += amount
+        self._whole[last] -= amount
+
+    def means(self) -> list[int]:
+        """The mean level of every part, rounded down."""
+        level, found = 0, []
+        for part in range(self.parts):
+            level += self._whole[part]
+            length = self.edge(part + 1) - self.edge(part)
+            found.append(level + self._pieces[part] // length if length else 0)
+        return found
