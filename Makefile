@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
-MINUTES ?= 10
+MINUTES ?= 60
 JOBS ?= 2
 BENCH ?= codec
 
@@ -14,13 +14,14 @@ export PYTHON
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(READY) ## a first look: check examples/quickstart, then plan it; somebody must make way
+run: $(READY) ## a first look: check examples/quickstart, then live through a morning of it
 	.venv/bin/makeway validate -f examples/quickstart
 	@echo
-	.venv/bin/makeway plan -f examples/quickstart
+	.venv/bin/makeway simulate -f examples/quickstart --eviction 30s
 	@echo
 	@echo "Try next:"
-	@echo "  .venv/bin/makeway plan -f examples/time-sharing"
+	@echo "  .venv/bin/makeway plan -f examples/quickstart"
+	@echo "  .venv/bin/makeway simulate -f examples/time-sharing --until 12h"
 	@echo "  .venv/bin/makeway --help"
 	@echo "  change a number in examples/quickstart/queues.yaml to -1 and run make run again"
 

@@ -73,7 +73,7 @@ def test_an_unknown_command_suggests_the_nearest() -> None:
 
 def test_an_unknown_command_that_is_near_nothing_lists_them_all() -> None:
     result = CliRunner().invoke(main, ["zzz"])
-    assert "hint: the commands are bench, crds, plan, validate, version\n" in result.stderr
+    assert "hint: the commands are bench, crds, plan, simulate, validate, version\n" in result.stderr
 
 
 def test_an_unknown_option_is_wrong_usage() -> None:

@@ -19,6 +19,8 @@ from makeway.api.manifests import load
 from makeway.api.objects.workload import Workload
 from makeway.api.together import check_together
 from makeway.cli.bench_engine import bench_cycle, bench_targets
+from makeway.cli.bench_stability import bench_stability, print_stability
+from makeway.cli.screen import print_finding
 
 ROUNDS = 15
 OBJECTS_PER_ROUND = 500
@@ -69,14 +71,34 @@ AIMS = {  # result -> what it is, its unit, what we aim at
 }
 
 
+STABILITY = "stability"  # it keeps promises that can be broken
+SIMULATE = "simulate"
+
+
 @click.command()
-@click.argument("name", type=click.Choice(sorted(BENCHES)))
+@click.argument("name", type=click.Choice(sorted([*BENCHES, SIMULATE, STABILITY])))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on one line.")
-def bench(name: str, as_json: bool) -> None:
+@click.option("--states", type=click.IntRange(min=1), default=300, show_default=True, help="Of stability: how many.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of stability: which sequence of states.")
+@click.option("--first", type=click.IntRange(min=0), default=0, show_default=True, help="Of stability: where to begin.")
+@click.option("--fair", is_flag=True, help="Of stability: with fair sharing.")
+@click.option("--only", multiple=True, metavar="NAME", help="Of simulate: baseline, large-scale; else baseline.")
+@click.option("--philly", metavar="FILE", help="Of simulate: a Philly trace too.")
+def bench(
+    name: str, as_json: bool, states: int, seed: int, first: int, fair: bool, only: tuple[str, ...],
+    philly: str | None,
+) -> None:  # fmt: skip
     """Measure how fast this machine is at a task.
 
-    Times are CPU time, the median of several rounds.
+    Times are CPU time, the median of several rounds. Stability measures no time: it says whether preemption comes to
+    rest in random states, and exits with 1 if a promise was broken.
     """
+    if name == STABILITY:
+        _stability(states, seed, first, fair=fair, as_json=as_json)
+        return
+    if name == SIMULATE:
+        _simulate(only, philly, as_json=as_json)
+        return
     result = BENCHES[name]()
     if as_json:
         click.echo(json.dumps(result))
@@ -89,6 +111,43 @@ def bench(name: str, as_json: bool) -> None:
             click.echo(f"{what:<26} {result[key]:>8} {unit:<2}  (aim: {aim} {unit})")
     sizes = f"{result['object_bytes']} bytes a Workload, {result['validate_bytes']} bytes of documents"
     click.echo(f"{sizes}; Python {result['python']} on {result['machine']}")
+
+
+def _stability(states: int, seed: int, first: int, *, fair: bool, as_json: bool) -> None:
+    if fair:
+        raise click.UsageError("fair sharing is not built yet")
+    tally = bench_stability(states, seed, first)
+    if as_json:
+        click.echo(json.dumps(tally.result()))
+    else:
+        print_stability(tally)
+    if tally.broken:
+        click.get_current_context().exit(1)
+
+
+def _simulate(only: tuple[str, ...], philly: str | None, *, as_json: bool) -> None:
+    from makeway.adapters.simulator.arrivals import SourceError
+    from makeway.cli import bench_simulate
+
+    names = only or (() if philly else ("baseline",))
+    unknown = [name for name in names if name not in bench_simulate.RECIPES]
+    if unknown:
+        raise click.UsageError(f"no such recipe: {unknown[0]}\n\nhint: there are {', '.join(bench_simulate.RECIPES)}")
+    found: dict[str, Any] = {}
+    try:
+        for name, source in bench_simulate.sources(names, philly):
+            found[name] = bench_simulate.run(source)
+    except SourceError as error:
+        for finding in error.findings:
+            print_finding(finding, err=True)
+        raise click.exceptions.Exit(1) from None
+    if as_json:
+        click.echo(json.dumps({"name": "simulate", **found}))
+        return
+    for name, figures in found.items():
+        click.echo(name)
+        for what, figure in figures.items():
+            click.echo(f"  {what:<24} {figure:>12}")
 
 
 def _print_rows(rows: list[dict[str, Any]]) -> None:

@@ -36,6 +36,7 @@ COMMANDS = {
     "bench": Place("makeway.cli.bench", "Measure how fast this machine is at a task."),
     "crds": Place("makeway.cli.manifests", "Print the CustomResourceDefinitions of the queueing kinds."),
     "plan": Place("makeway.cli.plan", "Say what would be admitted, preempted and left waiting, and why."),
+    "simulate": Place("makeway.cli.simulate", "Run the real controllers in virtual time and report what came of it."),
     "validate": Place("makeway.cli.manifests", "Check manifests: each by itself, then all together."),
     "version": Place("makeway.cli.main", "Print the version."),
 }
