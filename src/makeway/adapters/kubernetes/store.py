@@ -189,6 +189,10 @@ def _meta(tree: Object) -> Mapping[str, Any]:
 
 def _addressed(body: Body) -> tuple[Kind, Resource, Object]:
     """What a body is and where it belongs; Invalid where that cannot be said."""
+    if isinstance(body, codec.Reading):
+        if not body.ok or body.value is None:
+            raise Invalid(body.problems)
+        body = body.value
     tree = codec.to_tree(body) if isinstance(body, Wire) else dict(body)
     api_version, name = tree.get("apiVersion"), tree.get("kind")
     kind = find_kind(api_version, name) if isinstance(api_version, str) and isinstance(name, str) else None
