@@ -11,12 +11,13 @@ Promises: a call that raises has changed nothing; a call costs what it touches, 
 ``list``.
 
 Kinder than an API server in one thing: what only the server may set is not refused in a body but passed over. Not
-here: deletion of all that is in a namespace (``controllers.garbage``), server-side apply. One thread at a time.
+here: who takes away all that is in a namespace, who owns which field. One thread at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace as _changed
 from functools import cache
 from typing import Any
 
@@ -25,6 +26,7 @@ from msgspec.structs import replace
 
 from makeway.api import codec
 from makeway.api.documents import Tree
+from makeway.api.objects.kubernetes import Namespace, NamespaceSpec, view
 from makeway.api.objects.meta import ObjectMeta, OwnerReference, Wire
 from makeway.api.problems import Problem, has_errors
 from makeway.api.quantity import Time
@@ -100,9 +102,12 @@ class Objects:
     def list(
         self, kind: Kind, namespace: str | None = None, *, labels: Selector = (), limit: int = 0, token: str = ""
     ) -> Page:
-        revision, last = read_token(kind, token) if token else (self._history.revision, None)
-        chosen = Filter(kind_key(kind), namespace, labels)
-        items = [each for each in self._at(kind_key(kind), revision) if chosen.takes(each)]
+        return self.page(kind, Filter(kind_key(kind), namespace, labels), limit=limit, token=token)
+
+    def page(self, kind: Kind, chosen: Filter, *, limit: int = 0, token: str = "", at: int | None = None) -> Page:
+        """``list``, of whatever a filter can choose; ``at`` is the revision shown where it is not the newest."""
+        revision, last = read_token(kind, token) if token else (self._history.revision if at is None else at, None)
+        items = [each for each in self._at(chosen, revision) if chosen.takes(each)]
         if last is not None:
             items = [each for each in items if (each.namespace, each.name) > last]
         page = tuple(items[:limit] if limit > 0 else items)
@@ -113,18 +118,25 @@ class Objects:
         self, kind: Kind, since: str = "", *, namespace: str | None = None, labels: Selector = (),
         bookmarks: bool = False,
     ) -> HistoryWatch:  # fmt: skip
-        chosen = Filter(kind_key(kind), namespace, labels)
+        return self.follow(Filter(kind_key(kind), namespace, labels), since, bookmarks=bookmarks)
+
+    def follow(self, chosen: Filter, since: str = "", *, bookmarks: bool = False) -> HistoryWatch:
+        """``watch``, of whatever a filter can choose."""
         if since in ("", "0"):
             now = self._history.revision
-            first = [each for each in self._at(chosen.key, now) if chosen.takes(each)]
+            first = [each for each in self._at(chosen, now) if chosen.takes(each)]
             return HistoryWatch(self._history, chosen, now, first, bookmarks)
         if not (since.isascii() and since.isdigit()):
             raise Invalid([Problem("resourceVersion", f"{since!r} is not a resource version")])
         self._history.check(int(since))
         return HistoryWatch(self._history, chosen, int(since), (), bookmarks)
 
-    def _at(self, key: KindKey, revision: int) -> Sequence[Stored]:
-        """All objects of a kind as they were at ``revision``, by namespace and name."""
+    def _at(self, chosen: Filter, revision: int) -> Sequence[Stored]:
+        """At least what is chosen of a kind as it was at ``revision``, by namespace and name."""
+        key = chosen.key
+        if revision == self._history.revision and chosen.namespace is not None and chosen.name:
+            found = self._objects.get(key, {}).get((chosen.namespace, chosen.name))
+            return () if found is None else (found,)
         changes = self._history.after(revision, key)
         if self._pages[:2] != (key, revision):
             objects: dict[Place, Stored | None] = dict(self._objects.get(key, {}))
@@ -160,19 +172,26 @@ class Objects:
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
+Admission = Callable[[Objects, Kind, Any], Any]  # what is there, and an object that is to be created -> as it will be
+
+
 class RuledObjects(Objects):
     """See ``runtime.ports.Store``. What goes beyond it: ``collect``, ``compact``, ``uncommitted`` and ``take_back``.
 
     ``collects``: whether what lost its owner goes within the same call, or waits for ``collect``. ``careful``: whether
     our own writes (structs and patches) are held against limits and rules too; trees always are. ``mode``: what
-    becomes of unknown fields.
+    becomes of unknown fields. ``admission`` completes what is to be created, or refuses it. ``advice``: warnings about
+    the last body that was judged.
     """
 
     def __init__(
         self, history: History, clock: Clock, names: Names, *, collects: bool = True, careful: bool = True,
         needs_namespaces: bool = False, mode: Mode = "Strict", around: Surroundings | None = None,
+        admission: Admission | None = None,
     ) -> None:  # fmt: skip
         super().__init__(history)
+        self.advice: Problems = []
+        self._admission = admission
         self._clock = clock
         self._names = names
         self._collects = collects
@@ -186,6 +205,8 @@ class RuledObjects(Objects):
 
     def create(self, body: Body) -> Stored:
         kind, value, problems = self._read(_without_status(body))
+        if self._admission is not None:
+            value = self._admission(self, kind, value)
         meta = _meta(value)
         if meta.resource_version:
             problems.append(Problem("metadata.resourceVersion", "must not be set on what is to be created"))
@@ -193,7 +214,7 @@ class RuledObjects(Objects):
             problems.append(Problem("metadata.namespace", "required", "name a namespace", cause="Required"))
         if self._judges(body):
             problems += validate(value, self._around)
-        refuse(problems)
+        self._refuse(problems)
         namespace = meta.namespace if kind.namespaced else ""
         self._check_namespace(namespace)
         meta = replace(
@@ -216,15 +237,20 @@ class RuledObjects(Objects):
     def update_status(self, body: Body) -> Stored:
         if isinstance(body, Wire) and not self._careful:
             return self._put_status(body)
-        tree = codec.to_tree(body) if isinstance(body, Wire) else dict(body)
-        kind = _served(tree)
+        if isinstance(body, codec.Reading):
+            kind, read, problems = self._read(body)
+            old = self._present(kind, _meta(read), problems)
+        else:
+            tree = codec.to_tree(body) if isinstance(body, Wire) else dict(body)
+            kind, problems = _served(tree), []
+            old = self._present(kind, named(tree), problems)
+            version = tree["apiVersion"].rpartition("/")[2]
+            _, read, problems = self._read({**old.tree(version), "status": tree.get("status")})
         if not kind.has_status:
             raise Invalid([Problem("status", f"{kind.plural} have no status of their own", cause="NotSupported")])
-        problems: Problems = []
-        old = self._present(kind, named(tree), problems)
-        version = tree["apiVersion"].rpartition("/")[2]
-        _, read, problems = self._read({**old.tree(version), "status": tree.get("status")})
-        value = replace(old.value(), status=read.status)
+        before = old.value()
+        owned = replace(before.metadata, managed_fields=_meta(read).managed_fields)
+        value = replace(before, status=read.status, metadata=owned)
         return self._settled(self._change(old, value, problems, judge=self._judges(body)))
 
     def _put_status(self, body: Wire) -> Stored:
@@ -260,18 +286,29 @@ class RuledObjects(Objects):
 
     # --- steps of a write ---
 
+    def put(self, old: Stored, value: Wire) -> Stored:
+        """A change of our own making, of status and all; it is not judged."""
+        return self._settled(self._change(old, value))
+
     def _judges(self, body: Body) -> bool:
         return self._careful or not isinstance(body, Wire)
+
+    def _refuse(self, problems: Problems) -> None:
+        self.advice = [each for each in problems if each.severity == "warning"]
+        refuse(problems)
 
     def _read(self, body: Body) -> tuple[Kind, Any, Problems]:
         """The kind and value of a body, and what its shape says against it; Invalid where there is no value."""
         if isinstance(body, Wire) and not self._careful:
             named_as = {"apiVersion": getattr(body, "api_version", ""), "kind": getattr(body, "kind", "")}
             return _served(named_as), body, []
-        reading = codec.read(codec.to_tree(body) if isinstance(body, Wire) else dict(body), self._mode)
+        if isinstance(body, codec.Reading):
+            reading = body
+        else:
+            reading = codec.read(codec.to_tree(body) if isinstance(body, Wire) else dict(body), self._mode)
         if reading.kind is None or reading.value is None:
             raise Invalid(reading.problems)
-        return reading.kind, reading.value, reading.problems
+        return reading.kind, reading.value, [*reading.problems]
 
     def _check_namespace(self, namespace: str) -> None:
         if not namespace or not self._needs_namespaces:
@@ -307,14 +344,15 @@ class RuledObjects(Objects):
             generation=given.generation, creation_timestamp=given.creation_timestamp,
             deletion_timestamp=given.deletion_timestamp,
             deletion_grace_period_seconds=given.deletion_grace_period_seconds,
+            managed_fields=_meta(value).managed_fields or given.managed_fields,
         )  # fmt: skip
         value = replace(value, metadata=_cleaned(meta))
         rules = validate_update(before, value, self._around) if judge else []
-        refuse([*problems, *late_finalizers(old, meta), *rules])
+        self._refuse([*problems, *late_finalizers(old, meta), *rules])
         was, will = old.tree(), codec.to_tree(value)
         if was == will:
             return old
-        if old.deleting and not meta.finalizers and not given.deletion_grace_period_seconds:
+        if old.deleting and not _is_held(value) and not given.deletion_grace_period_seconds:
             return self._remove(old, value)
         if wanted(old.kind, was) != wanted(old.kind, will):
             value = replace(value, metadata=replace(value.metadata, generation=old.generation + 1))
@@ -329,7 +367,7 @@ class RuledObjects(Objects):
         meta = value.metadata
         finalizers = deletion_finalizers(meta.finalizers, propagation)
         seconds = grace_seconds(old, grace)
-        if not finalizers and not seconds:
+        if not finalizers and not seconds and not _is_held(replace(value, metadata=replace(meta, finalizers=()))):
             return self._remove(old)
         if not old.deleting:
             until = Time.of_millis(self._now().millis + seconds * 1000)
@@ -495,8 +533,15 @@ def _with_meta(each: Stored, **changes: Any) -> Wire:
 
 
 def _cleaned(meta: ObjectMeta, **changes: Any) -> ObjectMeta:
-    """Without what nobody keeps any more, or not yet: managed fields belong to server-side apply."""
-    return replace(meta, managed_fields=(), self_link="", **changes)
+    """Without what nobody keeps any more."""
+    return replace(meta, self_link="", **changes)
+
+
+def _is_held(value: Any) -> bool:
+    """Whether something must happen before it can go; a namespace has finalizers in its spec too."""
+    if value.metadata.finalizers:
+        return True
+    return isinstance(value, Namespace) and bool(view(value.spec, NamespaceSpec).finalizers)
 
 
 def _awaits_dependents(each: Stored | None) -> bool:
@@ -533,6 +578,10 @@ def _without_status(body: Body) -> Body:
     """A body as the main resource reads it: the status is not even looked at."""
     if isinstance(body, Wire):
         return replace(body, status=_blank(type(body)).status) if hasattr(body, "status") else body
+    if isinstance(body, codec.Reading):
+        if body.kind is None or body.value is None or not body.kind.has_status:
+            return body
+        return _changed(body, value=replace(body.value, status=_blank(body.kind.type).status))
     return {name: each for name, each in body.items() if name != "status"} if _served(body).has_status else body
 
 
