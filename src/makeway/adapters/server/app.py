@@ -21,12 +21,14 @@ from makeway.adapters.server.access import Access, Asked, User, may
 from makeway.adapters.server.answers import Answer, Header, form_of, plain, text
 from makeway.adapters.server.bodies import Query
 from makeway.adapters.server.discovery import VISIBILITY_GROUP, VISIBILITY_VERSION, discovery
+from makeway.adapters.server.field_ownership import ApplyConflict
 from makeway.adapters.server.limits import Limits
 from makeway.adapters.server.patches import PatchRefused
 from makeway.adapters.server.pod_calls import PodCalls, PodLogs
 from makeway.adapters.server.rest import Call, Rest
 from makeway.adapters.server.routes import Route, is_stored, route, segments
 from makeway.adapters.server.statuses import (
+    Cause,
     Refused,
     bad_request,
     failed,
@@ -239,7 +241,8 @@ def _verb(exchange: Exchange, route: Route) -> str:
         return "watch" if watches else "list"
     verbs: Mapping[str, str] = {"PUT": "update", "PATCH": "patch", "DELETE": "delete"}
     if not route.name:
-        verbs = {"POST": "create", "DELETE": "deletecollection"}
+        is_everywhere = route.kind.namespaced and route.namespace is None
+        verbs = {} if is_everywhere else {"POST": "create", "DELETE": "deletecollection"}
     elif route.part:
         verbs = _PART_VERBS[route.part]
     verb = verbs.get(method)
@@ -410,7 +413,10 @@ def _refused(error: Exception, exchange: Exchange) -> Answer:
         kind, version, name = (route.kind, route.version, route.name) if route else (None, "", "")
         error = refusal(error, kind, version, name)
     elif isinstance(error, PatchRefused):
-        error = patch_refusal(error, route)
+        error = _patch_refusal(error, route)
+    elif isinstance(error, ApplyConflict):
+        causes = [Cause("FieldManagerConflict", f"conflict with {who}", path) for who, path in error.conflicts]
+        error = Refused(409, str(error), causes=causes)
     if not isinstance(error, Refused):
         if not isinstance(error, Gone):
             where = "".join(traceback.format_tb(error.__traceback__))
@@ -426,7 +432,7 @@ def _refused(error: Exception, exchange: Exchange) -> Answer:
     return answer
 
 
-def patch_refusal(error: PatchRefused, route: Route | None) -> Refused:
+def _patch_refusal(error: PatchRefused, route: Route | None) -> Refused:
     if error.code == 422 and route is not None and error.causes:
         return invalid(error.causes, route.kind, route.version, route.name)
     return Refused(error.code, error.message) if error.code != 400 else bad_request(error.message)
