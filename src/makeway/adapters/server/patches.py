@@ -17,6 +17,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 
+from makeway.adapters.server.merging import in_place
 from makeway.api.documents import DEPTH_MAX, Tree
 from makeway.api.kubernetes_types import FieldType, fields_of
 from makeway.api.problems import Problem
@@ -380,8 +381,9 @@ def _order_lists(result: dict[str, Tree], target: Tree, change: dict[str, Tree],
         if isinstance(present := result.get(name), list) and key is not None:
             places = _tokens_of(order, key)
             _check_order(_listed(change.get(name)), places, key, f"{path}.{directive}" if path else directive)
-            before = _listed(target.get(name)) if isinstance(target, dict) else []
-            result[name] = _ordered(present, places, _tokens_of(before, key), key)
+            before = _tokens_of(_listed(target.get(name)) if isinstance(target, dict) else [], key)
+            tokens = [_token(_place(each, key)) for each in present]
+            result[name] = [present[i] for i in in_place(tokens, places, before)]
 
 
 def _check_order(patched: list[Tree], places: Mapping[Hashable, int], key: str, path: str) -> None:
@@ -390,20 +392,3 @@ def _check_order(patched: list[Tree], places: Mapping[Hashable, int], key: str, 
     ranks = [places.get(_token(_place(each, key)), -1) for each in kept]
     if -1 in ranks or ranks != sorted(ranks):
         raise PatchRefused(400, f"{path}: does not list the items of the patch in their order")
-
-
-def _ordered(
-    present: list[Tree], places: Mapping[Hashable, int], before: Mapping[Hashable, int], key: str
-) -> list[Tree]:
-    """Items that ``places`` names in that order; another stays in front of those that it stood in front of."""
-    tokens = [_token(_place(each, key)) for each in present]
-    named = sorted((i for i, token in enumerate(tokens) if token in places), key=lambda i: places[tokens[i]])
-    others = [i for i, token in enumerate(tokens) if token not in places]  # these were there before
-    result: list[Tree] = []
-    taken = 0
-    for i in named:
-        while taken < len(others) and before.get(tokens[others[taken]], -1) < before.get(tokens[i], -1):
-            result.append(present[others[taken]])
-            taken += 1
-        result.append(present[i])
-    return result + [present[i] for i in others[taken:]]
