@@ -18,6 +18,7 @@ from makeway.adapters.kubernetes.client import Answer, Client
 from makeway.api.manifests import Finding
 from makeway.api.names import DEFAULT_NAMESPACE
 from makeway.cli.asking import version_of
+from makeway.cli.completion import complete_names_of
 from makeway.cli.connection import connected, server_options
 from makeway.cli.documents import Document, in_order, read_documents, refuse
 from makeway.cli.output import list_of, print_data, without_managed_fields
@@ -29,10 +30,12 @@ COLOURS = {"created": "green", "configured": "yellow", "serverside-applied": "gr
 
 
 @click.command()
-@click.option("-f", "--filename", "named", multiple=True, metavar="PATH", help="File, folder, or - for stdin.")
-@click.argument("more", nargs=-1, metavar="[PATH]...")
+@click.option("-f", "--filename", "named", multiple=True, metavar="PATH", type=click.Path(allow_dash=True),
+              help="File, folder, or - for stdin.")  # fmt: skip
+@click.argument("more", nargs=-1, metavar="[PATH]...", type=click.Path(allow_dash=True))
 @click.option("-R", "--recursive", is_flag=True, help="Look into folders below a folder too.")
-@click.option("-n", "--namespace", metavar="NAME", help="For objects that name no namespace.")
+@click.option("-n", "--namespace", metavar="NAME", help="For objects that name no namespace.",
+              shell_complete=complete_names_of("namespaces"))  # fmt: skip
 @click.option("--server-side", is_flag=True, help="Let the server merge, and remember who set which field.")
 @click.option("--force-conflicts", "force", is_flag=True, help="With --server-side: take fields over from others.")
 @click.option("--dry-run", type=click.Choice(["none", "client", "server"]), default="none", show_default=True,

@@ -14,7 +14,7 @@ from makeway.cli.completion import complete_objects
 from makeway.cli.connection import Connection, connected, server_options
 from makeway.cli.events import COLUMNS, event_cells, events_about
 from makeway.cli.output import Table, list_of, print_data, without_managed_fields, yaml_text
-from makeway.cli.resources import scope_of
+from makeway.cli.resources import namespace_option, scope_of
 from makeway.cli.screen import echo, plain
 from makeway.runtime.ports import StoreError
 
@@ -27,7 +27,7 @@ TOP = ("apiVersion", "kind", "metadata", "spec", "status", "data", "stringData")
 
 @click.command()
 @click.argument("what", nargs=-1, metavar="KIND [NAME]...", shell_complete=complete_objects)
-@click.option("-n", "--namespace", metavar="NAME", help="The namespace to look in.")
+@namespace_option
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Look in every namespace.")
 @click.option("-l", "--selector", "labels", default="", metavar="LABELS", help="Only objects with these labels.")
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml", "name"]), default="text", show_default=True)

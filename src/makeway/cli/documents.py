@@ -18,11 +18,11 @@ from makeway.api.together import check_together
 from makeway.cli.files import STDIN, gather
 from makeway.cli.screen import plain, plural, print_finding
 
-ORDER = (
+ORDER = (  # all others come last
     "Namespace", "Node", "RuntimeClass", "PriorityClass", "WorkloadPriorityClass", "LimitRange", "Secret", "ConfigMap",
     "ResourceFlavor", "MultiKueueCluster", "MultiKueueConfig", "AdmissionCheck", "Cohort", "ClusterQueue",
     "LocalQueue", "PodDisruptionBudget",
-)  # fmt: skip  # all others come last
+)  # fmt: skip
 NOT_STORED = {
     "Configuration": "it is no object of a server: give it to `makeway up --config FILE`",
     "Binding": "pods are bound by the scheduler",

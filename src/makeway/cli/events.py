@@ -15,7 +15,7 @@ from makeway.cli.asking import Scope, age, all_items, all_pages, changes, clock,
 from makeway.cli.completion import complete_objects
 from makeway.cli.connection import Connection, connected, server_options
 from makeway.cli.output import Table, list_of, print_data, print_streamed, without_managed_fields
-from makeway.cli.resources import scope_of
+from makeway.cli.resources import namespace_option, scope_of
 from makeway.cli.screen import plain
 from makeway.core.model import Millis
 
@@ -24,7 +24,7 @@ COLUMNS = ("Last seen", "Type", "Reason", "Object", "Message")
 
 
 @click.command()
-@click.option("-n", "--namespace", metavar="NAME", help="The namespace to look in.")
+@namespace_option
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Look in every namespace.")
 @click.option("--for", "about", metavar="KIND/NAME", help="Of one object only.", shell_complete=complete_objects)
 @click.option("-w", "--watch", is_flag=True, help="Go on with what happens.")

@@ -13,10 +13,11 @@ from typing import Any
 
 import click
 
-from makeway.cli.screen import echo, is_terminal, plain
+from makeway.cli.screen import echo, has_colours, is_terminal, plain
 
 NOTHING = "-"
 GAP = "   "
+FITTED_GAP = "  "
 GOOD = {"True", "Running", "Active", "Admitted", "Complete"}
 BAD = {"Warning", "Failed"}
 
@@ -98,21 +99,32 @@ class Table:
             echo(" " * self._indent + GAP.join(padded).rstrip())
 
     def _print_fitted(self, texts: Sequence[Sequence[str]]) -> None:
+        """Columns as wide as they need, else folded; where even that does not fit, a line for each cell."""
         from rich.console import Console
         from rich.padding import Padding
         from rich.table import Table as RichTable
         from rich.text import Text
 
         self._grow(texts)
-        console = Console(highlight=False)
-        table = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=not self._headed)
-        room = console.width - self._indent - 2 * len(self._columns)
-        for name, width in zip(self._columns, self._widths, strict=True):
-            least = min(width, max(len(name), room // (2 * len(self._columns))))
-            table.add_column(name, overflow="fold", min_width=least)
+        console = Console(highlight=False, color_system="auto" if has_colours(sys.stdout) else None)
+        room = console.width - self._indent - len(FITTED_GAP) * len(self._columns)
+        words = [max(map(len, name.split())) for name in self._columns]
+        if sum(words) > room:
+            self._print_lines(texts)
+            return
+        fits = sum(self._widths) <= room
+        table = RichTable(box=None, pad_edge=False, padding=(0, len(FITTED_GAP), 0, 0), show_header=not self._headed)
+        for name, width, least in zip(self._columns, self._widths, words, strict=True):
+            table.add_column(name, overflow="fold", width=width if fits else None, min_width=least)
         for row in texts:
             table.add_row(*(Text(text, style=_style(text)) for text in row))
         console.print(Padding(table, (0, 0, 0, self._indent)))
+
+    def _print_lines(self, texts: Sequence[Sequence[str]]) -> None:
+        for row in texts:
+            for name, text in zip(self._columns, row, strict=False):
+                echo(f"{' ' * self._indent}{click.style(name, bold=True)} {text}")
+            echo("")
 
     def _grow(self, texts: Sequence[Sequence[str]]) -> None:
         self._widths = [max(width, *(len(row[i]) for row in texts), 0) for i, width in enumerate(self._widths)]

@@ -116,7 +116,7 @@ def _follow(store: Store, chosen: _Chosen, output: str) -> None:
 def _screen() -> Any:
     from rich.live import Live
 
-    return Live(auto_refresh=False, vertical_overflow="crop")
+    return Live(auto_refresh=False, vertical_overflow="crop", redirect_stdout=False, redirect_stderr=False)
 
 
 def _states(store: Store, chosen: _Chosen) -> Iterator[list[Group]]:
@@ -291,14 +291,15 @@ def _bar(figure: Figure, width: int) -> str:
 
 
 def _shared(parts: Sequence[int], width: int) -> list[int]:
-    """``width`` cells among the parts, each near its share, and none that is not 0 without a cell."""
+    """``width`` cells among the parts, each near its share; whatever is not 0 has one. There are more than parts."""
     total = sum(parts)
     if not total:
         return [*([0] * (len(parts) - 1)), width]
     cells = [max(1, part * width // total) if part else 0 for part in parts]
     while sum(cells) != width:
         step = 1 if sum(cells) < width else -1
-        worst = max(range(len(parts)), key=lambda i: (step * (parts[i] * width - cells[i] * total), cells[i]))
+        movable = [i for i, part in enumerate(parts) if part and (step > 0 or cells[i] > 1)]
+        worst = max(movable, key=lambda i: (step * (parts[i] * width - cells[i] * total), cells[i]))
         cells[worst] += step
     return cells
 

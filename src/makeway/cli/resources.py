@@ -12,15 +12,20 @@ import click
 from makeway.adapters.kubernetes.client import PLAIN, TABLE, Object
 from makeway.adapters.kubernetes.resources import Resource
 from makeway.cli.asking import Scope, Wanted, age, all_pages, changes, clock, version_of, wanted
-from makeway.cli.completion import complete_objects
+from makeway.cli.completion import complete_names_of, complete_objects
 from makeway.cli.connection import Connection, connected, failure, server_options
 from makeway.cli.documents import in_order, read_documents
 from makeway.cli.output import Table, list_of, print_data, print_streamed, without_managed_fields
 from makeway.cli.screen import plain, plural
 from makeway.runtime.ports import NotFound, StoreError
 
+namespace_option = click.option(
+    "-n", "--namespace", metavar="NAME", help="The namespace to look in.",
+    shell_complete=complete_names_of("namespaces"),
+)  # fmt: skip
 GET_FORMATS = ["text", "wide", "json", "yaml", "name"]
-POLL_SECONDS = 0.1
+SETTLE_SECONDS = 1.0  # that finalizers of a controller that runs are given to be taken
+POLL_SECONDS = 0.05
 POLL_SECONDS_MAX = 1.0
 
 
@@ -35,7 +40,7 @@ def scope_of(connection: Connection, namespace: str | None, everywhere: bool, la
 
 @click.command()
 @click.argument("what", nargs=-1, metavar="KIND [NAME]...", shell_complete=complete_objects)
-@click.option("-n", "--namespace", metavar="NAME", help="The namespace to look in.")
+@namespace_option
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Look in every namespace.")
 @click.option("-l", "--selector", "labels", default="", metavar="LABELS", help="Only objects with these labels.")
 @click.option("--field-selector", "fields", default="", metavar="FIELDS", help="Only objects with these fields.")
@@ -116,6 +121,7 @@ class _View:
         accept = PLAIN if self.output in ("json", "yaml") else TABLE
         pages = all_pages(self.connection.client, resource, scope, accept=accept)
         table: Table | None = None
+        columns = pages[0].get("columnDefinitions") or ()
         since = str((pages[0].get("metadata") or {}).get("resourceVersion") or version_of(pages[0]))
         news = (tree for _, tree in changes(self.connection.client, resource, scope, since, accept=accept))
         for tree in _chained(pages, news):
@@ -123,7 +129,7 @@ class _View:
                 for item in _items(resource, tree):
                     print_streamed(item, self.output)
                 continue
-            rows = list(_rows(tree, self.output == "wide"))
+            rows = list(_rows(tree, self.output == "wide", columns))
             if self.output == "name":
                 for row in rows:
                     click.echo(f"{resource.full_name}/{plain(row.name)}")
@@ -137,8 +143,8 @@ class _View:
 
     def _cells(self, resource: Resource, row: _Row) -> list[object]:
         cells = list(row.cells)
-        if self.mixed and cells:
-            cells[0] = f"{resource.full_name}/{cells[0]}"
+        if self.mixed and "Name" in row.columns:
+            cells[row.columns.index("Name")] = f"{resource.full_name}/{row.name}"
         return [*([row.namespace] if self._names_namespaces(resource) else []), *cells]
 
     def _names_namespaces(self, resource: Resource) -> bool:
@@ -158,8 +164,11 @@ class _Row:
     columns: Sequence[str]
 
 
-def _rows(tree: Mapping[str, Any], wide: bool) -> Iterator[_Row]:
-    """The rows of a table; of a server that knows no tables, names and ages."""
+def _rows(tree: Mapping[str, Any], wide: bool, known: Sequence[Mapping[str, Any]] = ()) -> Iterator[_Row]:
+    """The rows of a table; of a server that knows no tables, names and ages.
+
+    Only the first event of a watch says what its columns are; the others have those that are ``known``.
+    """
     if tree.get("kind") != "Table":
         now = clock()
         for each in tree.get("items", [tree]):
@@ -167,12 +176,12 @@ def _rows(tree: Mapping[str, Any], wide: bool) -> Iterator[_Row]:
             name_and_age = (meta.get("name"), age(meta.get("creationTimestamp"), now))
             yield _Row(str(meta.get("name")), str(meta.get("namespace") or ""), name_and_age, ("Name", "Age"))
         return
-    columns = tree.get("columnDefinitions") or ()
+    columns = tree.get("columnDefinitions") or known
     shown = [i for i, each in enumerate(columns) if wide or not each.get("priority")]
     for row in tree.get("rows") or ():
         meta = (row.get("object") or {}).get("metadata") or {}
         cells = row.get("cells") or ()
-        kept = [cells[i] for i in shown if i < len(cells)] if columns else list(cells)
+        kept = [cells[i] for i in shown if i < len(cells)]
         names = [str(columns[i].get("name")) for i in shown]
         yield _Row(str(meta.get("name") or (cells[0] if cells else "")), str(meta.get("namespace") or ""), kept, names)
 
@@ -188,9 +197,10 @@ def _items(resource: Resource, tree: Mapping[str, Any]) -> Iterator[dict[str, An
 
 @click.command()
 @click.argument("what", nargs=-1, metavar="[KIND NAME]...", shell_complete=complete_objects)
-@click.option("-f", "--filename", "paths", multiple=True, metavar="PATH", help="Delete what this file or folder has.")
+@click.option("-f", "--filename", "paths", multiple=True, metavar="PATH", type=click.Path(allow_dash=True),
+              help="Delete what this file or folder has.")  # fmt: skip
 @click.option("-R", "--recursive", is_flag=True, help="Look into folders below a folder too.")
-@click.option("-n", "--namespace", metavar="NAME", help="The namespace to look in.")
+@namespace_option
 @click.option("-l", "--selector", "labels", default="", metavar="LABELS", help="All objects with these labels.")
 @click.option("--all", "all_", is_flag=True, help="All objects of the kind in the namespace.")
 @click.option("--cascade", type=click.Choice(["background", "foreground", "orphan"]), default="background",
@@ -209,7 +219,7 @@ def delete(
     """Delete objects of a server: some by name, or what a file has.
 
     Dependents go with an object, or stay with --cascade orphan. What finalizers hold is marked, and goes when they are
-    taken.
+    taken; --wait returns when it has.
     """
     _check_usage(what, paths, labels, all_)
     with connected() as connection:
@@ -225,9 +235,9 @@ def delete(
         work = _Deletion(connection, options, dry_run, lenient, output)
         for place in places:
             work.delete(place)
-        if wait and not dry_run:
-            work.await_removal(time.monotonic() + timeout)
-        work.tell()
+        if not dry_run:
+            work.await_removal(timeout if wait else SETTLE_SECONDS)
+        work.tell(must_be_gone=wait and not dry_run)
 
 
 def _check_usage(what: Sequence[str], paths: Sequence[str], labels: str, all_: bool) -> None:
@@ -273,7 +283,7 @@ class _Deletion:
         self._lenient = lenient
         self._output = output
         self._done: list[tuple[_Place, Object]] = []
-        self._held: dict[_Place, str] = {}  # uid of what is only marked
+        self._held: dict[_Place, Mapping[str, Any]] = {}  # metadata of what is only marked
         self._failed = 0
 
     def delete(self, place: _Place) -> None:
@@ -289,57 +299,56 @@ class _Deletion:
         except StoreError as error:
             self._refused(error)
             return
+        self._done.append((place, tree))
         meta = tree.get("metadata") or {}
         if tree.get("kind") != "Status" and meta.get("deletionTimestamp"):
-            self._held[place] = str(meta.get("uid") or "")
-        self._done.append((place, tree))
+            self._held[place] = meta
+        else:
+            self._say("deleted ", str(place))
         if self._output == "name":
             click.echo(f"{place.resource.full_name}/{plain(place.name)}")
-        elif self._output == "text":
-            click.echo(self._line(place, meta))
 
     def _refused(self, error: StoreError) -> None:
         self._failed += 1
         failure(error, self._connection.name).show()
 
-    def _line(self, place: _Place, meta: Mapping[str, Any]) -> str:
-        dry = " (dry run)" if self._dry_run else ""
-        if place not in self._held:
-            return f"deleted   {place}{dry}"
-        finalizers = meta.get("finalizers") or ()
-        why = f"held by {', '.join(map(plain, finalizers))}" if finalizers else "its pods get time to end"
-        return f"deleting  {place}: {why}{dry}"
+    def _say(self, became: str, words: str) -> None:
+        if self._output == "text":
+            click.echo(f"{became}  {words}{' (dry run)' if self._dry_run else ''}")
 
-    def await_removal(self, until: float) -> None:
-        pause = POLL_SECONDS
+    def await_removal(self, seconds: float) -> None:
+        """Tell of those that go within so long."""
+        until, pause = time.monotonic() + seconds, POLL_SECONDS
         while self._held:
-            for place in [place for place, uid in self._held.items() if self._is_gone(place, uid)]:
+            for place in [place for place, meta in self._held.items() if self._is_gone(place, meta.get("uid"))]:
                 del self._held[place]
-                if self._output == "text":
-                    click.echo(f"deleted   {place}")
-            if self._held and time.monotonic() >= until:
-                left = ", ".join(map(str, self._held))
-                raise click.ClickException(
-                    f"still there: {left}\n\nhint: `makeway get KIND NAME -o yaml` shows the finalizers that hold it"
-                )
-            if self._held:
-                time.sleep(pause)
-                pause = min(POLL_SECONDS_MAX, 2 * pause)
+                self._say("deleted ", str(place))
+            if not self._held or time.monotonic() >= until:
+                return
+            time.sleep(pause)
+            pause = min(POLL_SECONDS_MAX, 2 * pause)
 
-    def _is_gone(self, place: _Place, uid: str) -> bool:
+    def _is_gone(self, place: _Place, uid: object) -> bool:
         try:
             tree = self._connection.client.get(place.resource, place.namespace, place.name)
         except NotFound:
             return True
         return bool(uid) and (tree.get("metadata") or {}).get("uid") != uid
 
-    def tell(self) -> None:
+    def tell(self, *, must_be_gone: bool) -> None:
+        for place, meta in self._held.items():
+            finalizers = meta.get("finalizers") or ()
+            why = f"held by {', '.join(map(plain, finalizers))}" if finalizers else "its containers get time to end"
+            self._say("deleting", f"{place}: {why}")
         if self._output in ("json", "yaml"):
             print_data(list_of([without_managed_fields(tree) for _, tree in self._done]), self._output)
         elif not self._done and not self._failed:
             click.echo("nothing to delete", err=True)
         if self._failed:
-            total = self._failed + len(self._done)
-            raise click.ClickException(
-                f"{plural(self._failed, 'object')} of {total} could not be deleted\n\nhint: see above"
-            )
+            if self._done:
+                total = plural(self._failed + len(self._done), "object")
+                click.echo(f"{self._failed} of {total} could not be deleted", err=True)
+            raise click.exceptions.Exit(1)
+        if must_be_gone and self._held:
+            hint = "wait longer with --timeout, or see to it that somebody takes the finalizers"
+            raise click.ClickException(f"{plural(len(self._held), 'object')} still there\n\nhint: {hint}")

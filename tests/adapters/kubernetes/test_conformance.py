@@ -10,22 +10,32 @@ from typing import Any
 import pytest
 
 from makeway.adapters.kubernetes.client import Client
+from makeway.adapters.kubernetes.kubeconfig import Target
 from makeway.adapters.kubernetes.store import KubernetesStore
 from makeway.adapters.kubernetes.watching import FollowedWatch
-from makeway.adapters.server.certificates import certificate
+from makeway.adapters.server.limits import Limits
+from makeway.api.objects.kubernetes import Namespace
+from makeway.api.objects.meta import ObjectMeta
 from makeway.api.objects.queueing import ClusterQueue
 from makeway.api.versions import kind_of
 from makeway.runtime.ports import Event, NotFound, Store, Watch
 from makeway.testing.conformance import FLAVOR, QUEUE, StoreConformance, queue, story
-from tests.adapters.kubernetes.own_server import Running, now, running
+from tests.adapters.server.serving import Server, running
 
 PATIENCE_SECONDS = 30
+NAMESPACES = ("a", "b", "other", "team")  # of the suite
+
+
+def target_of(server: Server) -> Target:
+    return Target(server.url, authority=(server.folder / "ca.crt").read_bytes(), token=server.token)
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    folder = tmp_path_factory.mktemp("server")
-    with running(folder / "makeway.db", certificate(folder, now())) as server:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    soon = Limits(bookmark_seconds=0.01)  # a quiet watch says soon up to where it has seen all
+    with running(tmp_path_factory.mktemp("server"), limits=soon) as server:
+        for name in NAMESPACES:
+            server.store.create(Namespace(metadata=ObjectMeta(name=name)))
         yield server
 
 
@@ -33,9 +43,9 @@ class TestOverHttps(StoreConformance):
     """One server for all: to start one takes longer than to empty it."""
 
     @pytest.fixture(autouse=True)
-    def connection(self, server: Running) -> Iterator[None]:
+    def connection(self, server: Server) -> Iterator[None]:
         self.behind = server.store
-        with Client(server.target) as self.client:
+        with Client(target_of(server)) as self.client:
             yield
 
     def make_store(self) -> Any:
