@@ -1,9 +1,7 @@
-"""Objects in memory: how they are read (``Objects``), and the rules by which they are written (``RuledObjects``).
+"""The rules by which objects are written, for the Stores of our own: the one in memory and the one on SQLite.
 
-What our own Stores share, the one in memory and the one on SQLite: what a Kubernetes API server would answer, without
-one. Kept are the newest state of every object, and a *history* of the last writes: each revision is one ``Change``
-with the state before and after. Watches are places in that history, and the later pages of a list are the newest state
-with the changes since undone; so neither holds a copy, and both end in Expired once the history is cut.
+What a Kubernetes API server would answer, without one. How objects are kept and read is in ``pages``; each write adds
+a ``Change`` to the history there, with the state before and after.
 
 Time comes from ``clock``, uids and name suffixes from ``names``: equal calls give equal objects, byte for byte.
 
@@ -33,8 +31,9 @@ from makeway.api.quantity import Time
 from makeway.api.structure import Mode
 from makeway.api.validation import Surroundings, validate, validate_update
 from makeway.api.versions import Kind, find_kind
-from makeway.core.model import Selector, invariant, stored
-from makeway.runtime.history import History, HistoryWatch
+from makeway.core.model import invariant, stored
+from makeway.runtime.history import History
+from makeway.runtime.pages import Objects
 from makeway.runtime.ports import (
     FOREGROUND,
     ORPHAN,
@@ -42,14 +41,10 @@ from makeway.runtime.ports import (
     Body,
     Change,
     Clock,
-    Filter,
     Forbidden,
     Invalid,
-    KindKey,
     Names,
     NotFound,
-    Page,
-    Place,
     Propagation,
     Stored,
     called,
@@ -61,8 +56,6 @@ from makeway.runtime.ports import (
     late_finalizers,
     merged,
     named,
-    read_token,
-    token_after,
     wanted,
 )
 
@@ -71,108 +64,12 @@ NAME_TRIES_MAX = 8
 GENERATED_PREFIX_MAX = 58  # the API server cuts a generateName here, to leave room for the suffix
 
 
-# --- reading ---------------------------------------------------------------------------------------------------------
-
-
-class Objects:
-    """The reading half of ``runtime.ports.Store``, and changes that were decided elsewhere."""
-
-    def __init__(self, history: History) -> None:
-        self._history = history
-        self._objects: dict[KindKey, dict[Place, Stored]] = {}
-        self._pages: tuple[KindKey, int, Sequence[Stored]] = (("", ""), -1, ())  # the list that was read last
-
-    @property
-    def resource_version(self) -> str:
-        return str(self._history.revision)
-
-    def compact(self, keep: int = 0) -> None:
-        """Forget all but the last ``keep`` changes, as an API server does from time to time."""
-        self._history.cut(keep)
-
-    def latest(self, kind: Kind) -> int | None:
-        return self._history.latest((kind.group, kind.name))
-
-    def get(self, kind: Kind, namespace: str, name: str) -> Stored:
-        found = self._objects.get(kind_key(kind), {}).get((namespace, name))
-        if found is None:
-            raise NotFound(f"{called(kind, name)} not found")
-        return found
-
-    def list(
-        self, kind: Kind, namespace: str | None = None, *, labels: Selector = (), limit: int = 0, token: str = ""
-    ) -> Page:
-        return self.page(kind, Filter(kind_key(kind), namespace, labels), limit=limit, token=token)
-
-    def page(self, kind: Kind, chosen: Filter, *, limit: int = 0, token: str = "", at: int | None = None) -> Page:
-        """``list``, of whatever a filter can choose; ``at`` is the revision shown where it is not the newest."""
-        revision, last = read_token(kind, token) if token else (self._history.revision if at is None else at, None)
-        items = [each for each in self._at(chosen, revision) if chosen.takes(each)]
-        if last is not None:
-            items = [each for each in items if (each.namespace, each.name) > last]
-        page = tuple(items[:limit] if limit > 0 else items)
-        rest = len(items) - len(page)
-        return Page(page, str(revision), token_after(revision, page[-1]) if rest else "", rest)
-
-    def watch(
-        self, kind: Kind, since: str = "", *, namespace: str | None = None, labels: Selector = (),
-        bookmarks: bool = False,
-    ) -> HistoryWatch:  # fmt: skip
-        return self.follow(Filter(kind_key(kind), namespace, labels), since, bookmarks=bookmarks)
-
-    def follow(self, chosen: Filter, since: str = "", *, bookmarks: bool = False) -> HistoryWatch:
-        """``watch``, of whatever a filter can choose."""
-        if since in ("", "0"):
-            now = self._history.revision
-            first = [each for each in self._at(chosen, now) if chosen.takes(each)]
-            return HistoryWatch(self._history, chosen, now, first, bookmarks)
-        if not (since.isascii() and since.isdigit()):
-            raise Invalid([Problem("resourceVersion", f"{since!r} is not a resource version")])
-        self._history.check(int(since))
-        return HistoryWatch(self._history, chosen, int(since), (), bookmarks)
-
-    def _at(self, chosen: Filter, revision: int) -> Sequence[Stored]:
-        """At least what is chosen of a kind as it was at ``revision``, by namespace and name."""
-        key = chosen.key
-        if revision == self._history.revision and chosen.namespace is not None and chosen.name:
-            found = self._objects.get(key, {}).get((chosen.namespace, chosen.name))
-            return () if found is None else (found,)
-        changes = self._history.after(revision, key)
-        if self._pages[:2] != (key, revision):
-            objects: dict[Place, Stored | None] = dict(self._objects.get(key, {}))
-            earlier: dict[Place, Stored | None] = {}
-            for change in changes:
-                earlier.setdefault((change.after.namespace, change.after.name), change.before)
-            objects.update(earlier)
-            there = [(place, each) for place, each in objects.items() if each is not None]
-            self._pages = (key, revision, [each for _, each in sorted(there, key=lambda pair: pair[0])])
-        return self._pages[2]
-
-    # --- changes ---
-
-    def restore(self, each: Stored) -> None:
-        """Put in what was there when the history began."""
-        self._keep(each, None)
-
-    def apply(self, change: Change) -> None:
-        """The next revision."""
-        if change.type == "DELETED":
-            self._drop(change.before or change.after)
-        else:
-            self._keep(change.after, change.before)
-        self._history.add(change)
-
-    def _keep(self, new: Stored, old: Stored | None) -> None:
-        self._objects.setdefault(kind_key(new.kind), {})[new.namespace, new.name] = new
-
-    def _drop(self, old: Stored) -> None:
-        del self._objects[kind_key(old.kind)][old.namespace, old.name]
-
-
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-Admission = Callable[[Objects, Kind, Any], Any]  # what is there, and an object that is to be created -> as it will be
+Admission = Callable[
+    [Objects, Kind, Any, Stored | None], Any
+]  # what is there, the object, and as it was -> as it is to be
 
 
 class RuledObjects(Objects):
@@ -180,8 +77,8 @@ class RuledObjects(Objects):
 
     ``collects``: whether what lost its owner goes within the same call, or waits for ``collect``. ``careful``: whether
     our own writes (structs and patches) are held against limits and rules too; trees always are. ``mode``: what
-    becomes of unknown fields. ``admission`` completes what is to be created, or refuses it. ``advice``: warnings about
-    the last body that was judged.
+    becomes of unknown fields. ``admission`` completes what is to be stored, or refuses it; what is created has its uid
+    and name by then. ``advice``: warnings about the last body that was judged.
     """
 
     def __init__(
@@ -205,8 +102,6 @@ class RuledObjects(Objects):
 
     def create(self, body: Body) -> Stored:
         kind, value, problems = self._read(_without_status(body))
-        if self._admission is not None:
-            value = self._admission(self, kind, value)
         meta = _meta(value)
         if meta.resource_version:
             problems.append(Problem("metadata.resourceVersion", "must not be set on what is to be created"))
@@ -223,7 +118,10 @@ class RuledObjects(Objects):
         )  # fmt: skip
         if (namespace, meta.name) in self._objects.get(kind_key(kind), {}):
             raise AlreadyExists(f"{called(kind, meta.name)} already exists")
-        created = self._commit(kind, replace(value, metadata=replace(meta, uid=self._names.uid())), None)
+        value = replace(value, metadata=replace(meta, uid=self._names.uid()))
+        if self._admission is not None:
+            value = self._admission(self, kind, value, None)
+        created = self._commit(kind, value, None)
         self._suspect_orphan(created)
         return self._settled(created)
 
@@ -232,6 +130,8 @@ class RuledObjects(Objects):
         old = self._present(kind, _meta(value), problems)
         if kind.has_status:
             value = replace(value, status=old.value().status)
+        if self._admission is not None:
+            value = self._admission(self, kind, value, old)
         return self._settled(self._change(old, value, problems, judge=self._judges(body)))
 
     def update_status(self, body: Body) -> Stored:

@@ -23,6 +23,7 @@ from makeway.adapters.server.bodies import Query
 from makeway.adapters.server.discovery import VISIBILITY_GROUP, VISIBILITY_VERSION, discovery
 from makeway.adapters.server.limits import Limits
 from makeway.adapters.server.patches import PatchRefused
+from makeway.adapters.server.pod_calls import PodCalls, PodLogs
 from makeway.adapters.server.rest import Call, Rest
 from makeway.adapters.server.routes import Route, is_stored, route, segments
 from makeway.adapters.server.statuses import (
@@ -38,6 +39,7 @@ from makeway.adapters.server.statuses import (
     warning_words,
 )
 from makeway.adapters.server.storage import SqliteStore
+from makeway.adapters.server.upkeep import Upkeep
 from makeway.adapters.server.watch import Watches
 from makeway.api.documents import Tree
 from makeway.runtime.ports import Clock, StoreError
@@ -65,6 +67,10 @@ class Extras(Protocol):
     async def metrics(self) -> bytes:
         """``/metrics``, in the text format of Prometheus."""
 
+    @property
+    def logs(self) -> PodLogs | None:
+        """Whoever runs pods here; None: nobody."""
+
     async def pending_workloads(
         self, namespace: str | None, queue: str, *, offset: int, limit: int
     ) -> Mapping[str, Tree] | None:
@@ -82,6 +88,8 @@ class App:
         self._extras = extras
         self._rest = Rest(store, limits, clock)
         self._watches = Watches(store, limits)
+        self._pods = PodCalls(store, clock, extras.logs)
+        self._upkeep = Upkeep(store, clock)
         self._loop: asyncio.AbstractEventLoop | None = None
         access.on_revoked(lambda: self._from_elsewhere(self._watches.bell.ring_all))
 
@@ -111,9 +119,11 @@ class App:
             if message["type"] == "lifespan.startup":
                 self._loop = asyncio.get_running_loop()
                 self._watches.bell.begin()
+                upkeep = self._loop.create_task(self._upkeep.run())
                 await send({"type": "lifespan.startup.complete"})
                 self.listening.set_result(None)
             else:
+                upkeep.cancel()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
@@ -198,12 +208,21 @@ class App:
             shown, chosen = self._rest.shown(call), self._rest.chosen(call)
             watching = self._watches.begin(call, chosen, shown, user.token, lambda: self._access.is_valid(user))
             return Answer(200, watching.lines(), call.form.content_type)
+        if route.part in ("log", "binding", "eviction"):
+            calls = {"log": self._pods.log, "binding": self._pods.bind, "eviction": self._pods.evict}
+            return await calls[route.part](call)
         return await self._verbs[verb](self._rest, call)
 
     _verbs: Mapping[str, Callable[[Rest, Call], Awaitable[Answer]]] = {
         "get": Rest.get, "list": Rest.list, "create": Rest.create, "update": Rest.update, "patch": Rest.patch,
         "delete": Rest.delete, "deletecollection": Rest.delete_collection,
     }  # fmt: skip
+
+
+_PART_VERBS: Mapping[str, Mapping[str, str]] = {
+    "status": {"PUT": "update", "PATCH": "patch"}, "finalize": {"PUT": "update"}, "log": {},
+    "binding": {"POST": "create"}, "eviction": {"POST": "create"},
+}  # fmt: skip
 
 
 def _verb(exchange: Exchange, route: Route) -> str:
@@ -213,16 +232,16 @@ def _verb(exchange: Exchange, route: Route) -> str:
         if route.name:
             raise not_found_path()
         return "create"
-    if method == "GET":
+    if method == "GET" and route.part not in ("binding", "eviction", "finalize"):
         watches = exchange.query.flag("watch")
         if route.name and not watches:
             return "get"
         return "watch" if watches else "list"
-    verbs = {"PUT": "update", "PATCH": "patch", "DELETE": "delete"} if route.name else {}
+    verbs: Mapping[str, str] = {"PUT": "update", "PATCH": "patch", "DELETE": "delete"}
     if not route.name:
         verbs = {"POST": "create", "DELETE": "deletecollection"}
-    elif route.part == "status":
-        verbs = {"PUT": "update", "PATCH": "patch"}
+    elif route.part:
+        verbs = _PART_VERBS[route.part]
     verb = verbs.get(method)
     if verb is None:
         raise not_allowed()

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from msgspec import structs
+
 from makeway.adapters.server import bodies, patches
 from makeway.adapters.server.answers import Answer, Form, Shown, plain
 from makeway.adapters.server.bodies import Query, WriteOptions
@@ -23,14 +25,27 @@ from makeway.adapters.server.statuses import Cause, Refused, bad_request, succes
 from makeway.adapters.server.storage import SqliteStore
 from makeway.api import codec
 from makeway.api.documents import Tree
-from makeway.api.objects.kubernetes import DeleteOptions
+from makeway.api.objects.kubernetes import DeleteOptions, Namespace, NamespaceSpec, amended, view
 from makeway.api.problems import Problem
 from makeway.api.structure import Mode, short
-from makeway.runtime.memory import RuledObjects
-from makeway.runtime.ports import Clock, Filter, NotFound, Propagation, Stored, identity, kind_key, merged
+from makeway.api.versions import kind_of
+from makeway.runtime.memory import RuledObjects, refuse
+from makeway.runtime.ports import (
+    Clock,
+    Filter,
+    NotFound,
+    Propagation,
+    Stored,
+    check_present,
+    identity,
+    kind_key,
+    merged,
+)
 
 T = TypeVar("T")
 Change = Callable[[dict[str, Tree]], Tree]  # a patch: the object as it is -> as it is to be
+NAMESPACES = kind_of(Namespace)
+LASTING_NAMESPACES = ("default", "kube-system", "kube-public")
 COLLECTION_PIECE = 500  # objects that one decision removes
 
 
@@ -189,8 +204,9 @@ class Rest:
             reading = self._reading(tree, options.mode, odd, status=True)
             return Written(ahead.update_status(reading), ahead.advice)
         reading = self._reading(tree, options.mode, odd)
-        each = ahead.update(reading)
-        return Written(each, ahead.advice)
+        if route.part == "finalize":
+            return Written(_finalized(ahead, old, reading))
+        return Written(ahead.update(reading), ahead.advice)
 
     def _reading(
         self, tree: dict[str, Tree], mode: Mode, odd: Sequence[Problem], *, status: bool = False
@@ -256,7 +272,20 @@ def check_match(version: str, match: str) -> None:
         raise bad_request('resourceVersionMatch "Exact" is forbidden for resourceVersion "0"')
 
 
+def _finalized(ahead: RuledObjects, old: Stored, reading: codec.Reading) -> Stored:
+    """A namespace with the finalizers of ``reading`` in its spec, and nothing else of it."""
+    refuse(reading.problems)
+    value, wanted = old.value(), reading.value
+    assert isinstance(wanted, Namespace)
+    check_present(old, wanted.metadata.uid, wanted.metadata.resource_version)
+    finalizers = list(view(wanted.spec, NamespaceSpec).finalizers)
+    return ahead.put(old, structs.replace(value, spec=amended(value.spec, {"finalizers": finalizers or None})))
+
+
 def _deleted(ahead: RuledObjects, old: Stored, options: DeleteOptions) -> Written:
+    if old.kind is NAMESPACES and old.name in LASTING_NAMESPACES:
+        words = f'namespaces "{old.name}" is forbidden: this namespace may not be deleted'
+        raise Refused(403, words, about=("", "namespaces", old.name))
     asked = options.preconditions
     propagation: Propagation | None = options.propagation_policy
     if options.orphan_dependents is not None:

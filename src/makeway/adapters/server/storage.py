@@ -31,7 +31,8 @@ from makeway.api.validation import Surroundings
 from makeway.api.versions import Kind
 from makeway.core.model import Millis, Selector
 from makeway.runtime.history import History, HistoryWatch
-from makeway.runtime.memory import Admission, Objects, RuledObjects
+from makeway.runtime.memory import Admission, RuledObjects
+from makeway.runtime.pages import Objects
 from makeway.runtime.ports import (
     Body,
     Change,
