@@ -23,6 +23,7 @@ from makeway.adapters.server.bodies import Query
 from makeway.adapters.server.discovery import VISIBILITY_GROUP, VISIBILITY_VERSION, discovery
 from makeway.adapters.server.field_ownership import ApplyConflict
 from makeway.adapters.server.limits import Limits
+from makeway.adapters.server.openapi import openapi
 from makeway.adapters.server.patches import PatchRefused
 from makeway.adapters.server.pod_calls import PodCalls, PodLogs
 from makeway.adapters.server.rest import Call, Rest
@@ -166,7 +167,7 @@ class App:
         path = "/" + "/".join(parts)
         if path == "/metrics":
             return Answer(200, await self._extras.metrics(), "text/plain; version=0.0.4; charset=utf-8")
-        found = discovery(path, exchange.accept)
+        found = discovery(path, exchange.accept) or openapi(path, exchange.accept)
         if found is None:
             raise not_found_path()
         return Answer(200, found[1], found[0])
