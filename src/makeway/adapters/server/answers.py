@@ -88,20 +88,13 @@ class Shown:
     """The objects of a route's kind, in the form that one client wants."""
 
     def __init__(self, route: Route, form: Form, now: Millis, objects: str = "Metadata") -> None:
-        self._kind, self._version, self._form, self._now, self._objects = route.kind, route.version, form, now, objects
+        self._route, self._form, self._now, self._objects = route, form, now, objects
         self._is_as_stored = route.version == route.stored.versions[0] and route.kind is route.stored
         self.has_columns = True
 
-    @property
-    def api_version(self) -> str:
-        return f"{self._kind.group}/{self._version}" if self._kind.group else self._version
-
-    def tree(self, each: Stored) -> dict[str, Tree]:
-        return {**each.tree(self._version), "apiVersion": self.api_version}
-
     def encoded(self, each: Stored) -> bytes:
         """JSON of an object, whole."""
-        return each.data if self._is_as_stored else msgspec.json.encode(self.tree(each))
+        return each.data if self._is_as_stored else msgspec.json.encode(self._route.shown(each))
 
     def one(self, each: Stored) -> bytes:
         """An object that stands alone: in an answer, or in an event of a watch."""
@@ -115,7 +108,7 @@ class Shown:
             return {"kind": "Table", "apiVersion": META, "metadata": metadata, "columnDefinitions": [], "rows": []}
         if self._form.shape == "metadata":
             return {"kind": "PartialObjectMetadata", "apiVersion": META, "metadata": metadata}
-        return {"kind": self._kind.name, "apiVersion": self.api_version, "metadata": metadata}
+        return {"kind": self._route.kind.name, "apiVersion": self._route.api_version, "metadata": metadata}
 
     def answer(self, status: int, each: Stored) -> Answer:
         body = self.one(each)
@@ -124,12 +117,12 @@ class Shown:
     def _item(self, each: Stored) -> bytes:
         if self._form.shape == "metadata":
             return msgspec.json.encode(
-                {"kind": "PartialObjectMetadata", "apiVersion": META, "metadata": self.tree(each)["metadata"]}
+                {"kind": "PartialObjectMetadata", "apiVersion": META, "metadata": self._route.shown(each)["metadata"]}
             )
         return self.encoded(each)
 
     def _table(self, items: Sequence[Stored]) -> dict[str, Tree]:
-        made = table(self._kind, self._version, items, now=self._now, objects=self._objects)
+        made = table(self._route.kind, self._route.version, items, now=self._now, objects=self._objects)
         if not self.has_columns:
             made["columnDefinitions"] = []
         return made
@@ -150,7 +143,11 @@ class Shown:
 
     def _items(self, items: Sequence[Stored], metadata: Mapping[str, Tree]) -> Iterator[bytes]:
         is_whole = self._form.shape == "object"
-        named = (f"{self._kind.name}List", self.api_version) if is_whole else ("PartialObjectMetadataList", META)
+        named = (
+            (f"{self._route.kind.name}List", self._route.api_version)
+            if is_whole
+            else ("PartialObjectMetadataList", META)
+        )
         head = msgspec.json.encode({"kind": named[0], "apiVersion": named[1], "metadata": metadata})
         yield from _pieces(head[:-1] + b',"items":[', map(self._item, items))
 

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from makeway.adapters.server import protobuf
 from makeway.adapters.server.answers import JSON, YAML
 from makeway.adapters.server.routes import Route
 from makeway.adapters.server.statuses import bad_request, unsupported_media
@@ -20,13 +21,17 @@ from makeway.api import documents, json_lines
 from makeway.api.documents import DEPTH_MAX, Tree
 from makeway.api.json_lines import JsonReader
 from makeway.api.objects.kubernetes import DeleteOptions
+from makeway.api.objects.meta import Wire
 from makeway.api.problems import Problem
+from makeway.api.shapes import kubernetes_kind, shape_of
 from makeway.api.structure import Mode, short, told
+from makeway.api.versions import KINDS
 
 BODY_TYPES = (JSON, YAML)
 JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
 STRATEGIC_PATCH, APPLY_PATCH = "application/strategic-merge-patch+json", "application/apply-patch+yaml"
 PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+IN_PROTOBUF = frozenset({*(kind.type for kind in KINDS if not kind.ours), DeleteOptions})
 QUERY_FIELDS_MAX = 64
 MANAGER_CHARS_MAX = 128
 _MODES: Mapping[str, Mode] = {"": "Warn", "Strict": "Strict", "Warn": "Warn", "Ignore": "Ignore"}
@@ -51,6 +56,16 @@ def read(data: bytes, content_type: str, accepted: Sequence[str] = BODY_TYPES) -
     if media not in accepted:
         raise unsupported_media(accepted)
     return read_yaml(data) if media.endswith("yaml") else read_json(data)
+
+
+def read_object(data: bytes, content_type: str, type_: type[Wire]) -> Read:
+    """A whole object; those that Kubernetes defines may come in protobuf."""
+    if media_type(content_type) != protobuf.MEDIA or type_ not in IN_PROTOBUF:
+        return read(data, content_type)
+    try:
+        return Read(protobuf.decoded(data, shape_of(type_) if type_ is DeleteOptions else kubernetes_kind(type_)))
+    except protobuf.Misread as error:
+        raise bad_request(f"the object provided cannot be read as protobuf: {error}") from None
 
 
 def read_json(data: bytes) -> Read:
@@ -95,7 +110,7 @@ def mapping(read: Read) -> dict[str, Tree]:
 
 def aimed(route: Route, tree: dict[str, Tree]) -> dict[str, Tree]:
     """A body as the path means it: what it leaves out is filled in, what it says otherwise is refused."""
-    version = f"{route.kind.group}/{route.version}" if route.kind.group else route.version
+    version = route.api_version
     given = tree.get("apiVersion") or version
     if given != version:
         raise bad_request(
@@ -118,8 +133,7 @@ def aimed(route: Route, tree: dict[str, Tree]) -> dict[str, Tree]:
                 f"({route.name})"
             )
         metadata["name"] = route.name
-    return {**tree, "apiVersion": route.stored.api_version if route.kind is not route.stored else version,
-            "kind": route.kind.name, "metadata": metadata}  # fmt: skip
+    return {**tree, "apiVersion": route.stored_version, "kind": route.kind.name, "metadata": metadata}
 
 
 def _quoted(value: Tree) -> str:
@@ -176,6 +190,7 @@ class WriteOptions:
     mode: Mode = "Warn"
     is_dry: bool = False
     manager: str = ""
+    names_itself: bool = False  # the client said who it is, and wants that remembered
     force: bool = False
 
     @classmethod
@@ -186,7 +201,8 @@ class WriteOptions:
         manager = query.text("fieldManager")
         if len(manager) > MANAGER_CHARS_MAX or not manager.isprintable():
             raise bad_request(f"fieldManager: at most {MANAGER_CHARS_MAX} printable characters are allowed")
-        return cls(mode, dry_run(query), manager or agent_name(user_agent), query.flag("force") or False)
+        named = manager or agent_name(user_agent)
+        return cls(mode, dry_run(query), named, bool(manager), query.flag("force") or False)
 
 
 def dry_run(query: Query) -> bool:
@@ -204,7 +220,7 @@ def agent_name(user_agent: str) -> str:
 def delete_options(data: bytes, content_type: str, query: Query) -> DeleteOptions:
     """From the body, or where there is none from the query."""
     if data.strip():
-        tree = mapping(read(data, content_type))
+        tree = mapping(read_object(data, content_type, DeleteOptions))
         tree = {name: each for name, each in tree.items() if each is not None}
     else:
         names = {"propagationPolicy": query.text("propagationPolicy"), "dryRun": ["All"] if dry_run(query) else []}

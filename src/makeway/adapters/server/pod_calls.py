@@ -119,7 +119,7 @@ async def _after(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[byte
 def _posted(call: Call, type_: type[T]) -> T:
     """The body of a call that names its own kind."""
     kind = kind_of(type_)
-    tree = bodies.mapping(bodies.read(call.body, call.content_type))
+    tree = bodies.mapping(bodies.read_object(call.body, call.content_type, type_))
     if (tree.get("kind") or kind.name) != kind.name:
         raise bad_request(f"the body must be a {kind.name}")
     mode = WriteOptions.of(call.query, call.user_agent).mode

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -18,6 +19,7 @@ from msgspec import structs
 from makeway.adapters.server import bodies, patches
 from makeway.adapters.server.answers import Answer, Form, Shown, plain
 from makeway.adapters.server.bodies import Query, WriteOptions
+from makeway.adapters.server.field_ownership import applied, noted
 from makeway.adapters.server.limits import Limits
 from makeway.adapters.server.routes import Route
 from makeway.adapters.server.selectors import field_selector, label_selector
@@ -27,12 +29,15 @@ from makeway.api import codec
 from makeway.api.documents import Tree
 from makeway.api.objects.kubernetes import DeleteOptions, Namespace, NamespaceSpec, amended, view
 from makeway.api.problems import Problem
+from makeway.api.quantity import Time
 from makeway.api.structure import Mode, short
 from makeway.api.versions import kind_of
+from makeway.core.model import stored
 from makeway.runtime.memory import RuledObjects, refuse
 from makeway.runtime.ports import (
     Clock,
     Filter,
+    Invalid,
     NotFound,
     Propagation,
     Stored,
@@ -44,6 +49,8 @@ from makeway.runtime.ports import (
 
 T = TypeVar("T")
 Change = Callable[[dict[str, Tree]], Tree]  # a patch: the object as it is -> as it is to be
+LARGE_BYTES = 64 * 1024
+READERS = 2
 NAMESPACES = kind_of(Namespace)
 LASTING_NAMESPACES = ("default", "kube-system", "kube-public")
 COLLECTION_PIECE = 500  # objects that one decision removes
@@ -76,6 +83,10 @@ class Rest:
         self._store = store
         self._limits = limits
         self._clock = clock
+        self._readers = ThreadPoolExecutor(READERS, "makeway-reader")
+
+    def close(self) -> None:
+        self._readers.shutdown()
 
     # --- reading ---
 
@@ -102,7 +113,10 @@ class Rest:
         query, token = call.query, call.query.text("continue")
         limit = min(query.integer("limit") or 0, self._limits.list_limit_max)
         at = self._revision_shown(query, paged=limit > 0)
-        page = self._store.page(call.route.stored, self.chosen(call), limit=limit, token=token, at=at)
+        try:
+            page = self._store.page(call.route.stored, self.chosen(call), limit=limit, token=token, at=at)
+        except Invalid:
+            raise bad_request("continue: it is not a token of a list of this kind") from None
         return self.shown(call).answer_page(page)
 
     def _revision_shown(self, query: Query, *, paged: bool) -> int | None:
@@ -131,7 +145,16 @@ class Rest:
 
     # --- writing ---
 
-    async def _written(self, call: Call, decision: Callable[[RuledObjects], Written], *, dry: bool) -> Written:
+    def _now(self) -> Time:
+        return Time.of_millis(stored(self._clock()))
+
+    async def _apart(self, call: Call, work: Callable[[], T]) -> T:
+        """Do what needs no state; a large body is read in a thread of its own, so that nobody waits behind it."""
+        if len(call.body) < LARGE_BYTES:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+
+    async def _written(self, decision: Callable[[RuledObjects], Written], *, dry: bool) -> Written:
         return await asyncio.wrap_future(self._store.submit(decision, dry_run=dry))
 
     def _answer(self, call: Call, written: Written) -> Answer:
@@ -141,72 +164,120 @@ class Rest:
 
     async def create(self, call: Call) -> Answer:
         route, options = call.route, WriteOptions.of(call.query, call.user_agent)
-        read = bodies.read(call.body, call.content_type)
-        tree = bodies.aimed(route, bodies.mapping(read))
-        if route.kind.namespaced and route.namespace is None:
-            raise Refused(405, "the server does not allow this method on the requested resource")
-        tree = {**tree, "metadata": {k: v for k, v in tree["metadata"].items() if k != "managedFields"}}
-        reading = self._reading(tree, options.mode, read.problems)
+
+        def prepare() -> codec.Reading:
+            read = bodies.read_object(call.body, call.content_type, route.kind.type)
+            tree = bodies.aimed(route, bodies.mapping(read))
+            tree["metadata"].pop("managedFields", None)
+            if options.names_itself:
+                tree = noted(route.stored, route.version, None, tree, manager=options.manager, now=self._now())
+            return self._reading(tree, options.mode, read.problems)
+
+        reading = await self._apart(call, prepare)
 
         def decide(ahead: RuledObjects) -> Written:
             return Written(ahead.create(reading), ahead.advice, is_new=True)
 
-        return self._answer(call, await self._written(call, decide, dry=options.is_dry))
+        return self._answer(call, await self._written(decide, dry=options.is_dry))
 
     async def update(self, call: Call) -> Answer:
         route, options = call.route, WriteOptions.of(call.query, call.user_agent)
-        read = bodies.read(call.body, call.content_type)
-        tree = bodies.aimed(route, bodies.mapping(read))
+
+        def prepare() -> tuple[bodies.Read, dict[str, Tree], codec.Reading | None]:
+            read = bodies.read_object(call.body, call.content_type, route.kind.type)
+            tree = bodies.aimed(route, bodies.mapping(read))
+            is_known = not route.part and "managedFields" not in tree["metadata"]
+            return read, tree, self._reading(tree, options.mode, read.problems) if is_known else None
+
+        read, tree, reading = await self._apart(call, prepare)
 
         def decide(ahead: RuledObjects) -> Written:
             old = ahead.get(route.stored, route.place, route.name)
-            return self._changed(ahead, call, old, tree, read.problems, options)
+            if reading is not None and b'"managedFields"' not in old.data:
+                return Written(ahead.update(reading), ahead.advice)
+            return self._changed(ahead, route, old, tree, read.problems, options)
 
-        return self._answer(call, await self._written(call, decide, dry=options.is_dry))
+        return self._answer(call, await self._written(decide, dry=options.is_dry))
 
     async def patch(self, call: Call) -> Answer:
-        options = WriteOptions.of(call.query, call.user_agent)
+        route, options = call.route, WriteOptions.of(call.query, call.user_agent)
         media = bodies.media_type(call.content_type)
-        read = bodies.read(call.body, call.content_type or "none", bodies.PATCH_TYPES)
-        change = self._change(call, media, read.tree)
+        read = await self._apart(call, lambda: bodies.read(call.body, call.content_type or "none", bodies.PATCH_TYPES))
+        if media == bodies.APPLY_PATCH:
+            return await self._apply(call, read, options)
+        change = self._change(route, media, read.tree)
 
         def decide(ahead: RuledObjects) -> Written:
-            old = ahead.get(call.route.stored, call.route.place, call.route.name)
-            before = old.tree(call.route.version)
+            old = ahead.get(route.stored, route.place, route.name)
+            before = route.shown(old)
             after = change(before)
             if not isinstance(after, dict) or identity(after) != identity(before):
                 raise bad_request("a patch cannot change apiVersion, kind, namespace or name of an object")
-            return self._changed(ahead, call, old, after, read.problems, options)
+            tree = {**after, "apiVersion": route.stored_version}
+            return self._changed(ahead, route, old, tree, read.problems, options)
 
-        return self._answer(call, await self._written(call, decide, dry=options.is_dry))
+        return self._answer(call, await self._written(decide, dry=options.is_dry))
 
-    def _change(self, call: Call, media: str, change: Tree) -> Change:
-        kind, version = call.route.kind, call.route.version
+    def _change(self, route: Route, media: str, change: Tree) -> Change:
         if media == bodies.JSON_PATCH:
             return lambda before: patches.json_patch(before, change)
         if not isinstance(change, dict):
             raise bad_request("the patch is not a mapping")
         if media == bodies.STRATEGIC_PATCH:
-            return lambda before: patches.strategic_merge(kind, version, before, change)
+            return lambda before: patches.strategic_merge(route.kind, route.version, before, change)
         return lambda before: merged(before, change)
 
+    async def _apply(self, call: Call, read: bodies.Read, options: WriteOptions) -> Answer:
+        """Server-side apply: what is wanted, by whom, whether it is there already or not."""
+        route = call.route
+        if not options.names_itself:
+            cause = Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager")
+            words = 'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
+            raise Refused(422, words, causes=[cause])
+        wanted = bodies.aimed(route, bodies.mapping(read))
+
+        def decide(ahead: RuledObjects) -> Written:
+            try:
+                old = ahead.get(route.stored, route.place, route.name)
+            except NotFound:
+                if route.part:
+                    raise
+                old = None
+            live = None if old is None else old.tree(route.version)
+            tree = applied(
+                route.stored, route.version, live, wanted, manager=options.manager, force=options.force,
+                now=self._now(), subresource=route.part,
+            )  # fmt: skip
+            reading = self._reading(tree, options.mode, read.problems, status=bool(route.part))
+            if old is None:
+                return Written(ahead.create(reading), ahead.advice, is_new=True)
+            each = ahead.update_status(reading) if route.part else ahead.update(reading)
+            return Written(each, ahead.advice)
+
+        return self._answer(call, await self._written(decide, dry=options.is_dry))
+
     def _changed(
-        self, ahead: RuledObjects, call: Call, old: Stored, tree: dict[str, Tree], odd: Sequence[Problem],
+        self, ahead: RuledObjects, route: Route, old: Stored, tree: dict[str, Tree], odd: Sequence[Problem],
         options: WriteOptions,
     ) -> Written:  # fmt: skip
         """The object, or its status, as ``tree`` has it."""
-        route = call.route
         before = old.tree(route.version)
         if route.part == "status":
-            meta = tree.get("metadata") or {}
-            present = {name: meta[name] for name in ("resourceVersion", "uid") if meta.get(name)}
+            given = tree.get("metadata") or {}
+            present = {name: given[name] for name in ("resourceVersion", "uid") if given.get(name)}
             tree = {**before, "metadata": {**before["metadata"], **present}, "status": tree.get("status")}
-            reading = self._reading(tree, options.mode, odd, status=True)
-            return Written(ahead.update_status(reading), ahead.advice)
-        reading = self._reading(tree, options.mode, odd)
+        elif route.kind.has_status:
+            tree = {**tree, "status": before.get("status")}
+        if before["metadata"].get("managedFields") or (tree.get("metadata") or {}).get("managedFields"):
+            tree = noted(
+                route.stored, route.version, before, tree, manager=options.manager, now=self._now(),
+                subresource=route.part,
+            )  # fmt: skip
+        reading = self._reading(tree, options.mode, odd, status=route.part == "status")
         if route.part == "finalize":
             return Written(_finalized(ahead, old, reading))
-        return Written(ahead.update(reading), ahead.advice)
+        each = ahead.update_status(reading) if route.part else ahead.update(reading)
+        return Written(each, ahead.advice)
 
     def _reading(
         self, tree: dict[str, Tree], mode: Mode, odd: Sequence[Problem], *, status: bool = False
@@ -229,7 +300,7 @@ class Rest:
         def decide(ahead: RuledObjects) -> Written:
             return _deleted(ahead, ahead.get(route.stored, route.place, route.name), options)
 
-        written = await self._written(call, decide, dry=bool(options.dry_run) or bodies.dry_run(call.query))
+        written = await self._written(decide, dry=bool(options.dry_run) or bodies.dry_run(call.query))
         if written.is_gone and call.form.shape == "object":
             return plain(success(route.kind, written.each.name, written.each.uid))
         return self._answer(call, written)

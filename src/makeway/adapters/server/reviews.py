@@ -34,7 +34,7 @@ _READ = ("get", "list", "watch")
 
 def answer(call: Call, user: User) -> Answer:
     options = WriteOptions.of(call.query, call.user_agent)
-    read = bodies.read(call.body, call.content_type)
+    read = bodies.read_object(call.body, call.content_type, call.route.kind.type)
     reading = codec.read(bodies.aimed(call.route, bodies.mapping(read)), options.mode)
     refuse([*reading.problems])
     value: Wire | None = reading.value

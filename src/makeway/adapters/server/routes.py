@@ -16,10 +16,11 @@ from functools import cache
 from urllib.parse import unquote_to_bytes
 
 from makeway.adapters.server.statuses import bad_request, not_found_path
+from makeway.api.documents import Tree
 from makeway.api.structure import short
 from makeway.api.validation.fields import is_label
 from makeway.api.versions import KINDS, Kind
-from makeway.runtime.ports import kind_key
+from makeway.runtime.ports import Stored, kind_key
 
 NOT_STORED = frozenset({
     "Binding", "Eviction", "SelfSubjectAccessReview", "SelfSubjectRulesReview", "SelfSubjectReview", "Configuration",
@@ -43,6 +44,19 @@ class Route:
     namespace: str | None  # None: of a kind without namespaces, or of all of them
     name: str = ""  # "": all of them
     part: str = ""
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.kind.group}/{self.version}" if self.kind.group else self.version
+
+    @property
+    def stored_version(self) -> str:
+        """The apiVersion by which the Store knows a tree of this route."""
+        return f"{self.stored.group}/{self.version}" if self.stored.group else self.version
+
+    def shown(self, each: Stored) -> dict[str, Tree]:
+        """An object as the client of this route sees it."""
+        return {**each.tree(self.version), "apiVersion": self.api_version}
 
     @property
     def place(self) -> str:
