@@ -23,6 +23,7 @@ from makeway.adapters.server.bodies import Query
 from makeway.adapters.server.discovery import VISIBILITY_GROUP, VISIBILITY_VERSION, discovery
 from makeway.adapters.server.field_ownership import ApplyConflict
 from makeway.adapters.server.limits import Limits
+from makeway.adapters.server.openapi import openapi
 from makeway.adapters.server.patches import PatchRefused
 from makeway.adapters.server.pod_calls import PodCalls, PodLogs
 from makeway.adapters.server.rest import Call, Rest
@@ -49,6 +50,7 @@ from makeway.runtime.ports import Clock, StoreError
 log = logging.getLogger("makeway.server")
 OPEN_PATHS = frozenset({"healthz", "livez", "readyz", "version"})
 WARNING_BYTES_MAX = 4096  # of all Warning headers together
+_FIXED: tuple[Header, ...] = ((b"cache-control", b"no-cache, private"), (b"x-content-type-options", b"nosniff"))
 GZIP_WINDOW = 31  # zlib's way to ask for gzip
 GZIP_LEVEL = 1  # the next room is on the same machine: time counts more than bytes
 
@@ -112,7 +114,10 @@ class App:
                 answer = await self._answer(exchange)
             except Exception as error:
                 answer = _refused(error, exchange)
-            await exchange.reply(answer)
+            try:
+                await exchange.reply(answer)
+            except Exception as error:  # the client sees an answer that breaks off
+                _report(error, exchange)
         return None
 
     async def _live(self, receive: Receive, send: Send) -> None:
@@ -126,6 +131,7 @@ class App:
                 self.listening.set_result(None)
             else:
                 upkeep.cancel()
+                self._rest.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
@@ -161,7 +167,7 @@ class App:
         path = "/" + "/".join(parts)
         if path == "/metrics":
             return Answer(200, await self._extras.metrics(), "text/plain; version=0.0.4; charset=utf-8")
-        found = discovery(path, exchange.accept)
+        found = discovery(path, exchange.accept) or openapi(path, exchange.accept)
         if found is None:
             raise not_found_path()
         return Answer(200, found[1], found[0])
@@ -263,6 +269,8 @@ class Exchange:
         self.headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
         self._receive, self._send, self._limits = receive, send, limits
         self._query: Query | None = None
+        self._is_gone = False
+        self._has_body = b"transfer-encoding" in self.headers or self.headers.get(b"content-length", b"0") != b"0"
 
     def text(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")
@@ -283,106 +291,77 @@ class Exchange:
 
     async def body(self) -> bytes:
         """All of it, within the limits. Raises ``Refused``: 413, and 408 where it takes too long."""
-        if self.scope["method"] == "GET":
+        if not self._has_body:
             return b""
         most = self._limits.body_bytes
         length = self.headers.get(b"content-length", b"0")
         if length.isdigit() and int(length[:20]) > most:
             raise too_large(most)
         if self.headers.get(b"content-encoding", b"identity") != b"identity":
-            raise Refused(415, "a body must not be compressed")
-        message = await self._next()
-        if not message.get("more_body"):
-            return self._within(message["body"])
-        parts, size = [message["body"]], len(message["body"])
+            raise Refused(415, "a body must not be compressed", closes=True)
+        parts, size, more = [], 0, True
         try:
             async with asyncio.timeout(self._limits.body_seconds):
-                while message.get("more_body") and size <= most:
-                    message = await self._next()
+                while more and size <= most:
+                    message = await self._receive()
+                    if message["type"] == "http.disconnect":
+                        raise Gone
                     parts.append(message["body"])
                     size += len(message["body"])
+                    more = message.get("more_body", False)
         except TimeoutError:
             raise Refused(408, "the body of the request took too long to arrive", closes=True) from None
-        return self._within(b"".join(parts))
-
-    async def _next(self) -> MutableMapping[str, Any]:
-        message = await self._receive()
-        if message["type"] == "http.disconnect":
-            raise Gone
-        return message
-
-    def _within(self, body: bytes) -> bytes:
-        if len(body) > self._limits.body_bytes:
-            raise too_large(self._limits.body_bytes)
-        return body
+        if size > most:
+            raise too_large(most)
+        self._has_body = False
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     # --- the answer ---
 
     async def reply(self, answer: Answer) -> None:
         body = answer.body
-        headers = [
-            (b"content-type", answer.content_type.encode()), (b"cache-control", b"no-cache, private"), *answer.headers,
-            *_warnings(answer),
-        ]  # fmt: skip
+        headers = [(b"content-type", answer.content_type.encode()), *_FIXED, *answer.headers, *_warnings(answer)]
+        if self._has_body:  # nobody will read it
+            headers.append((b"connection", b"close"))
         if isinstance(body, AsyncIterator):
-            await self._begin(answer.status, headers)
-            await self._stream(body)
-        elif isinstance(body, bytes):
-            await self._whole(answer.status, headers, body)
-        else:
-            pieces = iter(body)
-            first, second = next(pieces, b""), next(pieces, None)
-            if second is None:
-                await self._whole(answer.status, headers, first)
-            else:
-                await self._pieces(answer.status, headers, chain((first, second), pieces))
+            return await self._stream(answer.status, headers, body)
+        if isinstance(body, bytes):
+            return await self._whole(answer.status, headers, body)
+        pieces = iter(body)
+        first, second = next(pieces, b""), next(pieces, None)
+        if second is None:
+            return await self._whole(answer.status, headers, first)
+        packer = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, GZIP_WINDOW) if self._takes_gzip() else None
+        if packer is not None:
+            headers.append((b"content-encoding", b"gzip"))
+        return await self._stream(answer.status, headers, _packed(chain((first, second), pieces), packer))
 
     def _takes_gzip(self) -> bool:
         return b"gzip" in self.headers.get(b"accept-encoding", b"")
-
-    async def _begin(self, status: int, headers: list[Header]) -> None:
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
-
-    async def _piece(self, piece: bytes, *, last: bool = False) -> None:
-        await self._send({"type": "http.response.body", "body": piece, "more_body": not last})
 
     async def _whole(self, status: int, headers: list[Header], body: bytes) -> None:
         if len(body) >= self._limits.gzip_bytes and self._takes_gzip():
             body = gzip.compress(body, GZIP_LEVEL)
             headers.append((b"content-encoding", b"gzip"))
         headers.append((b"content-length", str(len(body)).encode()))
-        await self._begin(status, headers)
-        await self._piece(body, last=True)
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
 
-    async def _pieces(self, status: int, headers: list[Header], pieces: Iterable[bytes]) -> None:
-        """A list, sent while it is made; whoever does not take it loses the connection."""
-        packer = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, GZIP_WINDOW) if self._takes_gzip() else None
-        if packer is not None:
-            headers.append((b"content-encoding", b"gzip"))
-        await self._begin(status, headers)
-        for piece in pieces:
-            await self._patiently(packer.compress(piece) if packer else piece)
-        await self._piece(packer.flush() if packer else b"", last=True)
-
-    async def _patiently(self, piece: bytes) -> None:
-        async with asyncio.timeout(self._limits.write_seconds):
-            await self._piece(piece)
-
-    async def _stream(self, lines: AsyncIterator[bytes]) -> None:
-        """A watch, until it ends or nobody listens any more."""
-        listener = asyncio.ensure_future(self._until_gone(asyncio.current_task()))
+    async def _stream(self, status: int, headers: list[Header], pieces: AsyncIterator[bytes]) -> None:
+        """A long list or a watch, until it ends or nobody listens any more."""
+        sending = asyncio.current_task()
+        listener = asyncio.ensure_future(self._until_gone(sending))
         try:
-            async for line in lines:
-                await self._patiently(line)
-            await self._piece(b"", last=True)
-        except (asyncio.CancelledError, TimeoutError):
+            await self._send({"type": "http.response.start", "status": status, "headers": headers})
+            async for piece in pieces:
+                await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+            await self._send({"type": "http.response.body", "body": b""})
+        except asyncio.CancelledError:
             if not self._is_gone:
                 raise
         finally:
             listener.cancel()
-            await lines.aclose()  # type: ignore[attr-defined]
-
-    _is_gone = False
+            await pieces.aclose()  # type: ignore[attr-defined]
 
     async def _until_gone(self, sending: asyncio.Task[Any] | None) -> None:
         while (await self._receive())["type"] != "http.disconnect":
@@ -390,6 +369,15 @@ class Exchange:
         self._is_gone = True
         if sending is not None:
             sending.cancel()
+
+
+async def _packed(pieces: Iterable[bytes], packer: Any) -> AsyncIterator[bytes]:
+    """Piece by piece; in between others have their turn."""
+    for piece in pieces:
+        yield packer.compress(piece) if packer else piece
+        await asyncio.sleep(0)
+    if packer is not None:
+        yield packer.flush()
 
 
 class Gone(Exception):
@@ -407,6 +395,12 @@ def _warnings(answer: Answer) -> Iterable[tuple[bytes, bytes]]:
         yield b"warning", value
 
 
+def _report(error: Exception, exchange: Exchange) -> None:
+    """For the log: where it happened, but no value, for that could be a secret."""
+    where = "".join(traceback.format_tb(error.__traceback__))
+    log.error("%s in a %s request\n%s", type(error).__name__, exchange.scope["method"], where)
+
+
 def _refused(error: Exception, exchange: Exchange) -> Answer:
     route = exchange.route
     if isinstance(error, StoreError):
@@ -419,8 +413,7 @@ def _refused(error: Exception, exchange: Exchange) -> Answer:
         error = Refused(409, str(error), causes=causes)
     if not isinstance(error, Refused):
         if not isinstance(error, Gone):
-            where = "".join(traceback.format_tb(error.__traceback__))
-            log.error("%s in a %s request\n%s", type(error).__name__, exchange.scope["method"], where)
+            _report(error, exchange)
         error = failed()
     answer = plain(error.status(), error.code)
     if error.retry_seconds:

@@ -76,7 +76,7 @@ ANYTHING = Node("leaf", "atomic", "any")
 @cache
 def node_of(kind: Kind) -> Node:
     """A kind in its stored version."""
-    return _record(shape_of(kind.type)) if kind.ours else _type(kind.name)
+    return _record(shape_of(kind.type)) if kind.ours else type_node(kind.name)
 
 
 _PARTS: dict[tuple[str, str, str], Node] = {}
@@ -130,7 +130,7 @@ def in_place(tokens: Sequence[Token], wanted: Mapping[Token, int], before: Mappi
 @cache
 def _record(shape: Record) -> Node:
     if shape.keeps_unknown:
-        return _type(shape.name)
+        return type_node(shape.name)
     fields = {name: (f"f:{name}", _of_field(each, shape.name, name)) for name, each in shape.fields.items()}
     return Node("record", "atomic" if shape.name in _ATOMIC_TYPES else "each", shape.name, fields)
 
@@ -159,7 +159,8 @@ def _written(default: object) -> object:
 
 
 @cache
-def _type(name: str) -> Node:
+def type_node(name: str) -> Node:
+    """A type that Kubernetes defines."""
     if name == "ObjectMeta":
         return _record(shape_of(ObjectMeta))
     fields = {each: (f"f:{each}", _of_type(type_, name, each)) for each, type_ in fields_of(name).items()}
@@ -168,7 +169,7 @@ def _type(name: str) -> Node:
 
 def _of_type(each: FieldType, owner: str, name: str) -> Node:
     if each.kind == "object":
-        return _type(each.name)
+        return type_node(each.name)
     if each.kind == "scalar" or each.item is None:
         return Node("leaf", "atomic", each.name)
     item = _of_type(each.item, owner, "")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -36,6 +37,7 @@ from makeway.runtime.memory import RuledObjects, refuse
 from makeway.runtime.ports import (
     Clock,
     Filter,
+    Invalid,
     NotFound,
     Propagation,
     Stored,
@@ -47,6 +49,8 @@ from makeway.runtime.ports import (
 
 T = TypeVar("T")
 Change = Callable[[dict[str, Tree]], Tree]  # a patch: the object as it is -> as it is to be
+LARGE_BYTES = 64 * 1024
+READERS = 2
 NAMESPACES = kind_of(Namespace)
 LASTING_NAMESPACES = ("default", "kube-system", "kube-public")
 COLLECTION_PIECE = 500  # objects that one decision removes
@@ -79,6 +83,10 @@ class Rest:
         self._store = store
         self._limits = limits
         self._clock = clock
+        self._readers = ThreadPoolExecutor(READERS, "makeway-reader")
+
+    def close(self) -> None:
+        self._readers.shutdown()
 
     # --- reading ---
 
@@ -105,7 +113,10 @@ class Rest:
         query, token = call.query, call.query.text("continue")
         limit = min(query.integer("limit") or 0, self._limits.list_limit_max)
         at = self._revision_shown(query, paged=limit > 0)
-        page = self._store.page(call.route.stored, self.chosen(call), limit=limit, token=token, at=at)
+        try:
+            page = self._store.page(call.route.stored, self.chosen(call), limit=limit, token=token, at=at)
+        except Invalid:
+            raise bad_request("continue: it is not a token of a list of this kind") from None
         return self.shown(call).answer_page(page)
 
     def _revision_shown(self, query: Query, *, paged: bool) -> int | None:
@@ -137,6 +148,12 @@ class Rest:
     def _now(self) -> Time:
         return Time.of_millis(stored(self._clock()))
 
+    async def _apart(self, call: Call, work: Callable[[], T]) -> T:
+        """Do what needs no state; a large body is read in a thread of its own, so that nobody waits behind it."""
+        if len(call.body) < LARGE_BYTES:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+
     async def _written(self, decision: Callable[[RuledObjects], Written], *, dry: bool) -> Written:
         return await asyncio.wrap_future(self._store.submit(decision, dry_run=dry))
 
@@ -147,12 +164,16 @@ class Rest:
 
     async def create(self, call: Call) -> Answer:
         route, options = call.route, WriteOptions.of(call.query, call.user_agent)
-        read = bodies.read_object(call.body, call.content_type, call.route.kind.type)
-        tree = bodies.aimed(route, bodies.mapping(read))
-        tree["metadata"].pop("managedFields", None)
-        if options.names_itself:
-            tree = noted(route.stored, route.version, None, tree, manager=options.manager, now=self._now())
-        reading = self._reading(tree, options.mode, read.problems)
+
+        def prepare() -> codec.Reading:
+            read = bodies.read_object(call.body, call.content_type, route.kind.type)
+            tree = bodies.aimed(route, bodies.mapping(read))
+            tree["metadata"].pop("managedFields", None)
+            if options.names_itself:
+                tree = noted(route.stored, route.version, None, tree, manager=options.manager, now=self._now())
+            return self._reading(tree, options.mode, read.problems)
+
+        reading = await self._apart(call, prepare)
 
         def decide(ahead: RuledObjects) -> Written:
             return Written(ahead.create(reading), ahead.advice, is_new=True)
@@ -161,11 +182,19 @@ class Rest:
 
     async def update(self, call: Call) -> Answer:
         route, options = call.route, WriteOptions.of(call.query, call.user_agent)
-        read = bodies.read_object(call.body, call.content_type, call.route.kind.type)
-        tree = bodies.aimed(route, bodies.mapping(read))
+
+        def prepare() -> tuple[bodies.Read, dict[str, Tree], codec.Reading | None]:
+            read = bodies.read_object(call.body, call.content_type, route.kind.type)
+            tree = bodies.aimed(route, bodies.mapping(read))
+            is_known = not route.part and "managedFields" not in tree["metadata"]
+            return read, tree, self._reading(tree, options.mode, read.problems) if is_known else None
+
+        read, tree, reading = await self._apart(call, prepare)
 
         def decide(ahead: RuledObjects) -> Written:
             old = ahead.get(route.stored, route.place, route.name)
+            if reading is not None and b'"managedFields"' not in old.data:
+                return Written(ahead.update(reading), ahead.advice)
             return self._changed(ahead, route, old, tree, read.problems, options)
 
         return self._answer(call, await self._written(decide, dry=options.is_dry))
@@ -173,7 +202,7 @@ class Rest:
     async def patch(self, call: Call) -> Answer:
         route, options = call.route, WriteOptions.of(call.query, call.user_agent)
         media = bodies.media_type(call.content_type)
-        read = bodies.read(call.body, call.content_type or "none", bodies.PATCH_TYPES)
+        read = await self._apart(call, lambda: bodies.read(call.body, call.content_type or "none", bodies.PATCH_TYPES))
         if media == bodies.APPLY_PATCH:
             return await self._apply(call, read, options)
         change = self._change(route, media, read.tree)

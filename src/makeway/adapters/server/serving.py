@@ -8,8 +8,9 @@ is possible, and the connection ends.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
-from concurrent.futures import Future
+from http import HTTPStatus
 from threading import Thread
 from typing import Any
 
@@ -24,6 +25,7 @@ from makeway.adapters.server.limits import Limits
 
 STOP_SECONDS = 5.0
 BACKLOG = 512
+TOO_LARGE = b"the head of the request is too large"
 
 
 class Serving:
@@ -35,7 +37,6 @@ class Serving:
         self._host, self._port = host, port
         self._server: uvicorn.Server | None = None
         self._thread: Thread | None = None
-        self._started: Future[None] = Future()
 
     def start(self) -> tuple[str, int]:
         """The address it listens on; port 0 is a free one. Raises OSError where it cannot be had."""
@@ -48,6 +49,7 @@ class Serving:
             timeout_graceful_shutdown=int(STOP_SECONDS),
             ssl_context_factory=lambda _config, _default: self._certificate.context(),
         )  # fmt: skip
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # bad requests are no news
         self._server = uvicorn.Server(config)
         self._thread = Thread(target=self._run, args=(listener, limits), name="makeway-http", daemon=True)
         self._thread.start()
@@ -91,43 +93,47 @@ def _bounded(limits: Limits) -> type[HttpToolsProtocol]:
     """The protocol of one connection, within ``limits``."""
 
     class Bounded(HttpToolsProtocol):
-        _head_bytes = 0
-        _is_head = True
-        _patience: asyncio.TimerHandle | None = None
+        _is_head = True  # a request has not begun, or its head is not complete
+        _unread_bytes = 0  # of a head that is not complete
+        _header_bytes = 0  # of the headers that were read
+        _patience: asyncio.TimerHandle | None = None  # runs while a head is awaited
+        _stall: asyncio.TimerHandle | None = None  # runs while the client takes nothing
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             if len(self.connections) > limits.connections:
                 self._end(503, b"too many connections")
             else:
-                self._patience = self.loop.call_later(limits.header_seconds, self._lost_patience)
+                self._patience = self.loop.call_later(limits.header_seconds, self._lose_patience)
 
         def connection_lost(self, error: Exception | None) -> None:
             self._calm()
+            self._move_on()
             super().connection_lost(error)
 
         def data_received(self, data: bytes) -> None:
             if self.transport.is_closing():
                 return
             if self._is_head:
+                self._unread_bytes += len(data)
                 if self._patience is None:
-                    self._patience = self.loop.call_later(limits.header_seconds, self._lost_patience)
-                self._head_bytes += len(data)
-                before = self._head_bytes
-                super().data_received(data)
-                if self._is_head and before > limits.header_bytes and not self.transport.is_closing():
-                    self._end(431, b"the head of the request is too large")
-            else:
-                super().data_received(data)
+                    self._patience = self.loop.call_later(limits.header_seconds, self._lose_patience)
+            super().data_received(data)
+            if self._is_head and self._unread_bytes > limits.header_bytes:
+                self._end(431, TOO_LARGE)
+
+        def on_message_begin(self) -> None:
+            self._header_bytes = 0
+            super().on_message_begin()
 
         def on_header(self, name: bytes, value: bytes) -> None:
+            self._header_bytes += len(name) + len(value)
+            if self._header_bytes + len(self.url) > limits.header_bytes:
+                raise httptools.HttpParserError("the head is too large")
             super().on_header(name, value)
-            if sum(len(n) + len(v) for n, v in self.headers) + len(self.url) > limits.header_bytes:
-                raise httptools.HttpParserError("too large")
 
         def on_headers_complete(self) -> None:
-            self._is_head = False
-            self._head_bytes = 0
+            self._is_head, self._unread_bytes = False, 0
             self._calm()
             super().on_headers_complete()
 
@@ -135,19 +141,37 @@ def _bounded(limits: Limits) -> type[HttpToolsProtocol]:
             self._is_head = True
             super().on_message_complete()
 
+        def send_400_response(self, msg: str) -> None:
+            is_large = self._header_bytes > limits.header_bytes // 2
+            self._end(431, TOO_LARGE) if is_large else self._end(400, msg.encode())
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            if self._stall is None:
+                self._stall = self.loop.call_later(limits.write_seconds, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            self._move_on()
+            super().resume_writing()
+
         def _calm(self) -> None:
             if self._patience is not None:
                 self._patience.cancel()
                 self._patience = None
 
-        def _lost_patience(self) -> None:
+        def _move_on(self) -> None:
+            if self._stall is not None:
+                self._stall.cancel()
+                self._stall = None
+
+        def _lose_patience(self) -> None:
             self._patience = None
             self._end(408, b"the request took too long to arrive")
 
         def _end(self, status: int, words: bytes) -> None:
             if not self.transport.is_closing():
-                head = b"HTTP/1.1 %d \r\ncontent-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-                self.transport.write(head % (status, len(words)) + words)
+                head = b"HTTP/1.1 %d %b\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+                self.transport.write(head % (status, HTTPStatus(status).phrase.encode(), len(words)) + words)
                 self.transport.close()
 
     return Bounded

@@ -51,7 +51,7 @@ from makeway.runtime.ports import (
 
 GROUP_MAX = 256
 RETRY_AFTER = Millis(5_000)  # who waits for room on a disk need not ask often
-_NEVER_FORGETS = 1 << 62  # ahead is cut when a group is committed, not by count
+_NEVER_FORGETS = 1 << 62  # ahead is cut when a group is committed, not by count or size
 
 T = TypeVar("T")
 Decision = Callable[[RuledObjects], Any]
@@ -88,7 +88,7 @@ class SqliteStore:
             begin = self._file.revision()
             self._shown = Objects(History(history, begin))
             self._ahead = RuledObjects(
-                History(_NEVER_FORGETS, begin), clock, names or _new_names(), careful=careful,
+                History(_NEVER_FORGETS, begin, _NEVER_FORGETS), clock, names or _new_names(), careful=careful,
                 needs_namespaces=needs_namespaces, mode=mode, around=around, admission=admission,
             )  # fmt: skip
             for each in self._file.objects():
