@@ -32,6 +32,7 @@ from makeway.runtime.history import History, HistoryWatch
 from makeway.runtime.memory import Objects, RuledObjects
 from makeway.runtime.ports import (
     Body,
+    Change,
     Clock,
     Event,
     Names,
@@ -82,6 +83,7 @@ class SqliteStore:
         self._entering = Lock()  # whoever puts something into the queue, or ends that
         self._closed = False
         self._broken = ""  # what happened, where nobody knows any more what the file holds
+        self._heard: list[Callable[[Sequence[Change]], None]] = []
         self._queue: SimpleQueue[Waiting | None] = SimpleQueue()
         self._writer = Thread(target=self._write_groups, name="makeway-storage", daemon=True)
         self._writer.start()
@@ -141,34 +143,42 @@ class SqliteStore:
     # --- writing ---
 
     def create(self, body: Body) -> Stored:
-        return self._decided(lambda ahead: ahead.create(body))
+        return self.submit(lambda ahead: ahead.create(body)).result()
 
     def update(self, body: Body) -> Stored:
-        return self._decided(lambda ahead: ahead.update(body))
+        return self.submit(lambda ahead: ahead.update(body)).result()
 
     def update_status(self, body: Body) -> Stored:
-        return self._decided(lambda ahead: ahead.update_status(body))
+        return self.submit(lambda ahead: ahead.update_status(body)).result()
 
     def patch(
         self, kind: Kind, namespace: str, name: str, change: Mapping[str, Tree], *, status: bool = False
     ) -> Stored:
-        return self._decided(lambda ahead: ahead.patch(kind, namespace, name, change, status=status))
+        return self.submit(lambda ahead: ahead.patch(kind, namespace, name, change, status=status)).result()
 
     def delete(
         self, kind: Kind, namespace: str, name: str, *, uid: str = "", resource_version: str = "",
         propagation: Propagation | None = None, grace: int | None = None,
     ) -> Stored:  # fmt: skip
-        return self._decided(lambda ahead: ahead.delete(
+        return self.submit(lambda ahead: ahead.delete(
             kind, namespace, name, uid=uid, resource_version=resource_version, propagation=propagation, grace=grace
-        ))  # fmt: skip
+        )).result()  # fmt: skip
 
-    def _decided(self, decision: Decision) -> Stored:
+    def submit(self, decision: Decision) -> Future[Stored]:
+        """Let ``decision`` write, in its turn; the answer comes when that is on the disk. Raises Unavailable.
+
+        It is called with what it may read and write, in the writer thread, so it must not wait for anything.
+        """
         answer: Future[Stored] = Future()
         with self._entering:
             if self._closed or self._broken:
                 raise Unavailable(self._broken or "the storage is closed", RETRY_AFTER)
             self._queue.put((decision, answer))
-        return answer.result()
+        return answer
+
+    def on_commit(self, heard: Callable[[Sequence[Change]], None]) -> None:
+        """Call ``heard`` with what was committed, once it is shown, in the writer thread: it must be quick."""
+        self._heard.append(heard)
 
     # --- the writer thread ---
 
@@ -214,6 +224,8 @@ class SqliteStore:
             for change in changes:
                 self._shown.apply(change)
         self._ahead.compact()
+        for heard in self._heard if changes else ():
+            heard(changes)
         return outcomes
 
     def _outcome(self, decision: Decision) -> Outcome:
