@@ -110,6 +110,7 @@ def test_a_folder_that_is_not_ours(tmp_path: Path) -> None:
         (Unavailable("no"), "makeway up"),
         (Expired("no"), "try again"),
         (NotFound("no"), "makeway get KIND -A"),
+        (NotFound("the server could not find the requested resource"), "makeway crds"),
         (Conflict("no"), "somebody else"),
         (Invalid([]), "makeway validate"),
         (StoreError(""), "log"),

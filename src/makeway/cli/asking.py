@@ -59,6 +59,8 @@ def wanted(connection: Connection, words: Sequence[str]) -> list[Wanted]:
             found.setdefault(connection.resource(kind), []).append(name)
         return [Wanted(resource, tuple(names)) for resource, names in found.items()]
     kinds, *names = words
+    if "" in words:
+        raise click.UsageError("a name is empty\n\nhint: leave it out, or write a name")
     if any("/" in word for word in words):
         raise click.UsageError("KIND/NAME and KIND NAME do not go together\n\nhint: write all of them as KIND/NAME")
     resources = dict.fromkeys(connection.resource(kind) for kind in kinds.split(",") if kind)

@@ -14,7 +14,7 @@ from makeway.adapters.kubernetes.resources import Resource
 from makeway.cli.asking import Scope, Wanted, age, all_pages, changes, clock, version_of, wanted
 from makeway.cli.completion import complete_names_of, complete_objects
 from makeway.cli.connection import Connection, connected, failure, server_options
-from makeway.cli.documents import in_order, read_documents
+from makeway.cli.documents import in_order, read_documents, refuse
 from makeway.cli.output import Table, list_of, print_data, print_streamed, without_managed_fields
 from makeway.cli.screen import plain, plural
 from makeway.runtime.ports import NotFound, StoreError
@@ -225,8 +225,7 @@ def delete(
     with connected() as connection:
         scope = scope_of(connection, namespace, False, labels)
         if paths:
-            documents = in_order(read_documents(paths, recursive, namespace, connection.namespace), backwards=True)
-            places = [_Place(each.resource, each.namespace, each.name) for each in documents]
+            places = list(_places_of_files(paths, recursive, namespace, connection.namespace))
         else:
             places = list(_places(connection, wanted(connection, what), scope, bool(labels or all_)))
         options: Object = {"propagationPolicy": cascade.capitalize()}
@@ -261,6 +260,17 @@ class _Place:
     def __str__(self) -> str:
         name = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return plain(f"{self.resource.kind} {name}")
+
+
+def _places_of_files(paths: Sequence[str], recursive: bool, namespace: str | None, default: str) -> Iterator[_Place]:
+    """What was applied last goes first. With errors nothing goes."""
+    done = "nothing is deleted"
+    documents = read_documents(paths, recursive, namespace, default, done=done)
+    hint = "delete it by the name that it was given"
+    nameless = [each.finding("metadata.name", "required to delete it", hint) for each in documents if not each.name]
+    refuse(nameless, done=done)
+    for each in in_order(documents, backwards=True):
+        yield _Place(each.resource, each.namespace, each.name)
 
 
 def _places(connection: Connection, asked: Sequence[Wanted], scope: Scope, selected: bool) -> Iterator[_Place]:
