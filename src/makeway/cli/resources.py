@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import click
 
 from makeway.adapters.kubernetes.client import PLAIN, TABLE, Object
 from makeway.adapters.kubernetes.resources import Resource
-from makeway.cli.asking import Scope, Wanted, age, all_pages, changes, clock, version_of, wanted
+from makeway.cli.asking import Scope, Wanted, age, all_pages, clock, followed, wanted
 from makeway.cli.completion import complete_names_of, complete_objects
 from makeway.cli.connection import Connection, connected, failure, server_options
 from makeway.cli.documents import in_order, read_documents, refuse
@@ -119,12 +120,10 @@ class _View:
             fields = ",".join(each for each in (scope.fields, f"metadata.name={asked.names[0]}") if each)
             scope = Scope(scope.namespace, scope.labels, fields)
         accept = PLAIN if self.output in ("json", "yaml") else TABLE
-        pages = all_pages(self.connection.client, resource, scope, accept=accept)
         table: Table | None = None
-        columns = pages[0].get("columnDefinitions") or ()
-        since = str((pages[0].get("metadata") or {}).get("resourceVersion") or version_of(pages[0]))
-        news = (tree for _, tree in changes(self.connection.client, resource, scope, since, accept=accept))
-        for tree in _chained(pages, news):
+        columns: Sequence[Mapping[str, Any]] = ()
+        for _, tree in followed(self.connection.client, resource, scope, accept=accept):
+            columns = tree.get("columnDefinitions") or columns
             if self.output in ("json", "yaml"):
                 for item in _items(resource, tree):
                     print_streamed(item, self.output)
@@ -133,6 +132,7 @@ class _View:
             if self.output == "name":
                 for row in rows:
                     click.echo(f"{resource.full_name}/{plain(row.name)}")
+                sys.stdout.flush()
             elif rows:
                 table = table or self._table(resource, rows)
                 table.print([self._cells(resource, row) for row in rows])
@@ -149,11 +149,6 @@ class _View:
 
     def _names_namespaces(self, resource: Resource) -> bool:
         return resource.namespaced and self.scope.namespace is None
-
-
-def _chained(pages: Sequence[Object], news: Iterator[Object]) -> Iterator[Object]:
-    yield from pages
-    yield from news
 
 
 @dataclass(frozen=True, slots=True)
