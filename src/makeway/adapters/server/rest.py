@@ -211,7 +211,9 @@ class Rest:
     async def patch(self, call: Call) -> Answer:
         route, options = call.route, WriteOptions.of(call.query, call.user_agent)
         media = bodies.media_type(call.content_type)
-        read = await self._apart(call, lambda: bodies.read(call.body, call.content_type or "none", bodies.PATCH_TYPES))
+        read = await self._apart(
+            call, lambda: bodies.read(call.body, call.content_type or "none", bodies.PATCH_TYPES, route.kind.type)
+        )
         if media == bodies.APPLY_PATCH:
             return await self._apply(call, read, options)
         change = self._change(route, media, read.tree)
