@@ -125,10 +125,10 @@ def aimed(route: Route, tree: dict[str, Tree]) -> dict[str, Tree]:
         )
     if (tree.get("kind") or route.kind.name) != route.kind.name:
         raise bad_request(f"{_quoted(tree.get('kind'))} is not the kind of this path, which is {route.kind.name}")
-    metadata = tree.get("metadata") or {}
-    if not isinstance(metadata, dict):
+    metadata = tree.get("metadata")
+    if not isinstance(metadata, dict | None):
         raise bad_request(f"metadata: expected a mapping, got {told(metadata)}")
-    metadata = dict(metadata)
+    metadata = dict(metadata or {})
     if route.kind.namespaced and route.namespace is not None:
         if (metadata.get("namespace") or route.namespace) != route.namespace:
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")

@@ -154,8 +154,8 @@ class Rest:
         return Time.of_millis(stored(self._clock()))
 
     async def _apart(self, call: Call, work: Callable[[], T]) -> T:
-        """Do what needs no state; a large body is read in a thread of its own, so that nobody waits behind it."""
-        if len(call.body) < LARGE_BYTES:
+        """Do what needs no state. What may take long, a large body or one in YAML, is read in a thread of its own."""
+        if len(call.body) < LARGE_BYTES and "yaml" not in call.content_type:
             return work()
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
