@@ -33,7 +33,7 @@ from makeway.api.objects.queueing import (
 )
 from makeway.api.quantity import Quantity, Time
 from makeway.controllers.contract import NOTHING, Action, Change, Edit, Outcome, Ref, View
-from makeway.core.figures import Figure, all_figures_of, local_figures, waiting_in
+from makeway.core.figures import Figure, figures_of, local_figures, waiting_in
 from makeway.core.lowering import Reason, inactive_reasons
 from makeway.core.model import DAWN, FR, Millis, QueueName, ResourceName
 
@@ -235,7 +235,7 @@ def _cluster_queue(stored: ClusterQueue, view: View) -> ClusterQueueStatus:
     name = QueueName(stored.metadata.name)
     if name not in view.state.tree.queues:  # the state will hear of it; until then there is nothing to say
         return stored.status or ClusterQueueStatus()
-    figures = all_figures_of(view.state, name)
+    figures = figures_of(view.state, name)
     return ClusterQueueStatus(
         flavors_reservation=_flavors(figures.reservation, FlavorUsage, _resource),
         flavors_usage=_flavors(figures.usage, FlavorUsage, _resource),
