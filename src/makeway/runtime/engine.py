@@ -55,7 +55,7 @@ class Engine:
         self.facts = Facts(self._state)
         self.objects = Objects(self._on_stored, self.facts.changed)
         self.facts.objects = self.objects
-        self.journal = Journal() if journal is None else journal
+        self.journal = Journal(policy) if journal is None else journal
         self.notes: deque[Note] = deque(maxlen=NOTES_MAX)  # events for whoever passes them on; the oldest are lost
         self.informers = Informers(store, self.objects)
         self.executor = Executor(writer or DirectWriter(store), self.objects, self._done)
