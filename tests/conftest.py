@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.errors import HypothesisException
 
-from tests.soaking import SLOW_WEIGHT, SOAK_UNTIL, InTime, Shares
+from tests.soaking import OVERRUN, SLOW_WEIGHT, SOAK_UNTIL, InTime, Shares
 
 ROOT = Path(__file__).parents[1]
 SOAK_EXAMPLES = 5_000
@@ -65,7 +65,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     random.Random(os.environ.get("MAKEWAY_FUZZ_SEED", "0")).shuffle(items)
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    shares = config.stash[SHARES] = Shares(SOAK_UNTIL, sum(map(weight, items)) / workers)
+    now = time.monotonic()
+    until = now + (1 - OVERRUN) * (SOAK_UNTIL - now)
+    shares = config.stash[SHARES] = Shares(until, sum(map(weight, items)) / workers)
     properties = [p for item in items if (p := getattr(getattr(item, "obj", None), "hypothesis", None))]
     for handle in {id(p): p for p in properties}.values():  # a parametrized property is one body for several tests
         handle.inner_test = trying_within(shares, handle.inner_test)

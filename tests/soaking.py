@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 _until = os.environ.get("MAKEWAY_SOAK_UNTIL")
 SOAK_UNTIL = float(_until) if _until else None  # monotonic seconds; nothing new is tried after it
+OVERRUN = 0.1  # of a round: tests end what they have begun, and some know no time
 SLOW_WEIGHT = 5.0  # a test that plays whole worlds gets so many times the share of others
 
 
