@@ -28,7 +28,6 @@ from makeway.adapters.server.certificates import certificate
 from makeway.adapters.server.limits import Limits
 from makeway.adapters.server.pod_calls import PodLogs
 from makeway.adapters.server.serving import Serving
-from makeway.adapters.server.storage import SqliteStore
 from makeway.api.documents import Tree
 from makeway.api.names import DEFAULT_NAMESPACE
 from makeway.api.objects.kubernetes import Job, Namespace
@@ -99,7 +98,7 @@ class ControlPlane:
     def _engine(self, more: Sequence[Controller]) -> Engine:
         settings = self._settings
         journal = Journal(max_age_ms=settings.journal_age_ms, max_bytes=settings.journal_bytes)
-        react = [Workloads(lambda _: 0), JobRunning(), OverQuota(), QueueStatus(), *more]
+        react: list[Controller] = [Workloads(lambda _: 0), JobRunning(), OverQuota(), QueueStatus(), *more]
         writer = LiveWriter(self.store.submit, self._poke)
         return Engine(self.store, settings.policy, react, writer=writer, journal=journal, metrics=Metrics())
 
@@ -171,7 +170,8 @@ class Extras:
     def version(self) -> Mapping[str, str]:
         python = ".".join(str(part) for part in sys.version_info[:3])
         return {
-            "major": "1", "minor": str(KUBERNETES_MINOR), "gitVersion": f"v1.{KUBERNETES_MINOR}.0+makeway.{__version__}",
+            "major": "1", "minor": str(KUBERNETES_MINOR),
+            "gitVersion": f"v1.{KUBERNETES_MINOR}.0+makeway.{__version__}",
             "gitCommit": "", "gitTreeState": "", "buildDate": "", "goVersion": f"python{python}", "compiler": "cpython",
             "platform": f"{sys.platform}/{os.uname().machine}",
         }  # fmt: skip
@@ -211,6 +211,3 @@ def _write(path: Path, text: str) -> None:
     beside = path.with_name(f".{path.name}.new")
     beside.write_text(f"{text}\n", "ascii")
     os.replace(beside, path)
-
-
-__all__ = ["ADDRESS_FILE", "ControlPlane", "Settings", "SqliteStore"]

@@ -94,7 +94,7 @@ def metrics_text(engine: Engine) -> str:
 def pending_workloads(
     engine: Engine, namespace: str | None, queue: str, offset: int, limit: int
 ) -> Mapping[str, Tree] | None:
-    """A PendingWorkloadsSummary of a ClusterQueue, or of a LocalQueue where a namespace is given; None: no such queue."""
+    """A PendingWorkloadsSummary of a ClusterQueue, or of a LocalQueue of ``namespace``; None: no such queue."""
     cluster_queue, local = QueueName(queue), None
     if namespace is not None:
         local = engine.get(Ref("LocalQueue", namespace, queue))

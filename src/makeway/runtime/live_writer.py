@@ -49,10 +49,7 @@ class LiveWriter:
         self._hand_over()
 
     def answers(self, now: Millis) -> Sequence[Answer]:
-        found = []
-        for _ in range(len(self._answers)):  # those that come meanwhile are for the next step
-            found.append(self._answers.popleft())
-        return found
+        return [self._answers.popleft() for _ in range(len(self._answers))]  # what comes meanwhile is for the next step
 
     def next_at(self) -> Millis | None:
         return None  # who answers calls
