@@ -16,7 +16,7 @@ from makeway.api.versions import KINDS, Kind, find_kind
 from makeway.cli.main import main
 from tests.adapters.server.serving import NoExtras, running
 
-NAMESPACES = ("research", "team-a", "team-b")
+NAMESPACES = ("research",)
 KUEUE = "kueue.x-k8s.io/v1beta2"
 
 

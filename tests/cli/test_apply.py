@@ -61,8 +61,8 @@ def test_objects_are_created_then_left_alone_then_changed(server: Server) -> Non
 
 def test_the_quickstart_is_applied_as_it_is(server: Server) -> None:
     folder = str(EXAMPLES / "quickstart")
-    assert server.told("apply", "-f", folder).count("created ") == 13
-    assert server.told("apply", "-f", folder).count("unchanged ") == 13
+    assert server.told("apply", "-f", folder).count("created ") == 15
+    assert server.told("apply", "-f", folder).count("unchanged ") == 15
 
 
 def test_a_field_that_is_no_longer_wanted_goes_and_one_of_somebody_else_stays(server: Server) -> None:

@@ -1,124 +1,131 @@
-"""Questions to the live state: answered between steps, bounded, and never fatal to the engine."""
+"""Questions to the live state: answered between two steps, bounded, and not when nobody waits any more."""
 
 from __future__ import annotations
 
-from concurrent.futures import CancelledError
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
+from makeway.adapters.simulator.simulation import controllers
 from makeway.adapters.simulator.store import MemoryStore
-from makeway.api import codec
-from makeway.controllers.queue_status import QueueStatus
-from makeway.controllers.workloads import Workloads
+from makeway.controllers.contract import Ref, View
 from makeway.core.model import Millis
 from makeway.core.policy import Policy
-from makeway.runtime.desk import QUESTIONS_MAX, Desk, metrics_text, pending_workloads
+from makeway.runtime.desk import ANSWERS_PER_STEP, Desk, pending_workloads
 from makeway.runtime.engine import Engine
-from makeway.runtime.metrics import Metrics
-from makeway.runtime.ports import SeededNames, TooManyRequests
-from tests.controllers.views import cluster_queue, flavor, local_queue
+from makeway.runtime.ports import TooManyRequests, Unavailable
+from tests.runtime.wires import cluster_queue, flavor, local_queue, workload
 
-NOW = Millis(1_767_225_600_000)
+NOON = Millis(1_767_268_800_000)
 
 
-def engine_over(*objects: Any) -> Engine:
-    store = MemoryStore(lambda: NOW, SeededNames(), careful=False)
-    store.load(list(objects))
-    engine = Engine(store, Policy.default(), [Workloads(lambda _: 0), QueueStatus()], metrics=Metrics())
-    while engine.step(NOW):
+def engine_of(*objects: Any) -> Engine:
+    store = MemoryStore(lambda: NOON, careful=False)
+    store.load([flavor(), *objects])
+    engine = Engine(store, Policy.default(), controllers(lambda _: 0))
+    while engine.step(NOON):
         pass
     return engine
 
 
-def asked(engine: Engine, question: Any) -> Any:
-    desk = Desk(engine, lambda: None)
-    answer = desk.ask(question)
-    assert desk.step(NOW)
-    return answer.result(timeout=0)
+def desk_of(view: View | None = None, **settings: Any) -> tuple[Desk, list[None]]:
+    pokes: list[None] = []
+    return Desk(view or engine_of(), lambda: pokes.append(None), **settings), pokes
 
 
-def summary(engine: Engine, namespace: str | None, queue: str, offset: int = 0, limit: int = 10) -> Any:
-    return asked(engine, lambda live: pending_workloads(live, namespace, queue, offset, limit))
+def test_a_question_calls_and_is_answered_with_the_next_step() -> None:
+    desk, pokes = desk_of()
+    answer = desk.ask(lambda view, now: (now, view.get(Ref("ClusterQueue", "", "q"))))
+    assert (len(pokes), answer.done()) == (1, False)
+    assert desk.step(NOON)
+    assert answer.result() == (NOON, None)
+    assert not desk.step(NOON)
+    assert desk.next_at() is None
 
 
-def waiting(name: str, queue: str, priority: int) -> Any:
-    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
-    pods = {"name": "main", "count": 1, "template": {"spec": {"containers": [container], "restartPolicy": "Never"}}}
-    read = codec.read({
-        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
-        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
-        "spec": {"queueName": queue, "priority": priority, "podSets": [pods]},
-    })  # fmt: skip
-    assert read.value is not None, read.problems
-    return read.value
+def test_a_question_that_fails_is_a_matter_of_whoever_asked() -> None:
+    desk, _ = desk_of()
+    bad: Future[float] = desk.ask(lambda view, now: 1 / 0)
+    good = desk.ask(lambda view, now: 1)
+    desk.step(NOON)
+    assert isinstance(bad.exception(), ZeroDivisionError)
+    assert good.result() == 1
+
+
+def test_a_question_that_nobody_waits_for_is_not_answered() -> None:
+    desk, _ = desk_of()
+    asked: list[int] = []
+    answer = desk.ask(lambda view, now: asked.append(1))
+    answer.cancel()
+    desk.step(NOON)
+    assert asked == []
+
+
+def test_only_so_many_wait_and_a_step_answers_only_some() -> None:
+    desk, _ = desk_of(waiting_max=20)
+    answers = [desk.ask(lambda view, now: None) for _ in range(20)]
+    with pytest.raises(TooManyRequests):
+        desk.ask(lambda view, now: None)
+    desk.step(NOON)
+    assert sum(each.done() for each in answers) == ANSWERS_PER_STEP
+    desk.ask(lambda view, now: None)
+
+
+def test_whoever_waits_when_the_engine_stops_is_told_so() -> None:
+    desk, _ = desk_of()
+    answer = desk.ask(lambda view, now: 1)
+    desk.close()
+    assert isinstance(answer.exception(), Unavailable)
+    with pytest.raises(Unavailable):
+        desk.ask(lambda view, now: 1)
+
+
+# --- who waits --------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def crowded() -> Engine:
-    """A queue without quota: everybody waits, the urgent one first."""
-    work = [("first", "lq", 0), ("second", "other", 0), ("third", "lq", 0), ("urgent", "other", 9)]
-    queues = (local_queue("lq"), local_queue("other"))
-    return engine_over(flavor(), cluster_queue(cpu="0"), *queues, *(waiting(*each) for each in work))
+def crowd() -> Engine:
+    """Two run, five wait: three by one LocalQueue, two by the other, one of them in a hurry."""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "job-1", "controller": True}
+    return engine_of(
+        cluster_queue(nominal=2), local_queue("a"), local_queue("b"),
+        workload("run-0", local="a", priority=99), workload("run-1", local="a", priority=99),
+        *(workload(f"a-{i}", local="a", meta={"creationTimestamp": f"2026-01-01T11:00:0{i}Z"}) for i in range(3)),
+        workload("b-0", local="b", meta={"creationTimestamp": "2026-01-01T11:00:01Z", "ownerReferences": [owner]}),
+        workload("b-1", local="b", priority=9, meta={"creationTimestamp": "2026-01-01T11:59:00Z"}),
+    )  # fmt: skip
 
 
-def test_who_waits_is_told_in_the_order_of_the_queue(crowded: Engine) -> None:
-    found = summary(crowded, None, "cq")["items"]
-    assert [each["metadata"]["name"] for each in found] == ["urgent", "first", "second", "third"]
-    assert [each["positionInClusterQueue"] for each in found] == [0, 1, 2, 3]
-    assert {each["localQueueName"] for each in found} == {"lq", "other"}
-    assert found[0]["priority"] == 9
+def told(engine: Engine, namespace: str | None, queue: str, offset: int = 0, limit: int = 1000) -> Any:
+    found: Any = pending_workloads(engine, namespace, queue, offset=offset, limit=limit)
+    return [
+        (e["metadata"]["name"], e["positionInClusterQueue"], e["positionInLocalQueue"]) for e in found["items"]
+    ]  # fmt: skip
 
 
-def test_a_local_queue_shows_its_own_with_both_positions(crowded: Engine) -> None:
-    whole = {each["metadata"]["name"]: each for each in summary(crowded, None, "cq")["items"]}
-    found = summary(crowded, "default", "other")["items"]
-    assert [each["metadata"]["name"] for each in found] == ["urgent", "second"]
-    assert [each["positionInLocalQueue"] for each in found] == [0, 1]
-    assert all(each == whole[each["metadata"]["name"]] for each in found)
+def test_of_a_cluster_queue_all_who_wait_are_told_in_order(crowd: Engine) -> None:
+    order = [("b-1", 0, 0), ("a-0", 1, 0), ("a-1", 2, 1), ("b-0", 3, 1), ("a-2", 4, 2)]
+    assert told(crowd, None, "q") == order
+    assert told(crowd, None, "q", offset=1, limit=2) == order[1:3]
+    assert told(crowd, None, "q", offset=9) == []
 
 
-def test_pages_of_positions(crowded: Engine) -> None:
-    assert [each["positionInClusterQueue"] for each in summary(crowded, None, "cq", 1, 2)["items"]] == [1, 2]
-    assert summary(crowded, None, "cq", 9, 2)["items"] == []
+def test_of_a_local_queue_only_its_own_with_their_place_in_both(crowd: Engine) -> None:
+    assert told(crowd, "default", "b") == [("b-1", 0, 0), ("b-0", 3, 1)]
+    assert told(crowd, "default", "b", offset=1) == [("b-0", 3, 1)]
 
 
-@pytest.mark.parametrize(("namespace", "queue"), [(None, "nobody"), ("default", "nobody"), ("elsewhere", "lq")])
-def test_there_is_no_such_queue(crowded: Engine, namespace: str | None, queue: str) -> None:
-    assert summary(crowded, namespace, queue) is None
+def test_an_item_says_what_it_is_about(crowd: Engine) -> None:
+    found: Any = pending_workloads(crowd, None, "q", offset=3, limit=1)
+    assert (found["apiVersion"], found["kind"]) == ("visibility.kueue.x-k8s.io/v1beta2", "PendingWorkloadsSummary")
+    (item,) = found["items"]
+    assert (item["priority"], item["localQueueName"]) == (0, "b")
+    assert item["metadata"]["creationTimestamp"] == "2026-01-01T11:00:01Z"
+    assert [(owner["kind"], owner["name"]) for owner in item["metadata"]["ownerReferences"]] == [("Job", "train")]
 
 
-def test_metrics_are_those_of_now(crowded: Engine) -> None:
-    text = asked(crowded, metrics_text)
-    assert 'kueue_pending_workloads{cluster_queue="cq",status="inadmissible",replica_role="standalone"} 4' in text
-
-
-def test_a_question_that_fails_is_the_askers(crowded: Engine) -> None:
-    desk = Desk(crowded, lambda: None)
-    bad, good = desk.ask(lambda live: 1 // 0), desk.ask(lambda live: live.cycles)
-    desk.step(NOW)
-    assert isinstance(bad.exception(timeout=0), ZeroDivisionError)
-    assert good.result(timeout=0) == crowded.cycles
-
-
-def test_who_gave_up_is_not_answered(crowded: Engine) -> None:
-    calls: list[int] = []
-    desk = Desk(crowded, lambda: None)
-    assert desk.ask(lambda live: calls.append(1)).cancel()
-    desk.step(NOW)
-    assert calls == []
-
-
-def test_no_more_questions_than_can_wait(crowded: Engine) -> None:
-    pokes: list[int] = []
-    desk = Desk(crowded, lambda: pokes.append(1))
-    waiting = [desk.ask(lambda live: 0) for _ in range(QUESTIONS_MAX)]
-    with pytest.raises(TooManyRequests):
-        desk.ask(lambda live: 0)
-    assert len(pokes) == QUESTIONS_MAX
-    desk.close()
-    with pytest.raises(CancelledError):
-        waiting[0].result(timeout=0)
-    with pytest.raises(TooManyRequests):
-        desk.ask(lambda live: 0)
-    assert not desk.step(NOW)
+def test_a_queue_that_is_not_there_is_told_apart_from_an_empty_one(crowd: Engine) -> None:
+    for namespace in (None, "default", "elsewhere"):
+        assert pending_workloads(crowd, namespace, "unknown", offset=0, limit=1) is None
+    assert pending_workloads(crowd, "elsewhere", "a", offset=0, limit=1) is None

@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from threading import Event
 from types import TracebackType
@@ -32,15 +31,17 @@ from makeway.api.documents import Tree
 from makeway.api.names import DEFAULT_NAMESPACE
 from makeway.api.objects.kubernetes import Job, Namespace
 from makeway.api.versions import kind_of
-from makeway.controllers.contract import Controller
+from makeway.controllers.contract import Controller, View
 from makeway.controllers.job_running import JobRunning
 from makeway.controllers.jobs import why_unmanaged
 from makeway.controllers.over_quota import OverQuota
 from makeway.controllers.queue_status import QueueStatus
 from makeway.controllers.workloads import Workloads
+from makeway.core.model import Millis
 from makeway.core.policy import Policy
-from makeway.runtime.desk import Desk, metrics_text, pending_workloads
+from makeway.runtime.desk import Desk, Question, pending_workloads
 from makeway.runtime.engine import Engine
+from makeway.runtime.events import Recorder
 from makeway.runtime.journal import MAX_AGE_MS, MAX_BYTES, Journal
 from makeway.runtime.live import Live, LiveThread, wall_clock
 from makeway.runtime.live_writer import LiveWriter
@@ -92,7 +93,8 @@ class ControlPlane:
             raise
         self.engine = self._engine(controllers)
         self.desk = Desk(self.engine, self._poke)
-        self._live = Live(wall_clock, [self.engine, self.desk], poll_ms=POLL_MS)
+        recorder = Recorder(self.engine.notes, self.engine.get, self.store.submit, self._poke)
+        self._live = Live(wall_clock, [self.engine, self.desk, recorder], poll_ms=POLL_MS)
         self._thread = LiveThread(self._live, self._failed)
 
     def _engine(self, more: Sequence[Controller]) -> Engine:
@@ -182,16 +184,21 @@ class Extras:
         return "" if self._engine.informers.are_complete else "the engine has not read all objects yet"
 
     async def metrics(self) -> bytes:
-        return (await self._asked(metrics_text)).encode()
+        def text(view: View, now: Millis) -> str:
+            assert self._engine.metrics is not None
+            self._engine.metrics.refresh(view)
+            return self._engine.metrics.text()
+
+        return (await self._asked(text)).encode()
 
     async def pending_workloads(
         self, namespace: str | None, queue: str, *, offset: int, limit: int
     ) -> Mapping[str, Tree] | None:
         return await self._asked(
-            partial(pending_workloads, namespace=namespace, queue=queue, offset=offset, limit=limit)
+            lambda view, now: pending_workloads(view, namespace, queue, offset=offset, limit=limit)
         )
 
-    async def _asked(self, question: Callable[[Engine], T]) -> T:
+    async def _asked(self, question: Question[T]) -> T:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 return await asyncio.wrap_future(self._desk.ask(question))

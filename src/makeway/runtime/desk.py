@@ -1,150 +1,115 @@
-"""Questions to the live state: asked from any thread, answered by the engine's own, between two of its steps.
+"""Questions to the live state: asked from any thread, answered by the one that owns it, between two of its steps.
 
-A question is a function of the engine and must only look; a trial that it opens is undone before it answers. The desk
-is an actor beside the engine, so that an answer never sees half of a step.
-
-Bounded: so many questions may wait, whoever asks beyond that is told to try again.
+The state is never copied and never locked; so whoever wants to know something hands in a function, and gets a future.
+A question waits for the step that runs. Bounded: who asks while too many wait is told to come back, and a question
+that nobody waits for any more is not answered.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from itertools import islice
-from threading import Lock
 from typing import Any, TypeVar
 
 from makeway.api.documents import Tree
-from makeway.api.objects.queueing import LocalQueue
-from makeway.controllers.contract import Ref
-from makeway.core.line import place
-from makeway.core.model import Millis, QueueName, Workload
-from makeway.runtime.engine import Engine
-from makeway.runtime.ports import TooManyRequests
+from makeway.api.quantity import Time
+from makeway.controllers.contract import Ref, View
+from makeway.core.model import Millis, QueueName
+from makeway.core.positions import Position, positions
+from makeway.runtime.ports import TooManyRequests, Unavailable
 
-QUESTIONS_MAX = 256
-ANSWERS_PER_STEP = 16  # then others have their turn
-RETRY_AFTER = Millis(1_000)
-VISIBILITY_VERSION = "visibility.kueue.x-k8s.io/v1beta2"
+WAITING_MAX = 64
+ANSWERS_PER_STEP = 8
+RETRY_AFTER = Millis(1000)
+VISIBILITY = "visibility.kueue.x-k8s.io/v1beta2"
 
 T = TypeVar("T")
+Question = Callable[[View, Millis], T]
 
 
 class Desk:
-    """See the module. ``poke`` calls the driver of the engine."""
+    """An actor beside the engine. ``poke`` is called when there is a question."""
 
-    def __init__(self, engine: Engine, poke: Callable[[], None]) -> None:
-        self._engine = engine
+    def __init__(self, view: View, poke: Callable[[], None], *, waiting_max: int = WAITING_MAX) -> None:
+        self._view = view
         self._poke = poke
-        self._lock = Lock()
-        self._waiting: deque[tuple[Callable[[Engine], Any], Future[Any]]] = deque()
+        self._waiting_max = waiting_max
         self._closed = False
+        self._waiting: deque[tuple[Question[Any], Future[Any]]] = deque()
 
-    def ask(self, question: Callable[[Engine], T]) -> Future[T]:
-        """Raises TooManyRequests where too many wait already, or where nobody answers any more."""
+    def ask(self, question: Question[T]) -> Future[T]:
+        """From any thread. Raises TooManyRequests and Unavailable. Who waits no longer cancels the future."""
+        if self._closed:
+            raise Unavailable("the engine has stopped", RETRY_AFTER)
+        if len(self._waiting) >= self._waiting_max:
+            raise TooManyRequests("too many questions are waiting", RETRY_AFTER)
         answer: Future[T] = Future()
-        with self._lock:
-            if self._closed or len(self._waiting) >= QUESTIONS_MAX:
-                raise TooManyRequests("too many questions wait for an answer", RETRY_AFTER)
-            self._waiting.append((question, answer))
+        self._waiting.append((question, answer))
         self._poke()
         return answer
 
-    def close(self) -> None:
-        """Nobody will answer: those who wait are told so."""
-        with self._lock:
-            self._closed = True
-            waiting, self._waiting = self._waiting, deque()
-        for _, answer in waiting:
-            answer.cancel()
-
-    # --- the actor ---
-
     def step(self, now: Millis) -> bool:
-        asked = self._taken()
-        for question, answer in asked:
-            if answer.set_running_or_notify_cancel():  # who asked may have gone
+        """Some of those that wait; whether there were any."""
+        count = min(len(self._waiting), ANSWERS_PER_STEP)
+        for _ in range(count):
+            question, answer = self._waiting.popleft()
+            if answer.set_running_or_notify_cancel():
                 try:
-                    answer.set_result(question(self._engine))
-                except Exception as error:  # it is the asker's, and must not end the engine
+                    answer.set_result(question(self._view, now))
+                except Exception as error:  # it is a matter between the question and whoever asked it
                     answer.set_exception(error)
-        return bool(asked)
+        return count > 0
 
     def next_at(self) -> Millis | None:
         return None  # who asks calls
 
-    def _taken(self) -> Sequence[tuple[Callable[[Engine], Any], Future[Any]]]:
-        with self._lock:
-            return [self._waiting.popleft() for _ in range(min(ANSWERS_PER_STEP, len(self._waiting)))]
-
-
-# --- questions -------------------------------------------------------------------------------------------------------
-
-
-def metrics_text(engine: Engine) -> str:
-    """All metrics, gauges brought up to date."""
-    metrics = engine.metrics
-    if metrics is None:
-        return ""
-    metrics.refresh(engine)
-    return metrics.text()
+    def close(self) -> None:
+        """The engine has stopped: whoever waits is told so, and nobody may ask any more."""
+        self._closed = True
+        while self._waiting:
+            answer = self._waiting.popleft()[1]
+            if answer.set_running_or_notify_cancel():
+                answer.set_exception(Unavailable("the engine has stopped", RETRY_AFTER))
 
 
 def pending_workloads(
-    engine: Engine, namespace: str | None, queue: str, offset: int, limit: int
+    view: View, namespace: str | None, queue: str, *, offset: int, limit: int
 ) -> Mapping[str, Tree] | None:
-    """A PendingWorkloadsSummary of a ClusterQueue, or of a LocalQueue of ``namespace``; None: no such queue."""
-    cluster_queue, local = QueueName(queue), None
-    if namespace is not None:
-        local = engine.get(Ref("LocalQueue", namespace, queue))
-        if not isinstance(local, LocalQueue):
-            return None
-        cluster_queue = QueueName(local.spec.cluster_queue)
-    elif engine.get(Ref("ClusterQueue", "", queue)) is None:
+    """Who waits in a ClusterQueue (``namespace`` None) or LocalQueue, as the visibility API tells it (conventions 4.1).
+
+    None where there is no such queue.
+    """
+    ref = Ref("ClusterQueue", "", queue) if namespace is None else Ref("LocalQueue", namespace, queue)
+    found = view.get(ref)
+    if found is None:
         return None
-    found = (
+    behind = queue if namespace is None else found.spec.cluster_queue
+    chosen = (
         each
-        for each in _positions(engine, cluster_queue)
-        if local is None or (each["metadata"]["namespace"], each["localQueueName"]) == (namespace, queue)
+        for each in positions(view.state, QueueName(behind))
+        if namespace is None or (each.workload.namespace, each.workload.local_queue) == (namespace, queue)
     )
+    items = [_item(view, each) for each in islice(chosen, offset, offset + limit)]
+    return {"apiVersion": VISIBILITY, "kind": "PendingWorkloadsSummary", "metadata": {}, "items": items}
+
+
+def _item(view: View, position: Position) -> dict[str, Tree]:
+    workload = position.workload
+    namespace, _, name = workload.key.partition("/")
+    stored = view.get(Ref("Workload", namespace, name))
+    metadata: dict[str, Tree] = {"name": name, "namespace": namespace}
+    if stored is not None:
+        created: Time | None = stored.metadata.creation_timestamp
+        owners = stored.metadata.owner_references
+        metadata |= {"creationTimestamp": None if created is None else str(created)}
+        if owners:
+            metadata["ownerReferences"] = [
+                {"apiVersion": each.api_version, "kind": each.kind, "name": each.name, "uid": each.uid}
+                for each in owners
+            ]
     return {
-        "apiVersion": VISIBILITY_VERSION,
-        "kind": "PendingWorkloadsSummary",
-        "metadata": {},
-        "items": list(islice(found, offset, offset + limit)),
-    }
-
-
-def in_queue_order(engine: Engine, queue: QueueName) -> list[Workload]:
-    """All who wait in a ClusterQueue, parked ones too, in the order of the queue."""
-    line = engine.state.pending.lines.get(queue)
-    return [] if line is None else sorted(line.members.values(), key=place)
-
-
-def _positions(engine: Engine, queue: QueueName) -> Iterator[dict[str, Any]]:
-    in_local_queue: dict[tuple[str, str], int] = {}
-    for position, workload in enumerate(in_queue_order(engine, queue)):
-        namespace, _, name = workload.key.partition("/")
-        stored = engine.get(Ref("Workload", namespace, name))
-        if stored is None:
-            continue
-        meta, local = stored.metadata, (namespace, stored.spec.queue_name)
-        there = in_local_queue.get(local, 0)
-        in_local_queue[local] = there + 1
-        yield {
-            "metadata": {
-                "name": name,
-                "namespace": namespace,
-                "uid": meta.uid,
-                "creationTimestamp": str(meta.creation_timestamp or ""),
-                "ownerReferences": [
-                    {"apiVersion": each.api_version, "kind": each.kind, "name": each.name, "uid": each.uid}
-                    for each in meta.owner_references
-                ],
-            },
-            "priority": workload.priority,
-            "localQueueName": stored.spec.queue_name,
-            "positionInClusterQueue": position,
-            "positionInLocalQueue": there,
-        }
+        "metadata": metadata, "priority": workload.priority, "localQueueName": workload.local_queue,
+        "positionInClusterQueue": position.in_queue, "positionInLocalQueue": position.in_local_queue,
+    }  # fmt: skip

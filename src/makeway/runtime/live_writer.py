@@ -38,7 +38,8 @@ class LiveWriter:
         self._submit = submit
         self._poke = poke
         self._room = under_way_max
-        self._lock = Lock()  # for the next two
+        self._lock = Lock()  # for the next three
+        self._handing = False  # somebody hands over
         self._waiting: deque[tuple[int, Call]] = deque()
         self._under_way = 0
         self._answers: deque[Answer] = deque()
@@ -49,16 +50,21 @@ class LiveWriter:
         self._hand_over()
 
     def answers(self, now: Millis) -> Sequence[Answer]:
-        return [self._answers.popleft() for _ in range(len(self._answers))]  # what comes meanwhile is for the next step
+        return [self._answers.popleft() for _ in range(len(self._answers))]  # later ones are for the next step
 
     def next_at(self) -> Millis | None:
         return None  # who answers calls
 
     def _hand_over(self) -> None:
-        """What waits and has room. An answer makes room, so it may come from within this."""
+        """What waits and has room. An answer makes room and may come from within this: then it goes on here."""
+        with self._lock:
+            if self._handing:
+                return
+            self._handing = True
         while True:
             with self._lock:
                 if not self._waiting or self._under_way >= self._room:
+                    self._handing = False
                     return
                 number, call = self._waiting.popleft()
                 self._under_way += 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import random
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 import yaml
 
 from makeway.adapters.kubernetes.kubeconfig import KubeconfigRefused, Target, kubeconfig_paths, read_target
+from tests.soaking import InTime
 
 PEM = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 
@@ -147,6 +150,7 @@ def test_a_context_that_leads_nowhere(tmp_path: Path) -> None:
         ("contexts: [3]\n", "contexts[0]: expected a name and a context"),
         ("contexts: [{name: a, context: []}, {name: b, context: 4}]", "contexts[1]: expected a name and a context"),
         ("", "the kubeconfig has no current-context"),
+        ("current-context: a\ncontexts: [{name: a, context: {cluster: c}}]\nclusters: [{name: c}]\n", "got ``"),
     ],
 )
 def test_files_that_are_none(tmp_path: Path, text: str, told: str) -> None:
@@ -165,3 +169,21 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     with open(path, "wb") as file:
         file.truncate(9 * 2**20)
     assert "larger than the 8 MiB" in refusal(path).problems[0]
+
+
+@pytest.mark.property
+def test_whatever_the_file_is_it_is_a_target_or_a_refusal(
+    tmp_path: Path, fuzz_inputs: int, fuzz_seed: int, in_time: InTime
+) -> None:
+    """Bytes of a sound file, some of them replaced, doubled or cut."""
+    path, sound = tmp_path / "config", yaml.safe_dump(config(namespace="team")).encode()
+    for seed in in_time(range(fuzz_seed, fuzz_seed + fuzz_inputs // 10)):
+        dice, data = random.Random(seed), bytearray(sound)
+        for _ in range(dice.randint(1, 6)):
+            at = dice.randrange(len(data))
+            data[at : at + dice.randint(0, 9)] = dice.choice(
+                [b"", b"[", b"{", b": ", b"- ", b"\xff", b"3", b"\n", b"&a *a"]
+            )
+        path.write_bytes(bytes(data))
+        with suppress(KubeconfigRefused):
+            assert read_target([path]).server.startswith("http"), f"seed {seed}"

@@ -194,7 +194,7 @@ class _Chosen:
         found = self._merged.entries[listed].get(name)
         if found is None and not (optional and not name):
             self._problems.append(f"{context.where}: there is no {key} `{name}`")
-        return found or _Entry(context.path, context.where, {})
+        return found or _Entry(context.path, "", {})
 
     def _server(self, cluster: _Entry) -> str:
         server = self._string(cluster, "server").rstrip("/")
@@ -203,7 +203,7 @@ class _Chosen:
             sound = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
         except ValueError:  # a port that is none
             sound = False
-        if cluster.values and not sound:
+        if cluster.where and not sound:  # one that is not there was told already
             self._problems.append(f"{cluster.where}: server: expected a URL like https://host:6443, got `{server}`")
         return server
 
