@@ -111,6 +111,10 @@ class Engine:
         """Whether no write is under way."""
         return self.executor.under_way == 0
 
+    @property
+    def metrics(self) -> Metrics | None:
+        return None if self._tally is None else self._tally.metrics
+
     # --- what controllers read ---
 
     @property
