@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import click
 
 from makeway.api.manifests import Finding
@@ -12,23 +10,12 @@ from makeway.cli.files import gather
 from makeway.cli.screen import plural, print_finding
 from makeway.core.lowering import policy_of
 from makeway.core.policy import Policy
-from makeway.runtime.journal import MAX_AGE_MS, MAX_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class Configured:
-    """What a configuration asks for."""
-
-    policy: Policy
-    journal_age_ms: int = MAX_AGE_MS
-    journal_bytes: int = MAX_BYTES
-    source: Configuration | None = None
-
-
-def configured(path: str | None) -> Configured:
-    """The settings of a file; defaults without one. Ends the command, with exit code 1, where anything is wrong."""
+def configured(path: str | None) -> Policy:
+    """The policy of a file; the default one without one. Ends the command where anything is wrong."""
     if path is None:
-        return Configured(Policy.default())
+        return Policy.default()
     gathered = gather([path], recursive=False)
     found = gathered.findings()
     errors = [each for each in found if each.severity == "error"]
@@ -44,5 +31,4 @@ def configured(path: str | None) -> Configured:
         raise click.exceptions.Exit(1)
     value = values[0]
     assert isinstance(value, Configuration)
-    journal = value.makeway.journal
-    return Configured(policy_of(value), journal.max_age.millis, journal.max_size.in_units("memory"), value)
+    return policy_of(value)

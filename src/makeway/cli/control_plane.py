@@ -42,7 +42,6 @@ from makeway.core.policy import Policy
 from makeway.runtime.desk import Desk, Question, pending_workloads
 from makeway.runtime.engine import Engine
 from makeway.runtime.events import Recorder
-from makeway.runtime.journal import MAX_AGE_MS, MAX_BYTES, Journal
 from makeway.runtime.live import Live, LiveThread, wall_clock
 from makeway.runtime.live_writer import LiveWriter
 from makeway.runtime.metrics import Metrics
@@ -67,8 +66,6 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 0
     limits: Limits = field(default_factory=Limits)
-    journal_age_ms: int = MAX_AGE_MS
-    journal_bytes: int = MAX_BYTES
 
 
 class ControlPlane:
@@ -98,11 +95,10 @@ class ControlPlane:
         self._thread = LiveThread(self._live, self._failed)
 
     def _engine(self, more: Sequence[Controller]) -> Engine:
-        settings = self._settings
-        journal = Journal(max_age_ms=settings.journal_age_ms, max_bytes=settings.journal_bytes)
+        policy = self._settings.policy
         react: list[Controller] = [Workloads(lambda _: 0), JobRunning(), OverQuota(), QueueStatus(), *more]
         writer = LiveWriter(self.store.submit, self._poke)
-        return Engine(self.store, settings.policy, react, writer=writer, journal=journal, metrics=Metrics())
+        return Engine(self.store, policy, react, writer=writer, metrics=Metrics())
 
     def _poke(self) -> None:
         self._live.poke()

@@ -22,10 +22,11 @@ from typing import Any
 
 import click
 
-from makeway.cli.configuration import Configured, configured
+from makeway.cli.configuration import configured
 from makeway.cli.connection import PORT, connected, data_folder, local_target, server_options
 from makeway.cli.output import print_data
 from makeway.cli.screen import echo, plain
+from makeway.core.policy import Policy
 from makeway.runtime.ports import StoreError
 
 DATA_FILE = "makeway.db"
@@ -74,12 +75,12 @@ def up(data: str | None, port: int, listen: str, config: str | None, detach: boo
     Runs until Ctrl-C or `makeway down`. What was acknowledged is stored, whatever happens after.
     """
     folder = data_folder(data)
-    found = configured(config)
+    policy = configured(config)
     if detach:
         _detached(folder, port, listen, config)
         return
     with _signals() as ask_to_end:
-        _serve(folder, port, listen, found, ask_to_end)
+        _serve(folder, port, listen, policy, ask_to_end)
 
 
 @dataclass(slots=True)
@@ -105,17 +106,13 @@ def _signals() -> Iterator[_Wish]:
             signal.signal(number, handler)
 
 
-def _serve(folder: Path, port: int, listen: str, found: Configured, wish: _Wish) -> None:
+def _serve(folder: Path, port: int, listen: str, policy: Policy, wish: _Wish) -> None:
     from makeway.adapters.server.data_file import DataFileRefused
     from makeway.cli.control_plane import ControlPlane, Settings
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    settings = Settings(
-        policy=found.policy, host=listen, port=port, journal_age_ms=found.journal_age_ms,
-        journal_bytes=found.journal_bytes,
-    )  # fmt: skip
     try:
-        plane = ControlPlane(folder, settings)
+        plane = ControlPlane(folder, Settings(policy=policy, host=listen, port=port))
     except DataFileRefused as error:
         raise click.ClickException(f"{error}\n\nhint: {_about_folder(folder)}") from error
     except OSError as error:
