@@ -49,6 +49,10 @@ class Live:
         self._stopping = False
         self.turns = 0
 
+    def add(self, actor: Actor) -> None:
+        """Let one more take its turns, the last in order; before ``run``."""
+        self._actors.append(actor)
+
     def poke(self) -> None:
         """There is news. Many calls while it works cost as much as one."""
         loop = self._loop
