@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from makeway.adapters.node.launching import Launcher
+from tests.adapters.node.nodes import TestNode
 from tests.adapters.node.pods import Pods
 
 
@@ -24,6 +25,15 @@ def pods(tmp_path: Path, launcher: Launcher) -> Iterator[Pods]:
     folder = tmp_path / "pods"
     folder.mkdir()
     found = Pods(folder, launcher)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@pytest.fixture
+def node(tmp_path: Path, launcher: Launcher) -> Iterator[TestNode]:
+    found = TestNode(tmp_path / "pods", launcher)
     try:
         yield found
     finally:

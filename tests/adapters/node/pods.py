@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import time
@@ -58,7 +59,7 @@ class Pods:
 
     def start(self, *containers: ContainerPlan, restart: str = "Never", **more: object) -> Path:
         self._count += 1
-        uid = f"{self.folder.name}-{self._count}"
+        uid = f"{self._count}-{secrets.token_hex(4)}"  # other runs of these tests may be under way on this machine
         self._uids[uid] = None
         folder = self.folder / uid
         folder.mkdir()

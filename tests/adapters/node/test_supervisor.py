@@ -232,8 +232,16 @@ def test_a_stop_that_comes_before_the_start_prevents_it(pods: Pods, tmp_path: Pa
 
 # --- nothing is left -------------------------------------------------------------------------------------------------
 
-LEAVES = "sleep 601 & setsid sleep 602 & env -i setsid sleep 603 & (setsid sh -c 'sleep 604 & sleep 605' &) ; sleep 0.2"
-LEFT = [f"sleep\x0060{n}\x00" for n in range(1, 6)]
+NAP = 600_000 + os.getpid()  # seconds, and a sign by which those of this run are known
+LEAVES = (
+    f"sleep {NAP}1 & setsid sleep {NAP}2 & env -i setsid sleep {NAP}3 & (setsid sh -c 'sleep {NAP}4 & sleep {NAP}5' &)"
+    "; sleep 0.2"
+)
+LEFT = [f"sleep\0{NAP}{n}\0" for n in range(1, 6)]
+
+
+def nap(n: int) -> str:
+    return f"sleep\0{NAP}{n}\0"
 
 
 def commands() -> list[str]:
@@ -257,37 +265,37 @@ def test_what_a_container_leaves_behind_ends_with_it(pods: Pods) -> None:
 
 
 def test_what_one_container_leaves_ends_while_the_other_goes_on(pods: Pods) -> None:
-    folder = pods.start(script(f"{LEAVES}; exit 5"), script("sleep 606 & echo up; wait", "other"))
+    folder = pods.start(script(f"{LEAVES}; exit 5"), script(f"sleep {NAP}6 & echo up; wait", "other"))
 
     def ended() -> bool:
         record = read_record(folder)
         return record is not None and bool(record.containers) and one(record).state == "ended"
 
     wait_for(ended)
-    assert [each for each in left() if "603" not in each] == []  # that one hides: it ends with the pod
-    assert "sleep\x00606\x00" in commands()
+    assert [each for each in left() if each != nap(3)] == []  # that one hides: it ends with the pod
+    assert nap(6) in commands()
     pods.stop(folder)
     pods.ended(folder)
     assert left() == []
-    assert "sleep\x00606\x00" not in commands()
+    assert nap(6) not in commands()
 
 
 def test_two_hundred_processes(pods: Pods) -> None:
-    folder = pods.start(script("for i in $(seq 200); do sleep 607 & done; echo up; wait"))
+    folder = pods.start(script(f"for i in $(seq 200); do sleep {NAP}7 & done; echo up; wait"))
     started(folder)
     pods.stop(folder)
     assert code(pods.ended(folder)) == 143
-    assert "sleep\x00607\x00" not in commands()
+    assert nap(7) not in commands()
 
 
 def test_a_killed_supervisor_takes_all_with_it(pods: Pods) -> None:
-    folder = pods.start(script(f"{LEAVES}; echo up; sleep 608"))
+    folder = pods.start(script(f"{LEAVES}; echo up; sleep {NAP}8"))
     started(folder)
     record = read_record(folder)
     assert record is not None
     assert len(left()) == 5
     os.kill(record.pid, signal.SIGKILL)
-    wait_for(lambda: left() == [] and "sleep\x00608\x00" not in commands())
+    wait_for(lambda: left() == [] and nap(8) not in commands())
     assert not processes.is_alive(record.pid, record.ticks, record.boot)
     after = read_record(folder)
     assert after is not None
