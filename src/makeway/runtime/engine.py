@@ -83,6 +83,7 @@ class Engine:
             for kind in sorted(controller.kinds):
                 self._controllers.setdefault(kind, []).append((index, controller))
         self._looks: Looks[Ref] = Looks()
+        self._put_off: dict[Ref, dict[Ref, None]] = {}  # object with a write under way -> whose look wants another
         self._later: Timers[tuple[int, Ref]] = Timers()
         self._expiries: Timers[QueueName] = Timers()
         self._backoffs: Timers[WorkloadKey] = Timers()
@@ -244,7 +245,9 @@ class Engine:
             self.facts.look(other)
         self.notes.extend(outcome.notes)
         for action in outcome.actions:
-            if not self.executor.is_busy(action.write.ref):
+            if self.executor.is_busy(action.write.ref):
+                self._put_off.setdefault(action.write.ref, {})[ref] = None
+            else:
                 self.executor.submit(action, now)
 
     def _arm(self, now: Millis) -> None:
@@ -395,7 +398,8 @@ class Engine:
 
     def _done(self, action: Action, stored: bool) -> None:
         write = action.write
-        self.facts.look(write.ref)
+        for ref in (write.ref, *self._put_off.pop(write.ref, ())):
+            self.facts.look(ref)
         if not stored:
             self.journal.write(
                 self._now, "failed", write.ref.key if write.ref.kind == "Workload" else None,

@@ -97,6 +97,9 @@ class Facts:
         }:
             for owner in self._owner_refs(uid, before, after):
                 self.look(owner)
+        if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
+            for each in self.objects.owned(before.metadata.uid):  # what kept it from going may be gone with its owner
+                self.look(Ref.of(each))
 
     def _owner_refs(self, uid: str, *values: Any) -> Iterable[Ref]:
         for value in values:
