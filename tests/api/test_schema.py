@@ -288,7 +288,8 @@ def test_lists_that_are_maps_and_sets_say_so() -> None:
 
 def test_pod_templates_are_open() -> None:
     template = at("Workload", "spec.podSets[].template")
-    assert template == {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    words = {"description": "What the pods are like."}
+    assert template == words | {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
 def test_defaults_are_those_of_the_minimal_cluster_queue() -> None:
@@ -309,7 +310,8 @@ def test_a_block_with_something_required_in_it_has_no_default() -> None:
 
 def test_bounds_of_numbers_are_those_of_their_width_or_tighter() -> None:
     count = at("Workload", "spec.podSets[].count")
-    assert count == {"type": "integer", "format": "int32", "minimum": 0, "maximum": 2**31 - 1, "default": 1}
+    bounds = {"type": "integer", "format": "int32", "minimum": 0, "maximum": 2**31 - 1, "default": 1}
+    assert count == {"description": "How many pods.", **bounds}
     assert at("ClusterQueue", "status.fairSharing.weightedShare")["format"] == "int64"
 
 

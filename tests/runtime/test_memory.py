@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from makeway.core.model import InvariantError, Millis
 from makeway.runtime.history import History
-from makeway.runtime.memory import Objects, RuledObjects
+from makeway.runtime.memory import RuledObjects
+from makeway.runtime.pages import Objects
 from makeway.runtime.ports import Clock, SeededNames, StoreError
 from makeway.testing.conformance import FLAVOR, HELD, QUEUE, SPOT, owned_by, queue
 

@@ -8,12 +8,14 @@ Promise: equal text on every run, so that a changed definition is a changed kind
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
+from makeway.api.meanings import meaning
 from makeway.api.objects import queueing, scheduling, workload
 from makeway.api.objects.meta import Limit, Wire
 from makeway.api.quantity import encode_hook
@@ -67,6 +69,14 @@ _MEANINGS: dict[type[Wire], str] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Printing:
+    """How records and leaves stand inside another schema: as a whole, or by a name."""
+
+    record: Callable[[Record], Schema]
+    leaf: Callable[[Leaf, Limit], Schema]
+
+
 def crds() -> list[Schema]:
     """A definition for every kind that is ours and may be defined: no built-in groups, no configuration file."""
     return [_definition(kind) for kind in KINDS if kind.ours and kind.group not in (PROTECTED_GROUP, CONFIG_GROUP)]
@@ -75,11 +85,14 @@ def crds() -> list[Schema]:
 def openapi(kind: Kind, version: str) -> Schema:
     """The OpenAPI v3 schema of a kind in one of its versions. Parts that Kubernetes defines are open objects."""
     shape = kind.shape(version)
-    schema = _object({name: field for name, field in shape.fields.items() if name not in _ENVELOPE})
+    schema = of_record(replace(shape, fields={k: v for k, v in shape.fields.items() if k not in _ENVELOPE}), _INLINE)
     envelope = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
     schema["properties"] = envelope | schema.get("properties", {})
-    meaning = _MEANINGS.get(kind.type)
-    return {"description": meaning, **schema} if meaning else schema
+    return _described(schema, kind_meaning(kind))
+
+
+def kind_meaning(kind: Kind) -> str:
+    return _MEANINGS.get(kind.type) or meaning(kind.name)
 
 
 def _definition(kind: Kind) -> Schema:
@@ -126,16 +139,40 @@ def _json_path(kind: Kind, version: str, path: str) -> str:
 # --- one node -------------------------------------------------------------------------------------------------------
 
 
-def _node(field: Field) -> Schema:
+def _inline(shape: Record) -> Schema:
+    return dict(_OPEN_OBJECT) if shape.keeps_unknown else of_record(shape, _INLINE)
+
+
+def of_record(shape: Record, printing: Printing) -> Schema:
+    """An object with the fields of ``shape``, and what they mean."""
+    words = meaning(shape.name)
+    schema: Schema = {"description": words} if words else {}
+    schema["type"] = "object"
+    if shape.fields:
+        schema["properties"] = {
+            name: _described(_node(field, printing), meaning(shape.name, name)) for name, field in shape.fields.items()
+        }
+    required = [name for name, field in shape.fields.items() if is_needed(field)]
+    if required:
+        schema["required"] = required
+    return schema
+
+
+def _described(schema: Schema, words: str) -> Schema:
+    """The field's own words come before those of its type."""
+    return {"description": words} | {k: v for k, v in schema.items() if k != "description"} if words else schema
+
+
+def _node(field: Field, printing: Printing) -> Schema:
     shape, limit = field.shape, field.limit
     if isinstance(shape, Leaf):
-        schema = _leaf(shape, limit)
+        schema = printing.leaf(shape, limit)
     elif isinstance(shape, ListOf):
-        schema = _list(shape, limit)
+        schema = _list(shape, limit, printing)
     elif isinstance(shape, MapOf):
-        schema = _map(shape, limit)
+        schema = _map(shape, limit, printing)
     else:
-        schema = dict(_OPEN_OBJECT) if shape.keeps_unknown else _object(shape.fields)
+        schema = printing.record(shape)
     if _has_default(field):
         schema["default"] = _written(field.default)
     if limit.immutable:
@@ -143,17 +180,7 @@ def _node(field: Field) -> Schema:
     return schema
 
 
-def _object(fields: Mapping[str, Field]) -> Schema:
-    schema: Schema = {"type": "object"}
-    if fields:
-        schema["properties"] = {name: _node(field) for name, field in fields.items()}
-    required = [name for name, field in fields.items() if is_needed(field)]
-    if required:
-        schema["required"] = required
-    return schema
-
-
-def _leaf(shape: Leaf, limit: Limit) -> Schema:
+def of_leaf(shape: Leaf, limit: Limit) -> Schema:
     schema = deepcopy(_LEAVES[shape.name])  # no two nodes share a part: YAML would show aliases
     if shape.allowed:
         schema["enum"] = list(shape.allowed)
@@ -164,6 +191,9 @@ def _leaf(shape: Leaf, limit: Limit) -> Schema:
     if shape.name == "string":
         schema |= _text_limits(limit)
     return schema
+
+
+_INLINE = Printing(_inline, of_leaf)
 
 
 def _text_limits(limit: Limit) -> Schema:
@@ -179,8 +209,8 @@ def _text_limits(limit: Limit) -> Schema:
     return limits
 
 
-def _list(shape: ListOf, limit: Limit) -> Schema:
-    schema: Schema = {"type": "array", "items": _node(shape.item)}
+def _list(shape: ListOf, limit: Limit, printing: Printing) -> Schema:
+    schema: Schema = {"type": "array", "items": _node(shape.item, printing)}
     schema |= _counts(limit, "minItems", "maxItems")
     if limit.keyed_by:
         schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(limit.keyed_by)}
@@ -189,10 +219,10 @@ def _list(shape: ListOf, limit: Limit) -> Schema:
     return schema
 
 
-def _map(shape: MapOf, limit: Limit) -> Schema:
+def _map(shape: MapOf, limit: Limit, printing: Printing) -> Schema:
     if shape.item.shape == Leaf("any"):
         return dict(_OPEN_OBJECT)
-    schema: Schema = {"type": "object", "additionalProperties": _node(shape.item)}
+    schema: Schema = {"type": "object", "additionalProperties": _node(shape.item, printing)}
     return schema | _counts(limit, "minProperties", "maxProperties")
 
 

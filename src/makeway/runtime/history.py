@@ -8,18 +8,22 @@ from collections.abc import Iterator, Sequence
 from makeway.core.model import Millis, invariant
 from makeway.runtime.ports import Change, Event, Expired, Filter, KindKey, Stored, Unavailable, kind_key
 
+BYTES_MAX = 256 * 1024 * 1024
 FIRST_REVISION = 1  # as etcd begins: "0" never names a state, but asks for any
 
 
 class History:
     """The last changes, one for each revision; at least ``keep`` of them once there were so many, at most twice.
 
+    Fewer where they are large: no more than ``bytes_max`` of states that nobody else holds are kept for their sake.
     One that begins at a later revision knows nothing of what was before: who asks for it is told Expired.
     """
 
-    def __init__(self, keep: int, revision: int = FIRST_REVISION) -> None:
+    def __init__(self, keep: int, revision: int = FIRST_REVISION, bytes_max: int = BYTES_MAX) -> None:
         self.revision = revision
         self._keep = keep
+        self._bytes_max = bytes_max
+        self._bytes = 0
         self._forgotten = revision  # the newest revision that is no longer here
         self._before = revision if revision > FIRST_REVISION else 0  # no kind was written later than that
         self._changes: list[Change] = []
@@ -32,8 +36,11 @@ class History:
         self.revision += 1
         self._of_kind.setdefault(key, []).append(change)
         self._revisions.setdefault(key, [self._before]).append(self.revision)
+        self._bytes += len(change.after.data)
         if len(self._changes) > 2 * self._keep:
             self.cut(self._keep)
+        elif self._bytes > self._bytes_max and len(self._changes) > 1:
+            self.cut(len(self._changes) // 2)
 
     def latest(self, kind: KindKey) -> int:
         """The revision of the last change of a kind, or a later one where it is forgotten; 0: there was none."""
@@ -43,6 +50,7 @@ class History:
     def cut(self, keep: int) -> None:
         """Forget all but the last ``keep`` changes."""
         drop = max(0, len(self._changes) - keep)
+        self._bytes -= sum(len(change.after.data) for change in self._changes[:drop])
         del self._changes[:drop]
         self._forgotten += drop
         for key, changes in self._of_kind.items():
@@ -57,6 +65,7 @@ class History:
         undone = self._changes[kept:][::-1]
         del self._changes[kept:]
         for change in undone:
+            self._bytes -= len(change.after.data)
             key = kind_key(change.after.kind)
             self._of_kind[key].pop()
             self._revisions[key].pop()

@@ -1,9 +1,7 @@
-"""Objects in memory: how they are read (``Objects``), and the rules by which they are written (``RuledObjects``).
+"""The rules by which objects are written, for the Stores of our own: the one in memory and the one on SQLite.
 
-What our own Stores share, the one in memory and the one on SQLite: what a Kubernetes API server would answer, without
-one. Kept are the newest state of every object, and a *history* of the last writes: each revision is one ``Change``
-with the state before and after. Watches are places in that history, and the later pages of a list are the newest state
-with the changes since undone; so neither holds a copy, and both end in Expired once the history is cut.
+What a Kubernetes API server would answer, without one. How objects are kept and read is in ``pages``; each write adds
+a ``Change`` to the history there, with the state before and after.
 
 Time comes from ``clock``, uids and name suffixes from ``names``: equal calls give equal objects, byte for byte.
 
@@ -11,12 +9,13 @@ Promises: a call that raises has changed nothing; a call costs what it touches, 
 ``list``.
 
 Kinder than an API server in one thing: what only the server may set is not refused in a body but passed over. Not
-here: deletion of all that is in a namespace (``controllers.garbage``), server-side apply. One thread at a time.
+here: who takes away all that is in a namespace, who owns which field. One thread at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace as _changed
 from functools import cache
 from typing import Any
 
@@ -25,14 +24,16 @@ from msgspec.structs import replace
 
 from makeway.api import codec
 from makeway.api.documents import Tree
+from makeway.api.objects.kubernetes import Namespace, NamespaceSpec, view
 from makeway.api.objects.meta import ObjectMeta, OwnerReference, Wire
 from makeway.api.problems import Problem, has_errors
 from makeway.api.quantity import Time
 from makeway.api.structure import Mode
 from makeway.api.validation import Surroundings, validate, validate_update
 from makeway.api.versions import Kind, find_kind
-from makeway.core.model import Selector, invariant, stored
-from makeway.runtime.history import History, HistoryWatch
+from makeway.core.model import invariant, stored
+from makeway.runtime.history import History
+from makeway.runtime.pages import Objects
 from makeway.runtime.ports import (
     FOREGROUND,
     ORPHAN,
@@ -40,14 +41,10 @@ from makeway.runtime.ports import (
     Body,
     Change,
     Clock,
-    Filter,
     Forbidden,
     Invalid,
-    KindKey,
     Names,
     NotFound,
-    Page,
-    Place,
     Propagation,
     Stored,
     called,
@@ -59,8 +56,6 @@ from makeway.runtime.ports import (
     late_finalizers,
     merged,
     named,
-    read_token,
-    token_after,
     wanted,
 )
 
@@ -69,95 +64,12 @@ NAME_TRIES_MAX = 8
 GENERATED_PREFIX_MAX = 58  # the API server cuts a generateName here, to leave room for the suffix
 
 
-# --- reading ---------------------------------------------------------------------------------------------------------
-
-
-class Objects:
-    """The reading half of ``runtime.ports.Store``, and changes that were decided elsewhere."""
-
-    def __init__(self, history: History) -> None:
-        self._history = history
-        self._objects: dict[KindKey, dict[Place, Stored]] = {}
-        self._pages: tuple[KindKey, int, Sequence[Stored]] = (("", ""), -1, ())  # the list that was read last
-
-    @property
-    def resource_version(self) -> str:
-        return str(self._history.revision)
-
-    def compact(self, keep: int = 0) -> None:
-        """Forget all but the last ``keep`` changes, as an API server does from time to time."""
-        self._history.cut(keep)
-
-    def latest(self, kind: Kind) -> int | None:
-        return self._history.latest((kind.group, kind.name))
-
-    def get(self, kind: Kind, namespace: str, name: str) -> Stored:
-        found = self._objects.get(kind_key(kind), {}).get((namespace, name))
-        if found is None:
-            raise NotFound(f"{called(kind, name)} not found")
-        return found
-
-    def list(
-        self, kind: Kind, namespace: str | None = None, *, labels: Selector = (), limit: int = 0, token: str = ""
-    ) -> Page:
-        revision, last = read_token(kind, token) if token else (self._history.revision, None)
-        chosen = Filter(kind_key(kind), namespace, labels)
-        items = [each for each in self._at(kind_key(kind), revision) if chosen.takes(each)]
-        if last is not None:
-            items = [each for each in items if (each.namespace, each.name) > last]
-        page = tuple(items[:limit] if limit > 0 else items)
-        rest = len(items) - len(page)
-        return Page(page, str(revision), token_after(revision, page[-1]) if rest else "", rest)
-
-    def watch(
-        self, kind: Kind, since: str = "", *, namespace: str | None = None, labels: Selector = (),
-        bookmarks: bool = False,
-    ) -> HistoryWatch:  # fmt: skip
-        chosen = Filter(kind_key(kind), namespace, labels)
-        if since in ("", "0"):
-            now = self._history.revision
-            first = [each for each in self._at(chosen.key, now) if chosen.takes(each)]
-            return HistoryWatch(self._history, chosen, now, first, bookmarks)
-        if not (since.isascii() and since.isdigit()):
-            raise Invalid([Problem("resourceVersion", f"{since!r} is not a resource version")])
-        self._history.check(int(since))
-        return HistoryWatch(self._history, chosen, int(since), (), bookmarks)
-
-    def _at(self, key: KindKey, revision: int) -> Sequence[Stored]:
-        """All objects of a kind as they were at ``revision``, by namespace and name."""
-        changes = self._history.after(revision, key)
-        if self._pages[:2] != (key, revision):
-            objects: dict[Place, Stored | None] = dict(self._objects.get(key, {}))
-            earlier: dict[Place, Stored | None] = {}
-            for change in changes:
-                earlier.setdefault((change.after.namespace, change.after.name), change.before)
-            objects.update(earlier)
-            there = [(place, each) for place, each in objects.items() if each is not None]
-            self._pages = (key, revision, [each for _, each in sorted(there, key=lambda pair: pair[0])])
-        return self._pages[2]
-
-    # --- changes ---
-
-    def restore(self, each: Stored) -> None:
-        """Put in what was there when the history began."""
-        self._keep(each, None)
-
-    def apply(self, change: Change) -> None:
-        """The next revision."""
-        if change.type == "DELETED":
-            self._drop(change.before or change.after)
-        else:
-            self._keep(change.after, change.before)
-        self._history.add(change)
-
-    def _keep(self, new: Stored, old: Stored | None) -> None:
-        self._objects.setdefault(kind_key(new.kind), {})[new.namespace, new.name] = new
-
-    def _drop(self, old: Stored) -> None:
-        del self._objects[kind_key(old.kind)][old.namespace, old.name]
-
-
 # --- writing ---------------------------------------------------------------------------------------------------------
+
+
+Admission = Callable[
+    [Objects, Kind, Any, Stored | None], Any
+]  # what is there, the object, and as it was -> as it is to be
 
 
 class RuledObjects(Objects):
@@ -165,14 +77,18 @@ class RuledObjects(Objects):
 
     ``collects``: whether what lost its owner goes within the same call, or waits for ``collect``. ``careful``: whether
     our own writes (structs and patches) are held against limits and rules too; trees always are. ``mode``: what
-    becomes of unknown fields.
+    becomes of unknown fields. ``admission`` completes what is to be stored, or refuses it; what is created has its uid
+    and name by then. ``advice``: warnings about the last body that was judged.
     """
 
     def __init__(
         self, history: History, clock: Clock, names: Names, *, collects: bool = True, careful: bool = True,
         needs_namespaces: bool = False, mode: Mode = "Strict", around: Surroundings | None = None,
+        admission: Admission | None = None,
     ) -> None:  # fmt: skip
         super().__init__(history)
+        self.advice: Problems = []
+        self._admission = admission
         self._clock = clock
         self._names = names
         self._collects = collects
@@ -193,7 +109,7 @@ class RuledObjects(Objects):
             problems.append(Problem("metadata.namespace", "required", "name a namespace", cause="Required"))
         if self._judges(body):
             problems += validate(value, self._around)
-        refuse(problems)
+        self._refuse(problems)
         namespace = meta.namespace if kind.namespaced else ""
         self._check_namespace(namespace)
         meta = replace(
@@ -202,7 +118,10 @@ class RuledObjects(Objects):
         )  # fmt: skip
         if (namespace, meta.name) in self._objects.get(kind_key(kind), {}):
             raise AlreadyExists(f"{called(kind, meta.name)} already exists")
-        created = self._commit(kind, replace(value, metadata=replace(meta, uid=self._names.uid())), None)
+        value = replace(value, metadata=replace(meta, uid=self._names.uid()))
+        if self._admission is not None:
+            value = self._admission(self, kind, value, None)
+        created = self._commit(kind, value, None)
         self._suspect_orphan(created)
         return self._settled(created)
 
@@ -211,20 +130,27 @@ class RuledObjects(Objects):
         old = self._present(kind, _meta(value), problems)
         if kind.has_status:
             value = replace(value, status=old.value().status)
+        if self._admission is not None:
+            value = self._admission(self, kind, value, old)
         return self._settled(self._change(old, value, problems, judge=self._judges(body)))
 
     def update_status(self, body: Body) -> Stored:
         if isinstance(body, Wire) and not self._careful:
             return self._put_status(body)
-        tree = codec.to_tree(body) if isinstance(body, Wire) else dict(body)
-        kind = _served(tree)
+        if isinstance(body, codec.Reading):
+            kind, read, problems = self._read(body)
+            old = self._present(kind, _meta(read), problems)
+        else:
+            tree = codec.to_tree(body) if isinstance(body, Wire) else dict(body)
+            kind, problems = _served(tree), []
+            old = self._present(kind, named(tree), problems)
+            version = tree["apiVersion"].rpartition("/")[2]
+            _, read, problems = self._read({**old.tree(version), "status": tree.get("status")})
         if not kind.has_status:
             raise Invalid([Problem("status", f"{kind.plural} have no status of their own", cause="NotSupported")])
-        problems: Problems = []
-        old = self._present(kind, named(tree), problems)
-        version = tree["apiVersion"].rpartition("/")[2]
-        _, read, problems = self._read({**old.tree(version), "status": tree.get("status")})
-        value = replace(old.value(), status=read.status)
+        before = old.value()
+        owned = replace(before.metadata, managed_fields=_meta(read).managed_fields)
+        value = replace(before, status=read.status, metadata=owned)
         return self._settled(self._change(old, value, problems, judge=self._judges(body)))
 
     def _put_status(self, body: Wire) -> Stored:
@@ -260,18 +186,29 @@ class RuledObjects(Objects):
 
     # --- steps of a write ---
 
+    def put(self, old: Stored, value: Wire) -> Stored:
+        """A change of our own making, of status and all; it is not judged."""
+        return self._settled(self._change(old, value))
+
     def _judges(self, body: Body) -> bool:
         return self._careful or not isinstance(body, Wire)
+
+    def _refuse(self, problems: Problems) -> None:
+        self.advice = [each for each in problems if each.severity == "warning"]
+        refuse(problems)
 
     def _read(self, body: Body) -> tuple[Kind, Any, Problems]:
         """The kind and value of a body, and what its shape says against it; Invalid where there is no value."""
         if isinstance(body, Wire) and not self._careful:
             named_as = {"apiVersion": getattr(body, "api_version", ""), "kind": getattr(body, "kind", "")}
             return _served(named_as), body, []
-        reading = codec.read(codec.to_tree(body) if isinstance(body, Wire) else dict(body), self._mode)
+        if isinstance(body, codec.Reading):
+            reading = body
+        else:
+            reading = codec.read(codec.to_tree(body) if isinstance(body, Wire) else dict(body), self._mode)
         if reading.kind is None or reading.value is None:
             raise Invalid(reading.problems)
-        return reading.kind, reading.value, reading.problems
+        return reading.kind, reading.value, [*reading.problems]
 
     def _check_namespace(self, namespace: str) -> None:
         if not namespace or not self._needs_namespaces:
@@ -307,14 +244,15 @@ class RuledObjects(Objects):
             generation=given.generation, creation_timestamp=given.creation_timestamp,
             deletion_timestamp=given.deletion_timestamp,
             deletion_grace_period_seconds=given.deletion_grace_period_seconds,
+            managed_fields=_meta(value).managed_fields or given.managed_fields,
         )  # fmt: skip
         value = replace(value, metadata=_cleaned(meta))
         rules = validate_update(before, value, self._around) if judge else []
-        refuse([*problems, *late_finalizers(old, meta), *rules])
+        self._refuse([*problems, *late_finalizers(old, meta), *rules])
         was, will = old.tree(), codec.to_tree(value)
         if was == will:
             return old
-        if old.deleting and not meta.finalizers and not given.deletion_grace_period_seconds:
+        if old.deleting and not _is_held(value) and not given.deletion_grace_period_seconds:
             return self._remove(old, value)
         if wanted(old.kind, was) != wanted(old.kind, will):
             value = replace(value, metadata=replace(value.metadata, generation=old.generation + 1))
@@ -329,7 +267,7 @@ class RuledObjects(Objects):
         meta = value.metadata
         finalizers = deletion_finalizers(meta.finalizers, propagation)
         seconds = grace_seconds(old, grace)
-        if not finalizers and not seconds:
+        if not finalizers and not seconds and not _is_held(replace(value, metadata=replace(meta, finalizers=()))):
             return self._remove(old)
         if not old.deleting:
             until = Time.of_millis(self._now().millis + seconds * 1000)
@@ -495,8 +433,15 @@ def _with_meta(each: Stored, **changes: Any) -> Wire:
 
 
 def _cleaned(meta: ObjectMeta, **changes: Any) -> ObjectMeta:
-    """Without what nobody keeps any more, or not yet: managed fields belong to server-side apply."""
-    return replace(meta, managed_fields=(), self_link="", **changes)
+    """Without what nobody keeps any more."""
+    return replace(meta, self_link="", **changes)
+
+
+def _is_held(value: Any) -> bool:
+    """Whether something must happen before it can go; a namespace has finalizers in its spec too."""
+    if value.metadata.finalizers:
+        return True
+    return isinstance(value, Namespace) and bool(view(value.spec, NamespaceSpec).finalizers)
 
 
 def _awaits_dependents(each: Stored | None) -> bool:
@@ -533,6 +478,10 @@ def _without_status(body: Body) -> Body:
     """A body as the main resource reads it: the status is not even looked at."""
     if isinstance(body, Wire):
         return replace(body, status=_blank(type(body)).status) if hasattr(body, "status") else body
+    if isinstance(body, codec.Reading):
+        if body.kind is None or body.value is None or not body.kind.has_status:
+            return body
+        return _changed(body, value=replace(body.value, status=_blank(body.kind.type).status))
     return {name: each for name, each in body.items() if name != "status"} if _served(body).has_status else body
 
 

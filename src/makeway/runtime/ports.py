@@ -11,7 +11,8 @@ is a matter of the driver, not of every function on the way.
 **Objects leave as bytes with a small decoded header** (``Stored``). A store of 100,000 workloads holds their pod
 templates too, and hardly anyone reads those: informers look at the header and decode what they need, once. Bytes also
 cannot be changed by a reader. **Objects enter as wire structs or trees** (``Body``): structs from our own controllers,
-trees from users and in older versions, both named by their own apiVersion, kind, namespace and name.
+trees from users and in older versions, both named by their own apiVersion, kind, namespace and name. A tree that was
+read already enters as its ``Reading``, with what was wrong or odd about it.
 
 **Errors**, by what the caller can do about them::
 
@@ -51,7 +52,7 @@ from makeway.api.quantity import decode_hook
 from makeway.api.versions import Kind, from_stored
 from makeway.core.model import Millis, Selector, selects
 
-Body = Wire | Mapping[str, Tree]
+Body = Wire | Mapping[str, Tree] | codec.Reading
 Propagation = Literal["Background", "Foreground", "Orphan"]
 ORPHAN = "orphan"  # finalizers that stand for a propagation
 FOREGROUND = "foregroundDeletion"
@@ -346,17 +347,60 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class FieldTerm:
+    """What one field of an object must be, or must not be; a field that is not set is ""."""
+
+    path: tuple[str, ...]
+    value: str
+    is_equal: bool = True
+
+    def holds(self, each: Stored) -> bool:
+        return (field_text(each, self.path) == self.value) == self.is_equal
+
+
+def field_text(each: Stored, path: tuple[str, ...]) -> str:
+    """A field as selectors compare it. Only what leads to it is decoded."""
+    if path == ("metadata", "name"):
+        return each.name
+    if path == ("metadata", "namespace"):
+        return each.namespace
+    value: Any = _leading_to(path).decode(each.data)
+    for name in path:
+        value = getattr(value, name, None)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None or isinstance(value, dict | list) else str(value)
+
+
+@lru_cache(maxsize=64)
+def _leading_to(path: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
+    type_: Any = Any
+    for name in reversed(path):
+        type_ = msgspec.defstruct("Leading", [(name, type_ | None, None)])
+    return msgspec.json.Decoder(type_)
+
+
+@dataclass(frozen=True, slots=True)
 class Filter:
     """Which objects of a kind are looked at."""
 
     key: KindKey
     namespace: str | None
     labels: Selector
+    fields: tuple[FieldTerm, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The only name that it can take; "" where it can take others."""
+        wanted = (each.value for each in self.fields if each.path == ("metadata", "name") and each.is_equal)
+        return next(wanted, "")
 
     def takes(self, each: Stored | None) -> bool:
         if each is None or (self.namespace and each.namespace != self.namespace):
             return False
-        return not self.labels or selects(self.labels, each.labels)
+        if self.labels and not selects(self.labels, each.labels):
+            return False
+        return all(term.holds(each) for term in self.fields)
 
     def event(self, change: Change) -> Event | None:
         """What a change looks like to someone who sees only these objects."""
@@ -364,7 +408,9 @@ class Filter:
         if kind_key(after.kind) != self.key:
             return None
         version = after.resource_version
-        if self.namespace is None and not self.labels:  # it sees all of them, as nearly everybody does
+        if (
+            self.namespace is None and not self.labels and not self.fields
+        ):  # it sees all of them, as nearly everybody does
             return Event(change.type, version, after)
         was = self.takes(change.before)
         if change.type == "DELETED":
@@ -399,9 +445,12 @@ def called(kind: Kind, name: str) -> str:
 def check_present(old: Stored, uid: str, resource_version: str) -> None:
     """What the caller believes to be there must be there."""
     if uid and uid != old.uid:
-        raise Conflict(f"{called(old.kind, old.name)}: uid is {old.uid}, not {uid}")
-    if resource_version and resource_version != old.resource_version:
-        raise Conflict(f"{called(old.kind, old.name)} has been modified: it is at {old.resource_version}")
+        wrong = f"uid is {old.uid}, not {uid}"
+    elif resource_version and resource_version != old.resource_version:
+        wrong = "the object has been modified; please apply your changes to the latest version and try again"
+    else:
+        return
+    raise Conflict(f"Operation cannot be fulfilled on {called(old.kind, old.name)}: {wrong}")
 
 
 def wanted(kind: Kind, tree: dict[str, Tree]) -> dict[str, Tree]:

@@ -17,10 +17,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock, Thread
 from types import TracebackType
+from typing import Any, TypeVar
 
 from makeway.adapters.server.data_file import DataFile, NotWritten
 from makeway.api.documents import Tree
@@ -29,11 +31,14 @@ from makeway.api.validation import Surroundings
 from makeway.api.versions import Kind
 from makeway.core.model import Millis, Selector
 from makeway.runtime.history import History, HistoryWatch
-from makeway.runtime.memory import Objects, RuledObjects
+from makeway.runtime.memory import Admission, RuledObjects
+from makeway.runtime.pages import Objects
 from makeway.runtime.ports import (
     Body,
+    Change,
     Clock,
     Event,
+    Filter,
     Names,
     Page,
     Propagation,
@@ -41,19 +46,33 @@ from makeway.runtime.ports import (
     Stored,
     TimedOut,
     Unavailable,
+    kind_key,
 )
 
 GROUP_MAX = 256
 RETRY_AFTER = Millis(5_000)  # who waits for room on a disk need not ask often
-_NEVER_FORGETS = 1 << 62  # ahead is cut when a group is committed, not by count
+_NEVER_FORGETS = 1 << 62  # ahead is cut when a group is committed, not by count or size
 
-Decision = Callable[[RuledObjects], Stored]
-Outcome = Stored | Exception
-Waiting = tuple[Decision, "Future[Stored]"]
+T = TypeVar("T")
+Decision = Callable[[RuledObjects], Any]
+OnCommit = Callable[[Sequence[Change]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    decision: Decision
+    answer: Future[Any]
+    is_dry: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    error: Exception
 
 
 class SqliteStore:
-    """See ``runtime.ports.Store``. What only this one has: ``compact``, ``close``, and a file that it alone has open.
+    """See ``runtime.ports.Store``. What only this one has: ``compact``, ``close``, and a file that it alone has open;
+    ``submit``, for decisions that nobody waits for in a thread; ``on_commit``, for whoever wants to hear of changes.
 
     ``history``: how many revisions a watch or a list may fall behind before it expires. ``size_max``: bytes that the
     data file may have. The rest is told at ``RuledObjects``. Raises ``DataFileRefused``.
@@ -62,15 +81,15 @@ class SqliteStore:
     def __init__(
         self, path: Path, clock: Clock, names: Names | None = None, *, history: int = 10_000, careful: bool = True,
         needs_namespaces: bool = False, mode: Mode = "Strict", around: Surroundings | None = None,
-        size_max: int | None = None,
+        size_max: int | None = None, admission: Admission | None = None,
     ) -> None:  # fmt: skip
         self._file = DataFile(path, size_max=size_max)
         try:
             begin = self._file.revision()
             self._shown = Objects(History(history, begin))
             self._ahead = RuledObjects(
-                History(_NEVER_FORGETS, begin), clock, names or _new_names(), careful=careful,
-                needs_namespaces=needs_namespaces, mode=mode, around=around,
+                History(_NEVER_FORGETS, begin, _NEVER_FORGETS), clock, names or _new_names(), careful=careful,
+                needs_namespaces=needs_namespaces, mode=mode, around=around, admission=admission,
             )  # fmt: skip
             for each in self._file.objects():
                 self._shown.restore(each)
@@ -82,7 +101,8 @@ class SqliteStore:
         self._entering = Lock()  # whoever puts something into the queue, or ends that
         self._closed = False
         self._broken = ""  # what happened, where nobody knows any more what the file holds
-        self._queue: SimpleQueue[Waiting | None] = SimpleQueue()
+        self._listeners: tuple[OnCommit, ...] = ()
+        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._writer = Thread(target=self._write_groups, name="makeway-storage", daemon=True)
         self._writer.start()
 
@@ -127,67 +147,85 @@ class SqliteStore:
     def list(
         self, kind: Kind, namespace: str | None = None, *, labels: Selector = (), limit: int = 0, token: str = ""
     ) -> Page:
+        return self.page(kind, Filter(kind_key(kind), namespace, labels), limit=limit, token=token)
+
+    def page(self, kind: Kind, chosen: Filter, *, limit: int = 0, token: str = "", at: int | None = None) -> Page:
+        """See ``runtime.memory.Objects``."""
         with self._reading:
-            return self._shown.list(kind, namespace, labels=labels, limit=limit, token=token)
+            return self._shown.page(kind, chosen, limit=limit, token=token, at=at)
 
     def watch(
         self, kind: Kind, since: str = "", *, namespace: str | None = None, labels: Selector = (),
         bookmarks: bool = False,
     ) -> SharedWatch:  # fmt: skip
+        return self.follow(Filter(kind_key(kind), namespace, labels), since, bookmarks=bookmarks)
+
+    def follow(self, chosen: Filter, since: str = "", *, bookmarks: bool = False) -> SharedWatch:
+        """See ``runtime.memory.Objects``."""
         with self._reading:
-            watch = self._shown.watch(kind, since, namespace=namespace, labels=labels, bookmarks=bookmarks)
-        return SharedWatch(watch, self._reading)
+            return SharedWatch(self._shown.follow(chosen, since, bookmarks=bookmarks), self._reading)
+
+    def on_commit(self, listener: OnCommit) -> None:
+        """Have ``listener`` called with the changes of every group once they are shown, before their calls return.
+
+        It is called on the writer thread: it must be quick, and raise nothing.
+        """
+        self._listeners = (*self._listeners, listener)
 
     # --- writing ---
 
     def create(self, body: Body) -> Stored:
-        return self._decided(lambda ahead: ahead.create(body))
+        return self.submit(lambda ahead: ahead.create(body)).result()
 
     def update(self, body: Body) -> Stored:
-        return self._decided(lambda ahead: ahead.update(body))
+        return self.submit(lambda ahead: ahead.update(body)).result()
 
     def update_status(self, body: Body) -> Stored:
-        return self._decided(lambda ahead: ahead.update_status(body))
+        return self.submit(lambda ahead: ahead.update_status(body)).result()
 
     def patch(
         self, kind: Kind, namespace: str, name: str, change: Mapping[str, Tree], *, status: bool = False
     ) -> Stored:
-        return self._decided(lambda ahead: ahead.patch(kind, namespace, name, change, status=status))
+        return self.submit(lambda ahead: ahead.patch(kind, namespace, name, change, status=status)).result()
 
     def delete(
         self, kind: Kind, namespace: str, name: str, *, uid: str = "", resource_version: str = "",
         propagation: Propagation | None = None, grace: int | None = None,
     ) -> Stored:  # fmt: skip
-        return self._decided(lambda ahead: ahead.delete(
+        return self.submit(lambda ahead: ahead.delete(
             kind, namespace, name, uid=uid, resource_version=resource_version, propagation=propagation, grace=grace
-        ))  # fmt: skip
+        )).result()  # fmt: skip
 
-    def _decided(self, decision: Decision) -> Stored:
-        answer: Future[Stored] = Future()
+    def submit(self, decision: Callable[[RuledObjects], T], *, dry_run: bool = False) -> Future[T]:
+        """Have something decided and written, as one; the answer comes once it is on the disk.
+
+        ``decision`` is called on the writer thread and may make several calls: all of them count, or, where it raises,
+        none. ``dry_run``: it is judged and answered in the same way, and then taken back.
+        """
+        answer: Future[T] = Future()
         with self._entering:
             if self._closed or self._broken:
                 raise Unavailable(self._broken or "the storage is closed", RETRY_AFTER)
-            self._queue.put((decision, answer))
-        return answer.result()
+            self._queue.put(_Waiting(decision, answer, dry_run))
+        return answer
 
     # --- the writer thread ---
 
     def _write_groups(self) -> None:
         while (first := self._queue.get()) is not None:
-            group = self._gathered(first)
-            answers = [answer for _, answer in group]
+            group = [each for each in self._gathered(first) if each.answer.set_running_or_notify_cancel()]
             try:
-                outcomes = self._outcomes([decision for decision, _ in group])
+                outcomes = self._outcomes(group)
             except BaseException as error:  # whatever it is, nobody may wait for ever
                 self._broken = f"the storage has failed: {error!r}"
-                outcomes = [TimedOut(self._broken) for _ in group]
-            for answer, outcome in zip(answers, outcomes, strict=True):
-                if isinstance(outcome, Stored):
-                    answer.set_result(outcome)
+                outcomes = [_Failure(TimedOut(self._broken)) for _ in group]
+            for each, outcome in zip(group, outcomes, strict=True):
+                if isinstance(outcome, _Failure):
+                    each.answer.set_exception(outcome.error)
                 else:
-                    answer.set_exception(outcome)
+                    each.answer.set_result(outcome)
 
-    def _gathered(self, first: Waiting) -> Sequence[Waiting]:
+    def _gathered(self, first: _Waiting) -> Sequence[_Waiting]:
         """All that wait, in the order they came; nobody else takes from the queue."""
         group = [first]
         while len(group) < GROUP_MAX and not self._queue.empty():
@@ -198,31 +236,37 @@ class SqliteStore:
             group.append(each)
         return group
 
-    def _outcomes(self, decisions: Sequence[Decision]) -> Sequence[Outcome]:
+    def _outcomes(self, group: Sequence[_Waiting]) -> Sequence[Any]:
         """Who was refused stood on what the others of the group had written, and fails with them."""
         if self._broken:
-            return [Unavailable(self._broken, RETRY_AFTER) for _ in decisions]
-        outcomes = [self._outcome(decision) for decision in decisions]
+            return [_Failure(Unavailable(self._broken, RETRY_AFTER)) for _ in group]
+        outcomes = [self._outcome(each) for each in group]
         changes = self._ahead.uncommitted()
+        if not changes:
+            return outcomes
         try:
-            if changes:
-                self._file.write(changes)
+            self._file.write(changes)
         except NotWritten as error:
             self._ahead.take_back(changes[0].after.revision - 1)
-            return [Unavailable(f"nothing was stored: {error}", RETRY_AFTER) for _ in decisions]
+            return [_Failure(Unavailable(f"nothing was stored: {error}", RETRY_AFTER)) for _ in group]
         with self._reading:
             for change in changes:
                 self._shown.apply(change)
         self._ahead.compact()
+        for listener in self._listeners:
+            listener(changes)
         return outcomes
 
-    def _outcome(self, decision: Decision) -> Outcome:
+    def _outcome(self, each: _Waiting) -> Any:
         before = int(self._ahead.resource_version)
         try:
-            return decision(self._ahead)
+            answer = each.decision(self._ahead)
         except Exception as error:
             self._ahead.take_back(before)
-            return error
+            return _Failure(error)
+        if each.is_dry:
+            self._ahead.take_back(before)
+        return answer
 
 
 class SharedWatch:

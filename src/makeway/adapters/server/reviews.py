@@ -1,0 +1,75 @@
+"""Questions that are asked by creating an object and answered at once: who am I, what may I do."""
+
+from __future__ import annotations
+
+import msgspec
+
+from makeway.adapters.server import bodies
+from makeway.adapters.server.access import REVIEWS, Asked, User, may
+from makeway.adapters.server.answers import Answer
+from makeway.adapters.server.bodies import WriteOptions
+from makeway.adapters.server.rest import Call
+from makeway.api import codec
+from makeway.api.objects.kubernetes import (
+    NonResourceRule,
+    ResourceRule,
+    SelfSubjectAccessReview,
+    SelfSubjectReview,
+    SelfSubjectReviewStatus,
+    SelfSubjectRulesReview,
+    SubjectAccessReviewStatus,
+    SubjectRulesReviewStatus,
+    UserInfo,
+)
+from makeway.api.objects.meta import Wire
+from makeway.api.versions import KINDS
+from makeway.runtime.memory import refuse
+
+_EVERYTHING = ResourceRule(verbs=("*",), api_groups=("*",), resources=("*",))
+_ASKING = ResourceRule(
+    verbs=("create",), api_groups=("authorization.k8s.io", "authentication.k8s.io"), resources=tuple(sorted(REVIEWS))
+)
+_READ = ("get", "list", "watch")
+
+
+def answer(call: Call, user: User) -> Answer:
+    options = WriteOptions.of(call.query, call.user_agent)
+    read = bodies.read_object(call.body, call.content_type, call.route.kind.type)
+    reading = codec.read(bodies.aimed(call.route, bodies.mapping(read)), options.mode)
+    refuse([*reading.problems])
+    value: Wire | None = reading.value
+    match value:
+        case SelfSubjectAccessReview():
+            value = msgspec.structs.replace(value, status=_access(value, user))
+        case SelfSubjectRulesReview():
+            value = msgspec.structs.replace(value, status=_rules(user))
+        case SelfSubjectReview():
+            info = UserInfo(username=user.name, uid=user.token, groups=user.groups)
+            value = msgspec.structs.replace(value, status=SelfSubjectReviewStatus(user_info=info))
+    assert value is not None
+    return Answer(201, codec.encode(value))
+
+
+def _access(review: SelfSubjectAccessReview, user: User) -> SubjectAccessReviewStatus:
+    asked, path = review.spec.resource_attributes, review.spec.non_resource_attributes
+    if asked is not None:
+        what = Asked(asked.verb, asked.group, asked.resource, asked.subresource, asked.namespace, asked.name)
+    elif path is not None:
+        what = Asked(path.verb)
+    else:
+        return SubjectAccessReviewStatus(allowed=False, evaluation_error="neither a resource nor a path is named")
+    allowed = may(user, what)
+    return SubjectAccessReviewStatus(allowed=allowed, reason=f"role {user.role}" if allowed else "")
+
+
+def _rules(user: User) -> SubjectRulesReviewStatus:
+    if user.role == "admin":
+        paths = NonResourceRule(verbs=("*",), non_resource_urls=("*",))
+        return SubjectRulesReviewStatus(resource_rules=(_EVERYTHING,), non_resource_rules=(paths,))
+    groups: dict[str, list[str]] = {}
+    for kind in KINDS:
+        if kind.name != "Secret" and kind.plural not in REVIEWS:
+            groups.setdefault(kind.group, []).append(kind.plural)
+    rules = [ResourceRule(verbs=_READ, api_groups=(group,), resources=tuple(names)) for group, names in groups.items()]
+    paths = NonResourceRule(verbs=("get",), non_resource_urls=("*",))
+    return SubjectRulesReviewStatus(resource_rules=(*rules, _ASKING), non_resource_rules=(paths,))

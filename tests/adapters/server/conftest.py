@@ -1,0 +1,28 @@
+"""One server for all tests that leave no trace for each other; whoever needs limits or a restart starts an own one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.adapters.server.serving import Server, running
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def admin(server: Server) -> Iterator[httpx.Client]:
+    with server.client() as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def viewer(server: Server) -> Iterator[httpx.Client]:
+    with server.client("viewer") as client:
+        yield client
