@@ -36,7 +36,7 @@ from makeway.core.lowering.workloads import is_accounted
 from makeway.core.model import FlavorName, Millis, QueueName, Workload, WorkloadKey
 from makeway.core.pending import may_queue
 from makeway.core.state import State
-from makeway.runtime.objects import Objects
+from makeway.runtime.objects import OWNED, Objects
 
 NO_STATUS = WorkloadStatus()
 CONFIGURING = ("ClusterQueue", "Cohort", "ResourceFlavor", "AdmissionCheck")
@@ -97,9 +97,13 @@ class Facts:
         }:
             for owner in self._owner_refs(uid, before, after):
                 self.look(owner)
+                if ref.kind == "Pod" and self.objects.get(owner) is None:  # the Workload of that Job waits for its pods
+                    for each in self.objects.owned(uid):
+                        self.look(Ref.of(each))
         if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
-            for each in self.objects.owned(before.metadata.uid):  # what kept it from going may be gone with its owner
-                self.look(Ref.of(each))
+            for kind in OWNED:  # what kept it from going may be gone with its owner
+                for each in self.objects.owned(before.metadata.uid, kind):
+                    self.look(Ref.of(each))
 
     def _owner_refs(self, uid: str, *values: Any) -> Iterable[Ref]:
         for value in values:
