@@ -140,3 +140,13 @@ def test_S_5_12_a_claim_is_never_held_back() -> None:
     status = office.view.workload(W).status
     assert status is not None
     assert status.preemption_claim is not None
+
+
+def test_what_could_not_be_written_was_not_told() -> None:
+    office = Office(cluster_queue(cpu="4"), uses("h", "3"), asks("w", "2"))
+    office.view.now = at()
+    plan = decide(office.view.state, at())
+    [told] = office.scheduling.actions(plan, office.view, 1)
+    assert list(office.scheduling.actions(plan, office.view, 2)) == [], "it is under way"
+    assert office.scheduling.answered(told, False) is None
+    assert office.cycle(1) == 1

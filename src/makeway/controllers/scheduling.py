@@ -30,6 +30,7 @@ from makeway.api.objects.workload import (
 from makeway.api.quantity import Quantity, Time
 from makeway.controllers.contract import Action, Change, Note, Ref, View
 from makeway.controllers.eviction import Evict, event_of_eviction, says, status_of
+from makeway.controllers.issues import Failed, Issues
 from makeway.core.cycle import Plan, Verdict, is_admitted
 from makeway.core.flavors import Assignment
 from makeway.core.messages import (
@@ -221,6 +222,7 @@ class Scheduling:
         self._told: dict[WorkloadKey, _Told] = {}
         self._late: dict[WorkloadKey, Verdict] = {}  # what is to be written when it is due
         self._due: list[tuple[Millis, WorkloadKey]] = []
+        self.issues = Issues()
 
     def actions(self, plan: Plan, view: View, cycle: int) -> Iterator[Action]:
         """What a plan asks to be written, in the order in which it was decided."""
@@ -252,6 +254,13 @@ class Scheduling:
         self._told.pop(key, None)
         self._late.pop(key, None)
 
+    def answered(self, action: Action, stored: bool) -> Failed | None:
+        """A write is stored, or never will be; what follows if it was the last eviction of a decision."""
+        write = action.write
+        if not stored and isinstance(write, Change) and isinstance(write.edit, TellPending):
+            self._told.pop(write.ref.key, None)
+        return self.issues.answered(action, stored)
+
     # --- admitted ---
 
     def _admission(self, verdict: Verdict, view: View, now: Millis, decision: str) -> Action:
@@ -275,6 +284,7 @@ class Scheduling:
 
     def _waiting(self, verdict: Verdict, view: View, now: Millis, decision: str) -> Iterator[Action]:
         evictions = tuple(self._evictions(verdict, view, now, decision))
+        self.issues.note(decision, verdict, len(evictions))
         key = verdict.workload.key
         at_once = verdict.claim is not None or self._blocks(verdict, view) != ("", "")
         if not at_once and not self._tells_news(verdict, view):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from makeway.api.documents import Tree
-from makeway.api.quantity import MicroTime
+from makeway.api.quantity import Time
 from makeway.core.model import Millis
 
 Cell = str | int | bool | None
@@ -63,7 +63,7 @@ def _millis(text: Tree) -> int | None:
     if not isinstance(text, str) or not text:
         return None
     try:
-        return MicroTime.parse(text).millis
+        return Time.parse(text).millis
     except ValueError:
         return None
 

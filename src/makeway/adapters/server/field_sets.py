@@ -17,12 +17,12 @@ import msgspec
 
 from makeway.adapters.server.merging import Node
 from makeway.api.documents import DEPTH_MAX, Tree
-from makeway.api.quantity import Duration, MicroTime, Quantity
+from makeway.api.quantity import Duration, Quantity, Time
 
 Fields = dict[str, Any]  # str -> Fields
 Changes = tuple[Fields | None, Fields | None]  # what was set, what was removed
 ITSELF = "."
-_PARSE = {"quantity": Quantity.parse, "duration": Duration.parse, "time": MicroTime.parse, "microTime": MicroTime.parse}
+_PARSE = {"quantity": Quantity.parse, "duration": Duration.parse, "time": Time.parse, "microTime": Time.parse}
 _STEPS = ("f:", "k:", "v:", "i:")
 _encode = msgspec.json.Encoder(order="sorted").encode
 
