@@ -9,7 +9,8 @@ from makeway.core.flavors import Assignment, Mode, Search, Tried
 from makeway.core.model import FR, FlavorName, Millis, PodSet, ResourceName, Usage, Workload
 from makeway.core.options import running_sibling, stays_beside
 from makeway.core.pending import Requeue
-from makeway.core.preemption.classical import Target, Victims, find_victims
+from makeway.core.preemption import classical, fair_share
+from makeway.core.preemption.classical import Target, Victims
 from makeway.core.rounds import Round
 from makeway.core.state import State
 from makeway.core.trace import Rule, Step
@@ -201,6 +202,7 @@ class _Finder:
     def _search_within_rounds(self, need: tuple[FR, ...], usage: Usage) -> Victims:
         """Whom to evict without a round too many: who would make it one is left out, the first first (design 4)."""
         state, workload = self._state, self._workload
+        find_victims = fair_share.find_victims if state.policy.fair_sharing else classical.find_victims
         spared: frozenset[str] = frozenset()
         while True:
             victims = find_victims(
