@@ -8,8 +8,9 @@ from dataclasses import replace
 from tests.model import facts, queues
 from tests.model.facts import Raw
 from tests.model.flavors import FIT, Assignment, Choice, PodSetAssignment
-from tests.model.preemption import Incoming, Target, ends_above_nominal, newly_evicted, that_count
+from tests.model.preemption import Incoming, Target
 from tests.model.quota import fits
+from tests.model.targets import ends_above_nominal, newly_evicted, that_count
 from tests.model.world import (
     Claim,
     Holder,

@@ -71,7 +71,7 @@ WORDS = {
     Rule.FAIR_FINAL_SHARE: "its side's share falls from {2} to {3}, the newcomer's rises from {0} to {1}, no higher",
     Rule.FAIR_INITIAL_SHARE: "the newcomer's share rises from {0} to {1}, below the {2} of its side, {3} without it",
     Rule.NO_TARGETS: "nobody whom it may displace would free enough",
-    Rule.NOT_BY_SHARES: "its share would rise from {} to {}; nobody of the richest side, which has {}, may leave for that",
+    Rule.NOT_BY_SHARES: "its share would rise from {} to {}; nobody of the richest side, with {}, may leave for that",
     Rule.NOT_EVEN_ALL: "{} are missing, and all it might displace hold {}",
     Rule.ROUND_TOO_MANY: "it has displaced others {} times, {} of them to borrow, and may not again",
     Rule.GATED: "a preemption gate is closed",
