@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.model import fair, preemption
-from tests.model.amounts import Amounts, add
+from tests.model.amounts import Amounts
 from tests.model.preemption import Incoming, Need, Target
 from tests.model.world import Snapshot, queue_node
 
@@ -34,27 +34,33 @@ def newly_evicted(snap: Snapshot, found: list[Target]) -> list[Target]:
     return [t for t in found if t.reason != "InClusterQueueTimeBased" and not snap.holders[t.key].evicted]
 
 
-def that_count(snap: Snapshot, p: Incoming, found: list[Target]) -> list[Target]:
-    """Those that make a round one of the rare kind, if it ends above nominal."""
+def not_below(snap: Snapshot, p: Incoming, found: list[Target]) -> list[Target]:
+    """Those of them who are not of lower priority in the own queue."""
     return [t for t in newly_evicted(snap, found) if t.queue != p.queue or snap.holders[t.key].priority >= p.priority]
 
 
 def ends_above_nominal(snap: Snapshot, p: Incoming, found: list[Target], req: Amounts) -> bool:
+    """Whether this is a round of the rare kind: above nominal, and not only at the cost of the own queue's lower."""
+    if not newly_evicted(snap, found):
+        return False
     after = snap.copy()
     for t in found:
         after.remove(t.key)
+    after.charge(p.queue, req)
+    before, used = snap.used[p.queue], after.used[p.queue]
     nominal = snap.tree[queue_node(p.queue)].nominal
-    return any(v > 0 and add(after.used[p.queue].get(fr, 0), v) > nominal.get(fr, 0) for fr, v in req.items())
+    above = [fr for fr, v in req.items() if v > 0 and used.get(fr, 0) > nominal.get(fr, 0)]
+    return any(used.get(fr, 0) > before.get(fr, 0) or not_below(snap, p, found) for fr in above)
 
 
 def one_too_many(snap: Snapshot, p: Incoming, found: list[Target], req: Amounts) -> str | None:
     """Whom to leave out, because this preemptor may not have one more round of this kind."""
     done = snap.rounds.get(p.key)
-    if done is None or not snap.settings.gates["PreemptionEpochs"]:
+    displaced = newly_evicted(snap, found)
+    if done is None or not displaced or not snap.settings.gates["PreemptionEpochs"]:
         return None
-    if done.total >= MOST_ROUNDS and newly_evicted(snap, found):
-        return newly_evicted(snap, found)[0].key
-    counting = that_count(snap, p, found)
-    if done.above >= MOST_ROUNDS_ABOVE and counting and ends_above_nominal(snap, p, found, req):
-        return counting[0].key
+    if done.total >= MOST_ROUNDS:
+        return displaced[0].key
+    if done.above >= MOST_ROUNDS_ABOVE and ends_above_nominal(snap, p, found, req):
+        return ([*not_below(snap, p, found), *displaced])[0].key
     return None

@@ -22,7 +22,7 @@ from makeway.core.preemption.revalidate import Decided, Taken, gives_back
 from makeway.core.preemption.richest import Richest, sides
 from makeway.core.preemption.standing import expired_before, own_queue_ground
 from makeway.core.quota import Node
-from makeway.core.shares import NO_SHARE, Share, share
+from makeway.core.shares import NO_SHARE, Share, is_borrowing, share
 from makeway.core.state import State
 from makeway.core.trace import Rule, Step
 
@@ -41,15 +41,16 @@ def find_victims(
     request = {fr: amount for fr, amount in request.items() if amount}  # asking for nothing needs nobody to leave
     expiry = expired_before(queue, now, time_based=state.policy.gates.time_based_same_priority_preemption)
     stuck_before = Millis(now - state.policy.claim_timeout_ms) if state.policy.gates.preemption_claims else None
+    borrowers = _borrowers(state, queue, node, need)
     candidates = Candidates(
-        incoming, queue, state.holders, need, Lenders({}, _borrowers(state, queue, node, need)), expiry,
+        incoming, queue, state.holders, need, Lenders({}, borrowers), expiry,
         may_displace_equals=not sibling_runs, excluded=excluded, stuck_before=stuck_before,
     )  # fmt: skip
     hopeless = _not_even_all(state, node, incoming, request, candidates)
     if hopeless is not None:
         return Victims((), (hopeless,))
     with state.trial():
-        search = _Search(state, node, need, request, Pool(candidates))
+        search = _Search(state, node, need, request, Pool(candidates), alone=not borrowers)
         taken = search.run()
         if not taken:
             return Victims((), (search.why_not(incoming),))
@@ -57,15 +58,25 @@ def find_victims(
 
 
 def _borrowers(state: State, queue: Queue, node: Node, need: tuple[FR, ...]) -> dict[QueueName, Node]:
-    """Other queues of the tree that use more than their own of what is needed; an inactive one loses nobody (S-9.6)."""
+    """Other queues of the tree that use more than their own of what is needed; an inactive one loses nobody (S-9.6).
+
+    Those below a cohort that does not borrow are left out: their turn would never come (S-9.7).
+    """
     if node.parent is None or queue.reclaim == "Never":
         return {}
-    others = ((name, state.tree.queues[name]) for name in state.tree_of(queue.name) if name != queue.name)
-    return {
-        name: other
-        for name, other in others
-        if not state.tree.within_nominal(other, need) and state.is_active(name)
-    }  # fmt: skip
+    found: dict[QueueName, Node] = {}
+    leads_home = {node, *node.ancestors()}
+    cohorts = [node.root]
+    while cohorts:
+        for child in cohorts.pop().children:
+            if not child.is_queue:
+                if child in leads_home or is_borrowing(state.tree, child):
+                    cohorts.append(child)
+            elif child is not node and not state.tree.within_nominal(child, need):
+                name = QueueName(child.name)
+                if state.is_active(name):
+                    found[name] = child
+    return found
 
 
 def _not_even_all(state: State, node: Node, incoming: Workload, request: Usage, candidates: Candidates) -> Step | None:
@@ -99,15 +110,18 @@ class Pool:
 class _Search:
     """One search, inside a trial in which the newcomer is charged to its own queue."""
 
-    def __init__(self, state: State, own: Node, need: tuple[FR, ...], request: Usage, pool: Pool) -> None:
+    def __init__(
+        self, state: State, own: Node, need: tuple[FR, ...], request: Usage, pool: Pool, *, alone: bool
+    ) -> None:
         self._tree = state.tree
+        self._alone = alone  # nobody of another queue is a candidate
         self._own = own
         self._request = request
         self._pool = pool
         self._strategies = state.policy.fair_strategies
         self._revalidates = state.policy.gates.preemption_revalidate_targets
         self._before: dict[Node, Share] = {  # on the way up from the own queue, without the newcomer
-            each: share(self._tree, each) for each in (own, *own.ancestors())
+            each: share(self._tree, each) for each in (() if alone else (own, *own.ancestors()))
         }
         self._tree.charge_all(own, request)
         gate = state.policy.gates.fair_sharing_preempt_within_nominal
@@ -133,7 +147,7 @@ class _Search:
 
     def _by_first_strategy(self) -> bool:
         """S-9.8."""
-        order = Richest(self._tree, self._own, self._pool.first)
+        order = Richest(self._tree, self._own, self._pool.first, alone=self._alone)
         while (queue := order.next()) is not None:
             if queue is self._own or self._within:
                 self._take_first(queue)

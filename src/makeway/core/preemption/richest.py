@@ -40,8 +40,10 @@ class _Rich:
 
 
 class Richest:
-    def __init__(self, tree: QuotaTree, own: Node, first: First) -> None:
+    def __init__(self, tree: QuotaTree, own: Node, first: First, *, alone: bool = False) -> None:
+        """``alone``: only the newcomer's own queue has candidates, so that shares need not be asked."""
         self._tree = tree
+        self._root = own if alone else own.root
         self._own = own
         self._first = first
         self._leads_home = {own, *own.ancestors()}
@@ -51,7 +53,7 @@ class Richest:
 
     def next(self) -> Node | None:
         """The queue whose turn it is; None: no queue is left."""
-        at = root = self._own.root
+        at = root = self._root
         while root not in self._dropped:
             if at.is_queue:
                 if at is not root or self._first(at) is not None:
