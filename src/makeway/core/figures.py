@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from makeway.core.amounts import add, subtract
 from makeway.core.model import FR, QueueName, Workload, WorkloadKey
+from makeway.core.quota import Node
+from makeway.core.shares import Share, share
 from makeway.core.state import State
 
 
@@ -47,6 +49,11 @@ def _table(state: State, queue: QueueName, workloads: list[Workload]) -> dict[FR
     lent = node.parent is not None
     totals = _totals(node.nominal, workloads).items()
     return {fr: Figure(n, max(0, subtract(n, node.nominal.get(fr, 0))) if lent else 0) for fr, n in totals}
+
+
+def share_of(state: State, node: Node) -> Share | None:
+    """Of a queue or cohort, by what is really held (S-9.2); None: fair sharing is off, and shares mean nothing."""
+    return share(state.tree, node) if state.policy.fair_sharing else None
 
 
 # --- what a status shows beside that ---------------------------------------------------------------------------------
