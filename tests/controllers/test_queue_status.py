@@ -153,10 +153,11 @@ FAIR = Policy(fair_strategies=("LessThanOrEqualToFinalShare",))
 
 def shared(*weights: str, policy: Policy = FAIR) -> FakeView:
     """Two queues of a cohort below another; the first uses 10 of its 4, the second nothing, 20 could be lent."""
-    first, second, above = ({"fairSharing": {"weight": weight}} for weight in (*weights, "1", "1", "1")[:3])
+    first, second, above = ({"weight": weight} for weight in (*weights, "1", "1", "1")[:3])
     view = FakeView.of(
-        cohort("r", 6, parentName="top", **above), cohort("top", 10), flavor(), local_queue(),
-        cluster_queue("q", 4, cohortName="r", **first), cluster_queue("other", 0, cohortName="r", **second),
+        cohort("r", 6, parentName="top", fairSharing=above), cohort("top", 10), flavor(), local_queue(),
+        cluster_queue("q", 4, cohortName="r", fairSharing=first),
+        cluster_queue("other", 0, cohortName="r", fairSharing=second),
         holder("a", 6), holder("b", 4, admitted=False), policy=policy, now=NOW,
     )  # fmt: skip
     view.settle(QueueStatus(), *(ref for ref in view.objects if ref.kind in ("ClusterQueue", "Cohort")), now=NOW)

@@ -173,5 +173,5 @@ def _decided(winner: Workload, key: Key, other: Key, rival: Contestant[Any] | No
     if which == PRIORITY:
         numbers = (*numbers, winner.priority, rival.workload.priority)
     elif which == TIME:
-        numbers = (*numbers, winner.queued_at, rival.workload.queued_at)
+        numbers = (*numbers, rival.workload.queued_at - winner.queued_at)
     return Step(DECIDED_BY[which], (winner.key, rival.workload.key), numbers)

@@ -88,7 +88,7 @@ WORDS = {
     Rule.ORDER_WITHIN_NOMINAL: "with it its side stays within its own quota, the next one borrows; shares {} and {}",
     Rule.ORDER_LOWER_SHARE: "with it the share of its side is {}, lower than the {} of the next",
     Rule.ORDER_PRIORITY: "shares would be equal, {} and {}; its priority {} is above {}",
-    Rule.ORDER_EARLIER: "shares would be equal, {} and {}; queued at {}, before {}",
+    Rule.ORDER_EARLIER: "shares would be equal, {} and {}; queued {} ms earlier",
     Rule.ORDER_NAME: "shares would be equal, {} and {}, and all else; the name of the queue decides",
     Rule.ORDER_ALONE: "nobody else of its tree is left",
 }

@@ -17,6 +17,7 @@ from makeway.adapters.simulator.states import START, STRATEGIES, world
 from makeway.core.policy import FairStrategy, Policy
 from makeway.testing.builders import workload
 from tests.adapters.simulator.test_settling import EVICTIONS_MAX, MODELS, begun, neighbour, recorded, replay, states
+from tests.soaking import InTime
 
 pytestmark = pytest.mark.slow
 
@@ -101,10 +102,10 @@ def test_P2_a_day_of_other_jobs_starts_no_loop_anew(
 @pytest.mark.property
 @pytest.mark.parametrize("leaving", MODELS)
 def test_random_states_settle_within_quota_and_nobody_entitled_is_barred(
-    fuzz_inputs: int, fuzz_seed: int, leaving: Leaving
+    fuzz_inputs: int, fuzz_seed: int, leaving: Leaving, in_time: InTime
 ) -> None:
     """The lists of strategies in turn, with weights and hierarchies."""
-    for number in states(fuzz_inputs):
+    for number in states(fuzz_inputs, in_time):
         play = Settling(world(fuzz_seed, number, fair=True).state(GATES_ON), START, leaving)
         played = play.run()
         where = f"{replay(fuzz_seed, number)} --fair"
