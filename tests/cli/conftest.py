@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from makeway.adapters.server.access import TOKENS_NAMESPACE
+from makeway.adapters.server.access import TOKENS_NAMESPACE, Access
 from makeway.adapters.server.storage import SqliteStore
 from makeway.api.versions import KINDS, Kind, find_kind
 from makeway.cli.main import main
@@ -27,6 +27,8 @@ class Server:
     store: SqliteStore
     base: Path  # $XDG_DATA_HOME
     url: str
+    token: str
+    access: Access
     extras: NoExtras
 
     @property
@@ -78,7 +80,7 @@ def running_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]
         (server.folder / "address").write_text(server.url)
         for name in NAMESPACES:
             server.store.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        yield Server(server.store, base, server.url, extras)
+        yield Server(server.store, base, server.url, server.token, server.access, extras)
 
 
 @pytest.fixture

@@ -80,6 +80,18 @@ def test_a_token_that_nobody_knows(server: Server, tmp_path: Path) -> None:
     assert "hint: the token is not known there: make a new one with `makeway token create`\n" in result.stderr
 
 
+def test_a_viewer_may_look_and_not_change(server: Server, tmp_path: Path) -> None:
+    server.put(queue())
+    file = str(kubeconfig(server, tmp_path / "config", token=server.access.issue("anna", "viewer")))
+    assert run("get", "cq", "-o", "name", "--kubeconfig", file).stdout.count("\n") == 1
+    assert run("queues", "-o", "name", "--kubeconfig", file).exit_code == 0
+    for arguments in (["delete", "cq", "team-a"], ["get", "secrets", "-A"]):
+        result = run(*arguments, "--kubeconfig", file)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert 'is forbidden: User "anna" cannot' in result.stderr
+        assert "hint: ask with a token of another role" in result.stderr
+
+
 def test_a_server_that_does_not_run(server: Server, tmp_path: Path) -> None:
     folder = tmp_path / "makeway"
     folder.mkdir()
@@ -110,6 +122,7 @@ def test_a_folder_that_is_not_ours(tmp_path: Path) -> None:
         (Unavailable("no"), "makeway up"),
         (Expired("no"), "try again"),
         (NotFound("no"), "makeway get KIND -A"),
+        (NotFound("the server could not find the requested resource"), "makeway crds"),
         (Conflict("no"), "somebody else"),
         (Invalid([]), "makeway validate"),
         (StoreError(""), "log"),

@@ -77,6 +77,21 @@ def test_it_tells_what_is_wanted_how_it_is_and_what_happened(story: Server) -> N
     ]  # fmt: skip
 
 
+def test_a_job_tells_why_it_waits(server: Server) -> None:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "pause"}]}
+    meta = {"name": "a", "namespace": "default"}
+    job = server.store.create(
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": {"spec": pod}}}
+    )
+    metadata = {**WORKLOAD["metadata"], "labels": {"kueue.x-k8s.io/job-uid": job.uid}}
+    server.put({**WORKLOAD, "metadata": metadata}, {"conditions": [WAITS]})
+    server.put({**WORKLOAD, "metadata": {"name": "of-another", "namespace": "default"}}, {"conditions": [WAITS]})
+    text = server.told("describe", "job", "a")
+    assert "Workload job-a:\n" in text
+    assert "couldn't assign flavors to pod set main" in text
+    assert "of-another" not in text
+
+
 def test_a_workload_that_waits_knows_its_place(story: Server) -> None:
     item = {"metadata": {"name": "job-a"}, "positionInLocalQueue": 0, "positionInClusterQueue": 2}
     story.extras.pending["default", "main"] = {"kind": "PendingWorkloadsSummary", "items": [item]}

@@ -13,6 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from makeway.adapters.kubernetes.client import Client
+from makeway.adapters.kubernetes.kubeconfig import Target
+from makeway.adapters.kubernetes.resources import resource_of
+from makeway.cli.asking import Scope, followed
 from tests.cli.conftest import Server, kind_named, local_queue, queue
 from tests.cli.test_describe import event
 from tests.cli.test_queues import status
@@ -67,6 +71,22 @@ def test_objects_as_data_a_line_each(server: Server) -> None:
         server.put(local_queue("other"))
         server.store.patch(kind_named("LocalQueue"), "default", "main", {"spec": {"stopPolicy": "Hold"}})
         assert json.loads(line(process))["spec"]["stopPolicy"] == "Hold"
+
+
+def test_what_the_server_has_forgotten_is_listed_again_and_only_what_differs_is_told(server: Server) -> None:
+    server.put(local_queue("a"))
+    client = Client(Target(server.url, authority=(server.folder / "ca.crt").read_bytes(), token=server.token))
+    queues = resource_of(kind_named("LocalQueue"))
+    with client:
+        told = followed(client, queues, Scope("default"))
+        assert [each["metadata"]["name"] for each in next(told)[1]["items"]] == ["a"]
+        server.put(local_queue("b"))
+        server.store.compact()  # before the watch begins
+        type_, page = next(told)
+        assert (type_, [each["metadata"]["name"] for each in page["items"]]) == ("LIST", ["b"])
+        server.put(local_queue("c"))
+        type_, tree = next(told)
+        assert (type_, tree["metadata"]["name"]) == ("ADDED", "c")
 
 
 def test_events(server: Server) -> None:

@@ -112,6 +112,7 @@ def test_what_is_not_there_is_told_and_the_rest_shown(queues: Server) -> None:
         (["clusterqueus"], "the local server serves no `clusterqueus`\n\nhint: did you mean clusterqueues?"),
         (["cq/a", "lq"], "KIND/NAME and KIND NAME do not go together\n\nhint: write all of them as KIND/NAME"),
         (["cq,lq", "a"], "names need one kind\n\nhint: write them as KIND/NAME"),
+        (["cq", ""], "a name is empty\n\nhint: leave it out, or write a name"),
         (["cq/"], "`cq/` is not KIND/NAME\n\nhint: for example `clusterqueue/team-a`"),
         (["lq", "-A", "-n", "a"], "-n names one namespace, -A all of them\n\nhint: give one of the two"),
         (["cq,lq", "-w"], "one kind can be watched at a time, or one object\n\nhint: leave -w out"),
@@ -176,6 +177,20 @@ def test_what_a_file_has_goes_backwards(classes: Server, tmp_path: Path) -> None
     assert (result.exit_code, result.stderr) == (0, "nothing to delete\n")
 
 
+def test_what_the_server_named_is_not_deleted_by_its_file(server: Server, tmp_path: Path) -> None:
+    """Without a name it would be a request to delete all of them."""
+    server.put(local_queue())
+    tree = local_queue("other")
+    tree["metadata"] = {"generateName": "q-", "namespace": "default"}
+    file = tmp_path / "a.yaml"
+    file.write_text(yaml.safe_dump_all([local_queue(), tree]))
+    result = server.run("delete", "-f", str(file))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "metadata.name: required to delete it\n  hint: delete it by the name that it was given\n" in result.stderr
+    assert result.stderr.endswith("nothing is deleted: 1 error\n")
+    assert names(server, "LocalQueue") == ["main"]
+
+
 def test_what_finalizers_hold_is_marked_and_waited_for(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("makeway.cli.resources.SETTLE_SECONDS", 0.0)
     server.put(local_queue(finalizers=[HELD]))
@@ -230,6 +245,7 @@ def test_data_is_what_the_server_answered(classes: Server) -> None:
         ([], "nothing is named\n\nhint: `makeway delete KIND NAME`, or `makeway delete -f FILE`"),
         (["cq"], "which of them?\n\nhint: add a name, labels with -l, or --all for all of the namespace"),
         (["cq", "a", "--all"], "names and -l or --all do not go together\n\nhint: give one of them"),
+        (["cq", ""], "a name is empty\n\nhint: leave it out, or write a name"),
         (["cq", "-f", "x.yaml"], "-f says by itself what is deleted\n\nhint: leave the rest out, or -f"),
     ],
 )

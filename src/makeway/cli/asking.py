@@ -59,6 +59,8 @@ def wanted(connection: Connection, words: Sequence[str]) -> list[Wanted]:
             found.setdefault(connection.resource(kind), []).append(name)
         return [Wanted(resource, tuple(names)) for resource, names in found.items()]
     kinds, *names = words
+    if "" in words:
+        raise click.UsageError("a name is empty\n\nhint: leave it out, or write a name")
     if any("/" in word for word in words):
         raise click.UsageError("KIND/NAME and KIND NAME do not go together\n\nhint: write all of them as KIND/NAME")
     resources = dict.fromkeys(connection.resource(kind) for kind in kinds.split(",") if kind)
@@ -91,9 +93,43 @@ def all_items(client: Client, resource: Resource, scope: Scope) -> list[Object]:
     return [{**named, **each} for page in all_pages(client, resource, scope) for each in page.get("items") or ()]
 
 
-def changes(
-    client: Client, resource: Resource, scope: Scope, since: str, *, accept: str = PLAIN
-) -> Iterator[tuple[str, Object]]:
+def followed(client: Client, resource: Resource, scope: Scope, *, accept: str = PLAIN) -> Iterator[tuple[str, Object]]:
+    """All there is, as one list, then what happens; what is shown once is not told again.
+
+    Where the server no longer knows what happened since, as after a restart, it is what the list now has anew.
+    """
+    shown: dict[str, str] = {}  # uid -> resourceVersion
+    while True:
+        pages = all_pages(client, resource, scope, accept=accept)
+        for page in pages:
+            yield "LIST", _unseen(page, shown)
+        since = str((pages[0].get("metadata") or {}).get("resourceVersion") or "")
+        try:
+            for type_, tree in _changes(client, resource, scope, since, accept):
+                yield type_, _unseen(tree, shown)
+        except Expired:
+            continue
+
+
+def _unseen(tree: Object, shown: dict[str, str]) -> Object:
+    """A list or table without what was shown before in the same state; what is left counts as shown."""
+    for part in ("rows", "items"):
+        if part in tree:
+            return {**tree, part: [each for each in tree[part] or () if _is_new(each, shown)]}
+    _is_new(tree, shown)
+    return tree
+
+
+def _is_new(each: Mapping[str, Any], shown: dict[str, str]) -> bool:
+    meta = (each.get("object") or each).get("metadata") or {}
+    uid, version = str(meta.get("uid") or ""), str(meta.get("resourceVersion") or "")
+    if uid and shown.get(uid) == version:
+        return False
+    shown[uid] = version
+    return True
+
+
+def _changes(client: Client, resource: Resource, scope: Scope, since: str, accept: str) -> Iterator[tuple[str, Object]]:
     """What happens from now on, for as long as the server is there; bookmarks are left out."""
     namespace, labels, fields = scope.of(resource), scope.labels, scope.fields
     failures = 0

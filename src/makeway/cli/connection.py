@@ -27,6 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 PORT = 7443
 TRIES = 2
 LOCAL = "the local server"
+NOT_SERVED = ("could not find the requested resource", "page not found")
 
 
 def server_options(function: F) -> F:
@@ -131,6 +132,8 @@ def failure(error: StoreError, server: str) -> click.ClickException:
             hint = "`makeway status` says whether it runs, `makeway up` starts it"
         case Unavailable() | Expired():
             hint = "try again in a moment"
+        case NotFound() if any(words in text for words in NOT_SERVED):
+            hint = "this server does not serve that kind in that version; `makeway crds` prints the definitions of ours"
         case NotFound():
             hint = "`makeway get KIND -A` lists what there is"
         case Conflict():

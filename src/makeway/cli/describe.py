@@ -8,7 +8,10 @@ from typing import Any
 import click
 
 from makeway.adapters.kubernetes.client import Object
-from makeway.adapters.kubernetes.resources import Resource
+from makeway.adapters.kubernetes.resources import Resource, resource_of
+from makeway.api.names import JOB_UID_LABEL
+from makeway.api.objects.workload import Workload
+from makeway.api.versions import kind_of
 from makeway.cli.asking import Scope, age, all_items, clock, wanted
 from makeway.cli.completion import complete_objects
 from makeway.cli.connection import Connection, connected, server_options
@@ -18,6 +21,7 @@ from makeway.cli.resources import namespace_option, scope_of
 from makeway.cli.screen import echo, plain
 from makeway.runtime.ports import StoreError
 
+WORKLOADS = resource_of(kind_of(Workload))
 VISIBILITY = "/apis/visibility.kueue.x-k8s.io/v1beta2"
 EVENTS_MAX = 20  # of one object, the newest
 POSITIONS_MAX = 1000
@@ -83,8 +87,20 @@ class _Description:
             self._title(name)
             for line in yaml_text([block]).splitlines():
                 echo(f"  {plain(line)}")
-        self._print_conditions()
+        self._print_conditions("Conditions", self._tree)
+        for workload in self._workloads():
+            self._print_conditions(f"Workload {_meta(workload, 'name')}", workload)
         self._print_events()
+
+    def _workloads(self) -> list[Object]:
+        """What is admitted or waits for a Job: there stands why."""
+        if (self._resource.kind, self._resource.group) != ("Job", "batch"):
+            return []
+        scope = Scope(_meta(self._tree, "namespace"), f"{JOB_UID_LABEL}={_meta(self._tree, 'uid')}")
+        try:
+            return all_items(self._connection.client, WORKLOADS, scope)
+        except StoreError:  # not every server has them
+            return []
 
     def _title(self, name: str) -> None:
         echo(click.style(f"{name}:", bold=True))
@@ -144,10 +160,10 @@ class _Description:
         if status:
             yield "Status", status
 
-    def _print_conditions(self) -> None:
-        conditions = (self._tree.get("status") or {}).get("conditions") or []
+    def _print_conditions(self, title: str, tree: Object) -> None:
+        conditions = (tree.get("status") or {}).get("conditions") or []
         if conditions:
-            self._title("Conditions")
+            self._title(plain(title))
             Table(["Type", "Status", "Reason", "Since", "Message"], indent=2).print([
                 [
                     each.get("type"), each.get("status"), each.get("reason"),

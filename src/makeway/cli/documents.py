@@ -23,6 +23,7 @@ ORDER = (  # all others come last
     "ResourceFlavor", "MultiKueueCluster", "MultiKueueConfig", "AdmissionCheck", "Cohort", "ClusterQueue",
     "LocalQueue", "PodDisruptionBudget",
 )  # fmt: skip
+STORED = "nothing is stored"
 NOT_STORED = {
     "Configuration": "it is no object of a server: give it to `makeway up --config FILE`",
     "Binding": "pods are bound by the scheduler",
@@ -60,7 +61,9 @@ def _finding(manifest: Manifest, path: str, message: str, hint: str) -> Finding:
     )
 
 
-def read_documents(paths: Sequence[str], recursive: bool, namespace: str | None, default: str) -> list[Document]:
+def read_documents(
+    paths: Sequence[str], recursive: bool, namespace: str | None, default: str, *, done: str = STORED
+) -> list[Document]:
     """All objects of the files; with errors the program ends, and every one of them was told.
 
     ``namespace`` is the one that was asked for, ``default`` that of the server for those who name none.
@@ -78,11 +81,11 @@ def read_documents(paths: Sequence[str], recursive: bool, namespace: str | None,
             errors.append(found)
         elif found is not None:
             documents.append(found)
-    refuse(errors, warnings)
+    refuse(errors, warnings, done)
     return documents
 
 
-def refuse(errors: Sequence[Finding], warnings: Sequence[Finding] = (), done: str = "nothing is stored") -> None:
+def refuse(errors: Sequence[Finding], warnings: Sequence[Finding] = (), done: str = STORED) -> None:
     """Tell what is wrong; with an error this is the end."""
     for each in warnings:
         print_finding(replace(each, hint="") if errors else each, err=True)

@@ -11,7 +11,7 @@ from makeway.adapters.kubernetes.client import Object
 from makeway.adapters.kubernetes.resources import Resource, resource_of
 from makeway.api.objects.kubernetes import Event
 from makeway.api.versions import kind_of
-from makeway.cli.asking import Scope, age, all_items, all_pages, changes, clock, wanted
+from makeway.cli.asking import Scope, age, all_items, clock, followed, wanted
 from makeway.cli.completion import complete_objects
 from makeway.cli.connection import Connection, connected, server_options
 from makeway.cli.output import Table, list_of, print_data, print_streamed, without_managed_fields
@@ -37,21 +37,22 @@ def events(namespace: str | None, everywhere: bool, about: str | None, watch: bo
         subject = _subject(connection, about)
         if subject is not None:
             scope = Scope(scope.namespace, "", _fields(*subject))
-        pages = all_pages(connection.client, EVENTS, scope)
-        found = [each for page in pages for each in page.get("items") or () if _concerns(each, subject)]
-        found.sort(key=happened_at)
         shown = _Shown(output, with_namespace=scope.namespace is None)
-        if not watch:
-            shown.all(found)
-            if not found:
-                of = f" for {plain(about)}" if about else ""
-                click.echo(f"no events{of}{scope.words(EVENTS)}", err=True)
+        if watch:
+            for type_, tree in followed(connection.client, EVENTS, scope):
+                if type_ != "DELETED":  # it was forgotten, which is no news
+                    shown.some(_sorted(tree.get("items", [tree]), subject))
             return
-        shown.some(found)
-        since = str((pages[0].get("metadata") or {}).get("resourceVersion") or "")
-        for type_, tree in changes(connection.client, EVENTS, scope, since):
-            if type_ != "DELETED" and _concerns(tree, subject):
-                shown.some([tree])
+        found = _sorted(all_items(connection.client, EVENTS, scope), subject)
+        shown.all(found)
+        if not found:
+            of = f" for {plain(about)}" if about else ""
+            click.echo(f"no events{of}{scope.words(EVENTS)}", err=True)
+
+
+def _sorted(found: Sequence[Object], subject: tuple[Resource, str] | None) -> list[Object]:
+    """Those that are about the subject, newest last."""
+    return sorted((each for each in found if _concerns(each, subject)), key=happened_at)
 
 
 def _subject(connection: Connection, about: str | None) -> tuple[Resource, str] | None:
@@ -80,8 +81,7 @@ def _concerns(event: Mapping[str, Any], subject: tuple[Resource, str] | None) ->
 def events_about(connection: Connection, resource: Resource, namespace: str, name: str) -> list[Object]:
     """Oldest first. Those of an object without a namespace may be in any."""
     scope = Scope(namespace or None, "", _fields(resource, name))
-    found = [each for each in all_items(connection.client, EVENTS, scope) if _concerns(each, (resource, name))]
-    return sorted(found, key=happened_at)
+    return _sorted(all_items(connection.client, EVENTS, scope), (resource, name))
 
 
 def happened_at(event: Mapping[str, Any]) -> tuple[str, str]:
@@ -112,8 +112,7 @@ class _Shown:
 
     def all(self, found: Sequence[Object]) -> None:
         if self._output in ("json", "yaml"):
-            named = {"apiVersion": "v1", "kind": "Event"}
-            print_data(list_of([without_managed_fields({**named, **each}) for each in found]), self._output)
+            print_data(list_of([without_managed_fields(each) for each in found]), self._output)
         else:
             self.some(found)
 

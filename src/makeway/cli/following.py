@@ -284,7 +284,7 @@ class Follower:
         """Told also where it waits again, or runs again, before we have looked."""
         count = evictions(workload)
         if count > self._evictions:
-            evicted = next(
+            evicted: Object = next(
                 (each for each in ((workload or {}).get("status") or {}).get("conditions") or ()
                  if each["type"] == "Evicted"), {},
             )  # fmt: skip

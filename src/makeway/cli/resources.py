@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +12,10 @@ import click
 
 from makeway.adapters.kubernetes.client import PLAIN, TABLE, Object
 from makeway.adapters.kubernetes.resources import Resource
-from makeway.cli.asking import Scope, Wanted, age, all_pages, changes, clock, version_of, wanted
+from makeway.cli.asking import Scope, Wanted, age, all_pages, clock, followed, wanted
 from makeway.cli.completion import complete_names_of, complete_objects
 from makeway.cli.connection import Connection, connected, failure, server_options
-from makeway.cli.documents import in_order, read_documents
+from makeway.cli.documents import in_order, read_documents, refuse
 from makeway.cli.output import Table, list_of, print_data, print_streamed, without_managed_fields
 from makeway.cli.screen import plain, plural
 from makeway.runtime.ports import NotFound, StoreError
@@ -119,12 +120,10 @@ class _View:
             fields = ",".join(each for each in (scope.fields, f"metadata.name={asked.names[0]}") if each)
             scope = Scope(scope.namespace, scope.labels, fields)
         accept = PLAIN if self.output in ("json", "yaml") else TABLE
-        pages = all_pages(self.connection.client, resource, scope, accept=accept)
         table: Table | None = None
-        columns = pages[0].get("columnDefinitions") or ()
-        since = str((pages[0].get("metadata") or {}).get("resourceVersion") or version_of(pages[0]))
-        news = (tree for _, tree in changes(self.connection.client, resource, scope, since, accept=accept))
-        for tree in _chained(pages, news):
+        columns: Sequence[Mapping[str, Any]] = ()
+        for _, tree in followed(self.connection.client, resource, scope, accept=accept):
+            columns = tree.get("columnDefinitions") or columns
             if self.output in ("json", "yaml"):
                 for item in _items(resource, tree):
                     print_streamed(item, self.output)
@@ -133,6 +132,7 @@ class _View:
             if self.output == "name":
                 for row in rows:
                     click.echo(f"{resource.full_name}/{plain(row.name)}")
+                sys.stdout.flush()
             elif rows:
                 table = table or self._table(resource, rows)
                 table.print([self._cells(resource, row) for row in rows])
@@ -149,11 +149,6 @@ class _View:
 
     def _names_namespaces(self, resource: Resource) -> bool:
         return resource.namespaced and self.scope.namespace is None
-
-
-def _chained(pages: Sequence[Object], news: Iterator[Object]) -> Iterator[Object]:
-    yield from pages
-    yield from news
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +220,7 @@ def delete(
     with connected() as connection:
         scope = scope_of(connection, namespace, False, labels)
         if paths:
-            documents = in_order(read_documents(paths, recursive, namespace, connection.namespace), backwards=True)
-            places = [_Place(each.resource, each.namespace, each.name) for each in documents]
+            places = list(_places_of_files(paths, recursive, namespace, connection.namespace))
         else:
             places = list(_places(connection, wanted(connection, what), scope, bool(labels or all_)))
         options: Object = {"propagationPolicy": cascade.capitalize()}
@@ -261,6 +255,17 @@ class _Place:
     def __str__(self) -> str:
         name = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return plain(f"{self.resource.kind} {name}")
+
+
+def _places_of_files(paths: Sequence[str], recursive: bool, namespace: str | None, default: str) -> Iterator[_Place]:
+    """What was applied last goes first. With errors nothing goes."""
+    done = "nothing is deleted"
+    documents = read_documents(paths, recursive, namespace, default, done=done)
+    hint = "delete it by the name that it was given"
+    nameless = [each.finding("metadata.name", "required to delete it", hint) for each in documents if not each.name]
+    refuse(nameless, done=done)
+    for each in in_order(documents, backwards=True):
+        yield _Place(each.resource, each.namespace, each.name)
 
 
 def _places(connection: Connection, asked: Sequence[Wanted], scope: Scope, selected: bool) -> Iterator[_Place]:

@@ -198,6 +198,16 @@ def test_names_stay_within_their_place_in_the_path(server: Server, client: Clien
     ]
 
 
+def test_without_a_name_nothing_is_sent_that_would_concern_all(server: Server, client: Client) -> None:
+    for call in (
+        lambda: client.delete(QUEUES, "team", "", {}), lambda: client.get(QUEUES, "team", ""),
+        lambda: client.patch(QUEUES, "team", "", {}), lambda: client.replace(QUEUES, "team", "", {}),
+    ):  # fmt: skip
+        with pytest.raises(Invalid):
+            call()
+    assert server.asked == []
+
+
 def test_a_list_is_read_page_by_page(server: Server, client: Client) -> None:
     pages = {"": ("a", "t1"), "t1": ("b", "t2"), "t2": ("c", "")}
 
@@ -322,6 +332,13 @@ def test_what_was_not_applied_is_sent_again_a_bounded_number_of_times(server: Se
         assert isinstance(failure(client), Unavailable)
     assert len(server.asked) == 6
     assert pauses == [2.0, 2.0, 5.0, 5.0]
+
+
+def test_a_write_that_may_have_been_applied_is_not_sent_again(server: Server, client: Client) -> None:
+    for reason in ("InternalError", "ServerTimeout", "Timeout"):
+        server.answer = says(500, reason, retryAfterSeconds=1)
+        assert isinstance(failure(client), Retryable)
+    assert len(server.asked) == 3
 
 
 def test_a_read_is_repeated_where_no_answer_came(server: Server, client: Client) -> None:

@@ -33,7 +33,7 @@ from makeway.adapters.kubernetes.errors import NotTrusted, error_of, status_erro
 from makeway.adapters.kubernetes.kubeconfig import Target
 from makeway.adapters.kubernetes.resources import Resource, preferred_versions, resources_in, resources_of_groups
 from makeway.api.documents import Tree
-from makeway.runtime.ports import Retryable, StoreError, TimedOut, Unavailable
+from makeway.runtime.ports import Retryable, StoreError, TimedOut, TooManyRequests, Unavailable
 
 Object = dict[str, Tree]
 PatchType = Literal["json-patch+json", "merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml"]
@@ -125,7 +125,7 @@ class Client:
     ) -> Object:  # fmt: skip
         """One page, as the server answers: ``items`` (or ``rows``) and ``metadata``. 0 is no limit."""
         asked = {"labelSelector": labels, "fieldSelector": fields, "limit": str(limit or ""), "continue": token}
-        return self.send("GET", resource.path(namespace), query=asked, accept=accept).tree()
+        return self.send("GET", resource.all_path(namespace), query=asked, accept=accept).tree()
 
     def pages(
         self, resource: Resource, namespace: str | None = None, *, labels: str = "", fields: str = "",
@@ -143,7 +143,7 @@ class Client:
                 return
 
     def create(self, resource: Resource, namespace: str, body: Object, *, dry_run: bool = False) -> Answer:
-        return self.send("POST", resource.path(namespace), query=_written(dry_run), body=body)
+        return self.send("POST", resource.all_path(namespace), query=_written(dry_run), body=body)
 
     def replace(
         self, resource: Resource, namespace: str, name: str, body: Object, *, subresource: str = "",
@@ -175,7 +175,7 @@ class Client:
             "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": since, "timeoutSeconds": str(seconds),
             "labelSelector": labels, "fieldSelector": fields,
         }  # fmt: skip
-        request = self._request("GET", resource.path(namespace), query, accept)
+        request = self._request("GET", resource.all_path(namespace), query, accept)
         return Stream(self._streamed(request, seconds + SPARE_SECONDS))
 
     def log(self, resource: Resource, namespace: str, pod: str, query: Mapping[str, str]) -> Bytes:
@@ -232,8 +232,8 @@ class Client:
             try:
                 return self._answered(request)
             except Retryable as error:
-                may_repeat = method == "GET" or not isinstance(error, TimedOut)
-                if attempt == self._tries or not may_repeat or isinstance(error, NotTrusted):
+                is_harmless = method == "GET" or isinstance(error, TooManyRequests | Unavailable)
+                if attempt == self._tries or not is_harmless or isinstance(error, NotTrusted):
                     raise
                 asked = (error.retry_after or 0) / 1000
                 self._pause(min(PAUSE_SECONDS_MAX, max(asked, PAUSE_SECONDS * 2**attempt)))

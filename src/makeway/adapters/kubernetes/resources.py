@@ -44,20 +44,22 @@ class Resource:
         name = self.singular or self.kind.lower()
         return f"{name}.{self.group}" if self.group else name
 
-    def path(self, namespace: str | None, name: str = "", subresource: str = "") -> str:
-        """Raises Invalid for what cannot be part of a path."""
+    def all_path(self, namespace: str | None) -> str:
+        """Where all of them are, or those of a namespace. Raises Invalid for what cannot be part of a path."""
         parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
         if self.namespaced and namespace:
             parts += ["namespaces", _segment(namespace, "metadata.namespace")]
-        parts.append(self.plural)
-        if name:
-            parts.append(_segment(name, "metadata.name"))
-        if subresource:
-            parts.append(subresource)
-        return "/" + "/".join(parts)
+        return "/" + "/".join([*parts, self.plural])
+
+    def path(self, namespace: str, name: str, subresource: str = "") -> str:
+        """Where one of them is. Never where all of them are: who deletes there deletes them all."""
+        path = f"{self.all_path(namespace)}/{_segment(name, 'metadata.name')}"
+        return f"{path}/{subresource}" if subresource else path
 
 
 def _segment(text: str, path: str) -> str:
+    if not text:
+        raise Invalid([Problem(path, "required", cause="Required")])
     if text in (".", "..") or "/" in text or "%" in text:
         raise Invalid([Problem(path, f"`{text}` cannot be a name: it is part of a URL")])
     return quote(text, safe="")

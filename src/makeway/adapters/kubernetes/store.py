@@ -108,8 +108,6 @@ class KubernetesStore:
 
     def _replaced(self, kind: Kind, resource: Resource, tree: Object, subresource: str) -> Stored:
         meta = named(tree)
-        if not meta.name:
-            raise Invalid([Problem("metadata.name", "required", cause="Required")])
         if meta.resource_version:
             answer = self._client.replace(resource, meta.namespace, meta.name, tree, subresource=subresource)
             return _answered(kind, answer)
