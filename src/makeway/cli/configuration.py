@@ -8,14 +8,12 @@ from makeway.api.manifests import Finding
 from makeway.api.objects.configuration import Configuration
 from makeway.cli.files import gather
 from makeway.cli.screen import plural, print_finding
-from makeway.core.lowering import policy_of
-from makeway.core.policy import Policy
 
 
-def configured(path: str | None) -> Policy:
-    """The policy of a file; the default one without one. Ends the command where anything is wrong."""
+def read_configuration(path: str | None) -> Configuration | None:
+    """What a file says; None without one. Ends the command where anything is wrong."""
     if path is None:
-        return Policy.default()
+        return None
     gathered = gather([path], recursive=False)
     found = gathered.findings()
     errors = [each for each in found if each.severity == "error"]
@@ -31,4 +29,4 @@ def configured(path: str | None) -> Policy:
         raise click.exceptions.Exit(1)
     value = values[0]
     assert isinstance(value, Configuration)
-    return policy_of(value)
+    return value

@@ -31,7 +31,7 @@ from makeway.api.documents import Tree
 from makeway.api.names import DEFAULT_NAMESPACE
 from makeway.api.objects.kubernetes import Job, Namespace
 from makeway.api.versions import kind_of
-from makeway.controllers.contract import Controller, View
+from makeway.controllers.contract import Controller, Note, View
 from makeway.controllers.job_running import JobRunning
 from makeway.controllers.jobs import why_unmanaged
 from makeway.controllers.over_quota import OverQuota
@@ -42,6 +42,7 @@ from makeway.core.policy import Policy
 from makeway.runtime.desk import Desk, Question, pending_workloads
 from makeway.runtime.engine import Engine
 from makeway.runtime.events import Recorder
+from makeway.runtime.informers import watched_kinds
 from makeway.runtime.live import Live, LiveThread, wall_clock
 from makeway.runtime.live_writer import LiveWriter
 from makeway.runtime.metrics import Metrics
@@ -92,16 +93,22 @@ class ControlPlane:
         self.desk = Desk(self.engine, self._poke)
         recorder = Recorder(self.engine.notes, self.engine.get, self.store.submit, self._poke)
         self._live = Live(wall_clock, [self.engine, self.desk, recorder], poll_ms=POLL_MS)
-        self._thread = LiveThread(self._live, self._failed)
+        self._thread = LiveThread(self._live, self.fail)
 
     def _engine(self, more: Sequence[Controller]) -> Engine:
         policy = self._settings.policy
         react: list[Controller] = [Workloads(lambda _: 0), JobRunning(), OverQuota(), QueueStatus(), *more]
         writer = LiveWriter(self.store.submit, self._poke)
-        return Engine(self.store, policy, react, writer=writer, metrics=Metrics())
+        kinds = watched_kinds(on_nodes=bool(more))
+        return Engine(self.store, policy, react, writer=writer, metrics=Metrics(), kinds=kinds)
 
     def _poke(self) -> None:
         self._live.poke()
+
+    def tell(self, note: Note) -> None:
+        """Let a note of somebody else become an Event; from any thread."""
+        self.engine.notes.append(note)
+        self._poke()
 
     def add(self, actor: Actor) -> None:
         """Let ``actor`` take its turns beside the engine; before ``start``."""
@@ -144,7 +151,8 @@ class ControlPlane:
         self._thread.stop(STOP_SECONDS)
         self.desk.close()
 
-    def _failed(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """Something that the rest cannot do without has ended; from any thread."""
         self.failure = error
         self.ended.set()
 

@@ -13,8 +13,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -22,10 +22,12 @@ from typing import Any
 
 import click
 
-from makeway.cli.configuration import configured
+from makeway.cli.configuration import read_configuration
 from makeway.cli.connection import PORT, connected, data_folder, local_target, server_options
+from makeway.cli.node_options import NodeSettings, node_options, offers, words
 from makeway.cli.output import print_data
 from makeway.cli.screen import echo, plain
+from makeway.core.lowering import policy_of
 from makeway.core.policy import Policy
 from makeway.runtime.ports import StoreError
 
@@ -69,18 +71,26 @@ ACCOUNT = "run this as the account that runs the server"
 @click.option("--listen", metavar="HOST", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--config", metavar="FILE", help="A Configuration.")
 @click.option("-d", "--detach", is_flag=True, help="Go on in the background; `makeway down` ends it.")
-def up(data: str | None, port: int, listen: str, config: str | None, detach: bool) -> None:
-    """Serve the API on this machine, and decide.
+@node_options
+def up(
+    data: str | None, port: int, listen: str, config: str | None, detach: bool, no_node: bool, nodes: tuple[str, ...],
+    node_capacity: str | None,
+) -> None:  # fmt: skip
+    """Serve the API on this machine, decide, and run pods as processes.
 
-    Runs until Ctrl-C or `makeway down`. What was acknowledged is stored, whatever happens after.
+    Runs until Ctrl-C or `makeway down`. What was acknowledged is stored, whatever happens after. Pods that run go on
+    without it, and are found again by the next `makeway up`.
     """
     folder = data_folder(data)
-    policy = configured(config)
+    offered = offers(node_capacity, nodes)
+    value = read_configuration(config)
     if detach:
-        _detached(folder, port, listen, config)
+        _detached(folder, port, listen, config, words(node_capacity, nodes, no_node=no_node))
         return
+    policy = Policy.default() if value is None else policy_of(value)
+    node = None if no_node else NodeSettings(offered, {} if value is None else value.makeway.images)
     with _signals() as ask_to_end:
-        _serve(folder, port, listen, policy, ask_to_end)
+        _serve(folder, port, listen, policy, node, ask_to_end)
 
 
 @dataclass(slots=True)
@@ -106,24 +116,30 @@ def _signals() -> Iterator[_Wish]:
             signal.signal(number, handler)
 
 
-def _serve(folder: Path, port: int, listen: str, policy: Policy, wish: _Wish) -> None:
+def _serve(folder: Path, port: int, listen: str, policy: Policy, node: NodeSettings | None, wish: _Wish) -> None:
     from makeway.adapters.server.data_file import DataFileRefused
     from makeway.cli.control_plane import ControlPlane, Settings
+    from makeway.cli.local_node import LocalNode, controllers_of_pods
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        plane = ControlPlane(folder, Settings(policy=policy, host=listen, port=port))
+        settings = Settings(policy=policy, host=listen, port=port)
+        plane = ControlPlane(folder, settings, controllers=controllers_of_pods())
+        local = None if node is None else LocalNode(folder, plane.store, node, tell=plane.tell, failed=plane.fail)
     except DataFileRefused as error:
         raise click.ClickException(f"{error}\n\nhint: {_about_folder(folder)}") from error
     except OSError as error:
         raise click.ClickException(f"{folder} cannot be used: {error.strerror}\n\nhint: name another --data") from error
     try:
-        url = plane.start()
+        url = plane.start(None if local is None else local.logs)
     except OSError as error:
         hint = "name another with --port, or 0 for a free one" if port else "name another --listen"
         words = (error.strerror or str(error)).lower()
         raise click.ClickException(f"cannot listen on {listen} port {port}: {words}\n\nhint: {hint}") from error
-    with plane:
+    with plane, ExitStack() as running:
+        if local is not None:
+            local.start()
+            running.callback(local.stop)
         _greet(folder, url)
         while not wish.asked and not plane.ended.wait(1.0):
             pass
@@ -153,19 +169,19 @@ def _greet(folder: Path, url: str) -> None:
     sys.stdout.flush()
 
 
-def _detached(folder: Path, port: int, listen: str, config: str | None) -> None:
+def _detached(folder: Path, port: int, listen: str, config: str | None, more: Iterable[str]) -> None:
     """Start another process that serves, and wait until it does."""
     if (holder := holder_of(folder)) is not None:
         raise click.ClickException(
             f"{folder} is in use by another server (process {holder or 'unknown'})\n\nhint: {_about_folder(folder)}"
         )
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    words = ["up", "--data", str(folder), "--port", str(port), "--listen", listen]
-    words += ["--config", os.path.abspath(config)] if config else []
+    line = ["up", "--data", str(folder), "--port", str(port), "--listen", listen, *more]
+    line += ["--config", os.path.abspath(config)] if config else []
     log = folder / LOG_FILE
     with open(log, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "makeway", *words], stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+            [sys.executable, "-m", "makeway", *line], stdin=subprocess.DEVNULL, stdout=file, stderr=file,
             start_new_session=True,
         )  # fmt: skip
     until = time.monotonic() + DETACHED_SECONDS

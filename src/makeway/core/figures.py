@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from makeway.core.amounts import add, subtract
 from makeway.core.model import FR, QueueName, Workload, WorkloadKey
+from makeway.core.quota import Node
+from makeway.core.shares import Share, share
 from makeway.core.state import State
 
 
@@ -47,6 +50,28 @@ def _table(state: State, queue: QueueName, workloads: list[Workload]) -> dict[FR
     lent = node.parent is not None
     totals = _totals(node.nominal, workloads).items()
     return {fr: Figure(n, max(0, subtract(n, node.nominal.get(fr, 0))) if lent else 0) for fr, n in totals}
+
+
+def share_of(state: State, node: Node) -> Share | None:
+    """Of a queue or cohort, by what is really held (S-9.2); None: fair sharing is off, and shares mean nothing."""
+    return share(state.tree, node) if state.policy.fair_sharing else None
+
+
+class NodeShare(NamedTuple):
+    """The share of one queue or cohort."""
+
+    name: str
+    is_queue: bool
+    share: Share
+
+
+def all_shares(state: State) -> tuple[NodeShare, ...]:
+    """Of all that can have one, being part of a cohort: queues by name, then cohorts; nothing without fair sharing."""
+    if not state.policy.fair_sharing:
+        return ()
+    nodes = [*state.tree.queues.values(), *state.tree.cohorts.values()]
+    within = sorted((not node.is_queue, node.name, node) for node in nodes if node.parent is not None)
+    return tuple(NodeShare(name, not is_cohort, share(state.tree, node)) for is_cohort, name, node in within)
 
 
 # --- what a status shows beside that ---------------------------------------------------------------------------------

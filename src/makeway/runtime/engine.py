@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from makeway.api.versions import Kind
 from makeway.controllers.contract import Action, Change, Controller, Create, Note, Outcome, Ref
 from makeway.controllers.eviction import Evict
 from makeway.controllers.scheduling import Scheduling
@@ -45,6 +46,7 @@ class Engine:
     def __init__(
         self, store: Store, policy: Policy, controllers: Sequence[Controller], *, writer: Writer | None = None,
         journal: Journal | None = None, metrics: Metrics | None = None, figures_ms: int = FIGURES_MS,
+        kinds: Sequence[Kind] | None = None,
     ) -> None:  # fmt: skip
         self._figures_ms = figures_ms
         self._figures: Timers[Ref] = Timers()  # queues to be looked at because of their figures
@@ -57,8 +59,8 @@ class Engine:
         self.facts.objects = self.objects
         self.journal = Journal(policy) if journal is None else journal
         self.notes: deque[Note] = deque(maxlen=NOTES_MAX)  # events for whoever passes them on; the oldest are lost
-        self.informers = Informers(store, self.objects)
-        self.executor = Executor(writer or DirectWriter(store), self.objects, self._done)
+        self.informers = Informers(store, self.objects, kinds)
+        self.executor = Executor(writer or DirectWriter(store), self.objects, self._done, kinds)
         self.scheduling = Scheduling()
         self._controllers: dict[str, list[tuple[int, Controller]]] = {}
         for index, controller in enumerate(controllers):
@@ -131,8 +133,8 @@ class Engine:
     def all(self, kind: str) -> Iterable[Any]:
         return self.objects.all(kind)
 
-    def owned(self, uid: str) -> Iterable[Any]:
-        return self.objects.owned(uid)
+    def owned(self, uid: str, kind: str = "Workload") -> Iterable[Any]:
+        return self.objects.owned(uid, kind)
 
     def in_local_queue(self, namespace: str, name: str) -> Iterable[Any]:
         return self.objects.in_local_queue(namespace, name)

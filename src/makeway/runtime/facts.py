@@ -35,7 +35,7 @@ from makeway.core.lowering.workloads import is_accounted
 from makeway.core.model import FlavorName, Millis, QueueName, Workload, WorkloadKey
 from makeway.core.pending import may_queue
 from makeway.core.state import State
-from makeway.runtime.objects import Objects
+from makeway.runtime.objects import OWNED, Objects
 
 NO_STATUS = WorkloadStatus()
 CONFIGURING = ("ClusterQueue", "Cohort", "ResourceFlavor", "AdmissionCheck")
@@ -96,9 +96,13 @@ class Facts:
         }:
             for owner in self._owner_refs(uid, before, after):
                 self.look(owner)
+                if ref.kind == "Pod" and self.objects.get(owner) is None:  # the Workload of that Job waits for its pods
+                    for each in self.objects.owned(uid):
+                        self.look(Ref.of(each))
         if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
-            for each in self.objects.owned(before.metadata.uid):  # what kept it from going may be gone with its owner
-                self.look(Ref.of(each))
+            for kind in OWNED:  # what kept it from going may be gone with its owner
+                for each in self.objects.owned(before.metadata.uid, kind):
+                    self.look(Ref.of(each))
 
     def _owner_refs(self, uid: str, *values: Any) -> Iterable[Ref]:
         for value in values:
@@ -212,6 +216,9 @@ class Facts:
         self.figures[Ref("ClusterQueue", "", workload.queue)] = None
         if workload.local_queue:
             self.figures[Ref("LocalQueue", workload.namespace, workload.local_queue)] = None
+        node = self.state.tree.queues.get(workload.queue) if self.state.policy.fair_sharing else None
+        for cohort in () if node is None else node.ancestors():  # their shares change with it
+            self.figures[Ref("Cohort", "", cohort.name)] = None
 
     def _count_unready(self, key: WorkloadKey, after: WireWorkload | None) -> None:
         waits = self.state.policy.pods_ready
