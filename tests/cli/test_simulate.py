@@ -348,7 +348,7 @@ def test_wrong_usage_is_refused_with_a_hint(arguments: list[str], says: str, tmp
 
 def test_all_that_is_wrong_is_told_at_once_and_nothing_is_written(tmp_path: Path) -> None:
     Path("log.swf").write_text("one two\n" + SWF_JOB.format(1, "soon", 10, 1, 1))
-    Path("settings.yaml").write_text(CONFIGURATION + "fairSharing: {preemptionStrategies: [LessThanInitialShare]}\n")
+    Path("settings.yaml").write_text(CONFIGURATION + "fairSharing: {preemptionStrategies: [LessThanMyShare]}\n")
     Path("queues.yaml").write_text(queues().replace("nominalQuota: 4", "nominalQuota: many"))
     Path("work.yaml").write_text(work("a", 1, runs="soon"))
     before = sorted(tmp_path.iterdir())
@@ -360,7 +360,7 @@ def test_all_that_is_wrong_is_told_at_once_and_nothing_is_written(tmp_path: Path
     assert result.stdout == ""
     places = [line.partition(": error: ")[0] for line in result.stderr.splitlines() if ": error: " in line]
     assert places == [
-        "queues.yaml:13", "gone.yaml", "settings.yaml:3", "log.swf:1", "log.swf:2", "work.yaml:2", "away",
+        "settings.yaml:3", "queues.yaml:13", "gone.yaml", "log.swf:1", "log.swf:2", "work.yaml:2", "away",
         "no/such/page.html",
     ]  # fmt: skip
     assert "hint: `mkdir -p no/such` makes its folder" in result.stderr
@@ -398,33 +398,7 @@ def test_a_closed_stdin_is_a_finding() -> None:
     assert (result.returncode, result.stderr.splitlines()[0]) == (1, "<stdin>: error: is closed")
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
-def test_the_page_and_the_journal_are_written() -> None:
-    Path("page.html").write_text("old")
-    assert run("-f", QUICKSTART, "--report", "page.html", "--journal", "journal.jsonl").exit_code == 0
-    assert Path("page.html").read_text().startswith("<!doctype html>")
-    first = json.loads(Path("journal.jsonl").read_text().splitlines()[0])
-    assert (first["number"], first["what"]) == (1, "admitted")
-    assert sorted(os.listdir()) == ["journal.jsonl", "page.html"]
-
-
-def test_wrong_input_leaves_an_older_file_as_it_was(tmp_path: Path) -> None:
-    Path("page.html").write_text("old")
-    assert run("-f", "gone.yaml", "--report", "page.html").exit_code == 1
-    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("page.html", "old")]
-
-
-def test_if_makeway_fails_the_journal_so_far_is_kept_beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: Simulation, until: object = None) -> None:
-        self.journal.write(self.clock.now, "admitted")
-        raise AssertionError("the books are wrong")
-
-    monkeypatch.setattr(Simulation, "run", fail)
-    result = run("-f", QUICKSTART, "--journal", "journal.jsonl")
-    assert (result.exit_code, os.listdir()) == (70, ["journal.jsonl.part"])
-    assert json.loads(Path("journal.jsonl.part").read_text())["what"] == "admitted"
+# --- signals ----------------------------------------------------------------------------------------------------------
 
 
 def test_an_interrupt_ends_it_without_a_trace() -> None:

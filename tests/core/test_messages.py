@@ -13,6 +13,7 @@ from makeway.core.messages import (
     assignment_message,
     conditions_after,
     conditions_of_leaving,
+    message_class,
     pending_message,
     pending_reason,
     preempted_message,
@@ -109,6 +110,23 @@ def test_words_about_flavors(step: Step, words: str) -> None:
     assert assignment_message([Step(Rule.FITS, ("main", "cpu", "f1"), (1, 2, 0))]) == ""
 
 
+CLASSES = {
+    "short": ("for cpu in flavor f-1, 1500m more needed", "for cpu in flavor f-1, # more needed"),
+    "a flavor that is a number": ("for cpu in flavor 7, 2 more needed", "for cpu in flavor 7, # more needed"),
+    "too much": (
+        "requests (0) + current podset request (10Gi) > maximum capacity (-1.5)",
+        "requests (#) + current podset request (#) > maximum capacity (#)",
+    ),
+    "victims": (". Pending the preemption of 12 workload(s)", ". Pending the preemption of # workload(s)"),
+    "a name": ("what it needs is kept free for team/work-1", "what it needs is kept free for team/work-1"),
+}
+
+
+@pytest.mark.parametrize(("message", "expected"), CLASSES.values(), ids=CLASSES)
+def test_S_5_12_the_class_of_a_message_has_no_amounts_and_all_names(message: str, expected: str) -> None:
+    assert message_class(message) == expected
+
+
 def test_S_1_11_amounts() -> None:
     shown = {amount(1500, "cpu"), amount(2000, "cpu"), amount(2 * 2**30, "memory"), amount(3, "nvidia.com/gpu")}
     assert shown == {"1500m", "2", "2Gi", "3"}
@@ -160,5 +178,5 @@ def test_those_who_must_leave_are_told_once() -> None:
 
 @pytest.mark.parametrize("rule", Rule)
 def test_every_rule_has_words(rule: Rule) -> None:
-    assert str(Step(rule, (), (1, 2, 3)))
+    assert str(Step(rule, (), tuple(range(1, 11))))
     assert WORDS[rule]

@@ -288,11 +288,6 @@ def _policy(settings: Sequence[Manifest], config: str | None, found: list[Findin
         hint = "it must hold one object of kind Configuration and nothing else"
         found.append(_about(config, "is not a Configuration", hint))
         return Policy.default()
-    if value.fair_sharing is not None:
-        line_of = settings[0].line_of
-        hint = "without fairSharing the simulation uses classical preemption"
-        message = "fairSharing: fair sharing comes with a later version"
-        found.append(_about(config, message, hint, None if line_of is None else line_of("fairSharing")))
     return policy_of(value)
 
 
@@ -383,7 +378,7 @@ def _run(asked: Asked, scene: _Scene, sink: IO[bytes] | None) -> _Ran:
     source = scene.source
     faults = None if asked.faults == "none" else Faults.of_profile(asked.seed, asked.faults)
     settings = Settings(scene.policy, asked.eviction_ms, seed=asked.seed, faults=faults, figures_ms=FIGURES_MS)
-    journal = Journal(sink=getattr(sink, "write", None))
+    journal = Journal(scene.policy, sink=getattr(sink, "write", None))
     progress = _Progress(source.count, source.begins_at)
     until = None if asked.until_ms is None else Millis(source.begins_at + asked.until_ms)
     for_a_long_run()

@@ -8,22 +8,23 @@ The state is left as it was found; ``carry_out`` applies a plan to it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 from makeway.core import claims
-from makeway.core.model import FR, Millis, PodSetUse, QueueName, Workload, WorkloadKey, stored
+from makeway.core.model import Millis, PodSetUse, QueueName, Workload, WorkloadKey, stored
 from makeway.core.nomination import Entry, nominate
 from makeway.core.pending import Standing
 from makeway.core.state import State
 from makeway.core.taking import Redeeming, Taking, reservation, stays_reserved
+from makeway.core.tournament import Contestant, Tournament
 from makeway.core.verdicts import Plan, Status, Verdict, refused_at_once
 from makeway.core.waking import after_admission
 
 __all__ = [
     "Heads", "Plan", "Status", "Verdict", "admitted", "carry_out", "decide", "departed", "heads", "is_admitted",
-    "mark_evicted", "order", "reason_kept", "reservation", "spare",
+    "mark_evicted", "order", "reason_kept", "reservation",
 ]  # fmt: skip
 
 
@@ -90,21 +91,54 @@ def decide(state: State, now: Millis, of: Heads | None = None) -> Plan:
 def _take_all(state: State, now: Millis, found: list[Workload], taking: Taking) -> list[Verdict]:
     entries = [nominate(state, head, now, taking.is_out_of_reach(head)) for head in found]
     refused = [refused_at_once(each) for each in entries if each.refused is not None]
-    turns: list[tuple[tuple[Any, ...], Entry | tuple[QueueName, Mapping[FR, int], str]]] = [
-        (order(state, each), each) for each in entries if each.refused is None
-    ]
+    turns: list[_Turn] = [each for each in entries if each.refused is None]
     for queue, standing in state.pending.standing().items():
         refused_head = state.pending.first(queue)
         if refused_head in standing and refused_head in state.pending.line(queue).refused:
-            turns.append((standing[refused_head].order, (queue, standing[refused_head].amounts, refused_head)))
-    turns.sort(key=lambda turn: turn[0])
-    verdicts = []
-    for _, turn in turns:
+            turns.append(_Kept(queue, refused_head, standing[refused_head]))
+    taken = _take_by_shares if state.policy.fair_sharing else _take_in_order
+    return [*taken(state, turns, taking), *refused]
+
+
+class _Kept(NamedTuple):
+    """A turn that only keeps quota free for a refused head (S-5.13)."""
+
+    queue: QueueName
+    head: WorkloadKey
+    standing: Standing
+
+
+_Turn = Entry | _Kept
+
+
+def _take_in_order(state: State, turns: list[_Turn], taking: Taking) -> Iterator[Verdict]:
+    """All turns are put in order before the first is taken (S-5.6)."""
+    for turn in sorted(turns, key=lambda turn: order(state, turn) if isinstance(turn, Entry) else turn.standing.order):
         if isinstance(turn, Entry):
-            verdicts.append(taking.take(turn))
+            yield taking.take(turn)
         else:
-            taking.keep_free(*turn)
-    return [*verdicts, *refused]
+            taking.keep_free(turn.queue, turn.standing.amounts, turn.head)
+
+
+def _take_by_shares(state: State, turns: list[_Turn], taking: Taking) -> Iterator[Verdict]:
+    """Each turn is chosen by shares that count what those before it took (S-9.4)."""
+    nodes = state.tree.queues
+    contestants: list[Contestant[_Turn]] = []
+    for turn in turns:
+        if isinstance(turn, Entry):
+            contestants.append(Contestant(turn.workload, nodes[turn.workload.queue], turn.assignment.usage, turn))
+        else:
+            head = state.pending.line(turn.queue).members[turn.head]
+            contestants.append(Contestant(head, nodes[turn.queue], turn.standing.asked, turn))
+    tournament: Tournament[_Turn] = Tournament(state, contestants, taking.as_ordered)
+    while (picked := tournament.pick()) is not None:
+        turn, why = picked
+        if isinstance(turn, Entry):
+            verdict = taking.take(turn)
+            yield replace(verdict, steps=(*verdict.steps, why))
+        else:
+            taking.keep_free(turn.queue, turn.standing.amounts, turn.head)
+        tournament.refresh(nodes[queue] for queue in taking.left_since())
 
 
 def order(state: State, entry: Entry) -> tuple[Any, ...]:
@@ -155,7 +189,7 @@ def carry_out(state: State, plan: Plan) -> None:
             state.pending.hold_back(workload)
         if verdict.reserved and stays_reserved(state, workload.queue):
             place = order(state, Entry(workload, verdict.assignment))
-            state.pending.keep_free(workload, Standing(place, verdict.reserved))
+            state.pending.keep_free(workload, Standing(place, verdict.reserved, verdict.assignment.usage))
     for ended in plan.ended:
         claims.end(state, ended.workload.key, ended.why, plan.now)
     for queue in redeemed:
@@ -271,11 +305,3 @@ def mark_evicted(state: State, workload: Workload, now: Millis) -> None:
     if held is not None and not held.evicted:
         state.holders.remove(held)
         state.holders.add(replace(held, evicted=True, evicted_at=stored(now)))
-
-
-def spare(state: State, workload: Workload) -> None:
-    """It was not asked to leave after all: the eviction failed, or what it was for has ended before."""
-    held = state.holders.find(workload.queue, workload.key)
-    if held is not None and held.evicted:
-        state.holders.remove(held)
-        state.holders.add(replace(held, evicted=False, evicted_at=None))

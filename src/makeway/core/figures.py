@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from makeway.core.amounts import add, subtract
 from makeway.core.model import FR, QueueName, Workload, WorkloadKey
+from makeway.core.quota import Node
+from makeway.core.shares import Share, share
 from makeway.core.state import State
 
 
@@ -20,7 +23,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of one ClusterQueue; tables go by the flavors and resources that it declares, in its order."""
+    """Of one ClusterQueue; tables go by the flavors and resources that it declares, in its order.
+
+    What is held of others, which it declares no longer, follows by name (P19).
+    """
 
     reserving: int  # workloads with quota; a family of Options counts once
     admitted: int  # those of them whose checks are done
@@ -39,14 +45,33 @@ def _count(workloads: list[Workload]) -> int:
 
 
 def _table(state: State, queue: QueueName, workloads: list[Workload]) -> dict[FR, Figure]:
+    """The queue has no quota of what it does not declare, so where it may borrow, all of that is borrowed."""
     node = state.tree.queues[queue]
-    totals = dict.fromkeys(node.nominal, 0)
-    for workload in workloads:
-        for fr, amount in (workload.usage or {}).items():
-            if fr in totals:
-                totals[fr] = add(totals[fr], amount)
     lent = node.parent is not None
-    return {fr: Figure(total, max(0, subtract(total, node.nominal[fr])) if lent else 0) for fr, total in totals.items()}
+    totals = _totals(node.nominal, workloads).items()
+    return {fr: Figure(n, max(0, subtract(n, node.nominal.get(fr, 0))) if lent else 0) for fr, n in totals}
+
+
+def share_of(state: State, node: Node) -> Share | None:
+    """Of a queue or cohort, by what is really held (S-9.2); None: fair sharing is off, and shares mean nothing."""
+    return share(state.tree, node) if state.policy.fair_sharing else None
+
+
+class NodeShare(NamedTuple):
+    """The share of one queue or cohort."""
+
+    name: str
+    is_queue: bool
+    share: Share
+
+
+def all_shares(state: State) -> tuple[NodeShare, ...]:
+    """Of all that can have one, being part of a cohort: queues by name, then cohorts; nothing without fair sharing."""
+    if not state.policy.fair_sharing:
+        return ()
+    nodes = [*state.tree.queues.values(), *state.tree.cohorts.values()]
+    within = sorted((not node.is_queue, node.name, node) for node in nodes if node.parent is not None)
+    return tuple(NodeShare(name, not is_cohort, share(state.tree, node)) for is_cohort, name, node in within)
 
 
 # --- what a status shows beside that ---------------------------------------------------------------------------------
@@ -73,23 +98,6 @@ class LocalFigures:
     admitted: int
     reservation: dict[FR, int]
     usage: dict[FR, int]
-
-
-def all_figures_of(state: State, queue: QueueName) -> Figures:
-    """As ``figures_of``, followed by what is held of a flavor or resource that the queue no longer declares (P19).
-
-    The queue has no quota of that, so where it may borrow, all of it is borrowed.
-    """
-    node = state.tree.queues[queue]
-    lent = node.parent is not None
-
-    def table(workloads: list[Workload]) -> dict[FR, Figure]:
-        totals = _totals(node.nominal, workloads).items()
-        return {fr: Figure(n, max(0, subtract(n, node.nominal.get(fr, 0))) if lent else 0) for fr, n in totals}
-
-    holders = list(state.holders.of_queue.get(queue, {}).values())
-    admitted = [each for each in holders if each.admitted]
-    return Figures(_count(holders), _count(admitted), table(holders), table(admitted))
 
 
 def waiting_in(state: State, queue: QueueName) -> Waiting:

@@ -77,6 +77,7 @@ class Standing:
 
     order: tuple[Any, ...]  # the head's place among the entries of a cycle
     amounts: Usage
+    asked: Usage = field(default_factory=dict)  # what the head would use: by that its place is found where shares count
 
 
 @dataclass(slots=True)

@@ -53,6 +53,8 @@ class State:
         self.flavors: dict[FlavorName, Flavor] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}  # labels by name
         self.shares_widely = policy.profile != "parity" and policy.gates.scheduling_equivalence_hashing
+        if policy.fair_sharing:  # who asks for more may fare better there, and a full queue take from others (0041)
+            self.shares_widely = False
         self.waits_for_pods = False  # blockAdmission, and some admitted workload is not ready (S-5.7.12)
         self._progress: dict[WorkloadKey, Progress] = {}
         self._preemptors: dict[WorkloadKey, None] = {}  # requeued with preemptions pending, no quota since (S-5.6.2)

@@ -142,7 +142,13 @@ def test_utilisation_is_the_mean_over_cycles_of_what_may_stay() -> None:
     assert played.utilisation(1) == 1.0
     assert played.utilisation(2) == 0.5
     assert played.utilisation(4) == 0.5
-    assert Settling(full(), seconds(0), "instant").run().uses == [Use(1, 1.0), Use(2, 0.0), Use(3, 1.0)]
+    assert [use[:2] for use in Settling(full(), seconds(0), "instant").run().uses] == [(1, 1.0), (2, 0.0), (3, 1.0)]
+
+
+def test_waiting_is_the_mean_over_cycles_of_those_without_a_place_to_stay() -> None:
+    played = Settling(full(), seconds(0), "instant").run()
+    assert [use.waiting for use in played.uses] == [0.5, 1.0, 0.5]
+    assert played.waiting(4) == 0.625
 
 
 # --- recorded loops ---------------------------------------------------------------------------------------------------
@@ -203,6 +209,7 @@ def neighbour(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     api = "kueue.x-k8s.io/v1beta2"
     objects = record["scenario"]["objects"]
     beside = next(each for each in objects if each["kind"] == "ClusterQueue")["spec"]
+    group = beside["resourceGroups"][0]
     flavors = [
         {
             "name": flavor["name"],
@@ -211,9 +218,9 @@ def neighbour(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
                 for each in flavor["resources"]
             ],
         }
-        for flavor in beside["resourceGroups"][0]["flavors"]
+        for flavor in group["flavors"]
     ]
-    group = {"coveredResources": beside["resourceGroups"][0]["coveredResources"], "flavors": flavors}
+    group = {"coveredResources": group["coveredResources"], "flavors": flavors}
     spec = {"cohortName": beside["cohortName"], "namespaceSelector": {}, "resourceGroups": [group]}
     return [{"apiVersion": api, "kind": "ClusterQueue", "metadata": {"name": "neighbour"}, "spec": spec}]
 
@@ -244,10 +251,10 @@ def test_p2_a_day_of_other_jobs_starts_no_loop_anew(
 # --- random states ----------------------------------------------------------------------------------------------------
 
 
-def states(fuzz_inputs: int) -> Iterator[int]:
+def states(fuzz_inputs: int, in_time: InTime) -> Iterator[int]:
     """300 of them by default, 3,000 in a soak; ``MAKEWAY_FUZZ_FIRST`` says where to begin."""
     first = int(os.environ.get("MAKEWAY_FUZZ_FIRST", "0"))
-    yield from InTime()(range(first, first + max(1, fuzz_inputs * 3 // 20)))
+    yield from in_time(range(first, first + max(1, fuzz_inputs * 3 // 20)))
 
 
 def replay(seed: int, number: int) -> str:
@@ -257,9 +264,9 @@ def replay(seed: int, number: int) -> str:
 @pytest.mark.property
 @pytest.mark.parametrize("leaving", MODELS)
 def test_random_states_settle_within_quota_and_nobody_entitled_is_barred(
-    fuzz_inputs: int, fuzz_seed: int, leaving: Leaving
+    fuzz_inputs: int, fuzz_seed: int, in_time: InTime, leaving: Leaving
 ) -> None:
-    for number in states(fuzz_inputs):
+    for number in states(fuzz_inputs, in_time):
         play = Settling(world(fuzz_seed, number).state(GATES_ON), START, leaving)
         played = play.run()
         where = replay(fuzz_seed, number)
@@ -272,9 +279,9 @@ def test_random_states_settle_within_quota_and_nobody_entitled_is_barred(
 
 
 @pytest.mark.property
-def test_random_states_go_on_when_victims_never_leave(fuzz_inputs: int, fuzz_seed: int) -> None:
+def test_random_states_go_on_when_victims_never_leave(fuzz_inputs: int, fuzz_seed: int, in_time: InTime) -> None:
     """Every claim ends at its deadline, nothing spins, and whatever fits is admitted."""
-    for number in states(fuzz_inputs):
+    for number in states(fuzz_inputs, in_time):
         play = Settling(world(fuzz_seed, number).state(GATES_ON), START, "never")
         played = play.run(3_000)
         where = replay(fuzz_seed, number)

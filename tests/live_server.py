@@ -1,0 +1,19 @@
+"""A whole server in this process, for tests that need decisions: what ``makeway up`` runs, on a free port."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from makeway.cli.control_plane import ControlPlane, Settings
+
+
+@contextmanager
+def live_server(folder: Path) -> Iterator[ControlPlane]:
+    """Its data folder is where commands find it."""
+    plane = ControlPlane(folder, Settings())
+    plane.start()
+    with plane:
+        yield plane
+    assert plane.failure is None
