@@ -101,6 +101,7 @@ class Line:
     held_back: dict[WorkloadKey, None] = field(default_factory=dict)  # refused because of what is kept free
     count_by: dict[LocalName, int] = field(default_factory=dict)  # members by LocalQueue
     options: dict[WorkloadKey, None] = field(default_factory=dict)  # members that are Options of a family
+    judged: dict[WorkloadKey, None] = field(default_factory=dict)  # looked at since they came, and found too large
 
     # --- reading ---
 
@@ -209,6 +210,7 @@ class Line:
             self.log.drop(self.members, key)
             self._count(known, -1)
             self.log.drop(self.options, key)
+            self.log.drop(self.judged, key)
         self._forget_verdict(key)
 
     def _leave_kin(self, kin: Kin, where: Place) -> None:
@@ -235,8 +237,9 @@ class Line:
             self.log.put(self.resting, kin, None)
             self._least = None
             self.log.save(self._forget_least)
-            for where in self.kins[kin] if self.refused or self.held_back or self.standing else ():
-                self._forget_verdict(where[5])
+            for key in [key for table in (self.refused, self.held_back, self.standing) for key in table]:
+                if self.kin_of.get(key) == kin:
+                    self._forget_verdict(key)
 
     def verdict_of(self, key: WorkloadKey) -> tuple[bool, bool, Standing | None]:
         """What was found about one in the line: refused, held back, and what is kept free for it."""
@@ -279,7 +282,7 @@ class Line:
             list(self.ordered()), sorted(self.parked), sorted(self.refused), sorted(map(repr, self.shapes)),
             dict(self.sticky), dict(self.wakes), sorted(self.standing), sorted(self.held_back), self.fronts[:],
             sorted((key, repr(kin)) for key, kin in self.kin_of.items()), sorted(map(repr, self.resting)),
-            dict(sorted(self.count_by.items())), sorted(self.options),
+            dict(sorted(self.count_by.items())), sorted(self.options), sorted(self.judged),
         )  # fmt: skip
 
 
