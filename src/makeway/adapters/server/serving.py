@@ -24,6 +24,7 @@ from makeway.adapters.server.certificates import Certificate
 from makeway.adapters.server.limits import Limits
 
 STOP_SECONDS = 5.0
+FAREWELL_SECONDS = 1.0
 BACKLOG = 512
 TOO_LARGE = b"the head of the request is too large"
 
@@ -79,14 +80,15 @@ class Serving:
 
 
 class _Loop(uvloop.Loop):
-    """uvicorn says nothing about how long a handshake may take."""
+    """uvicorn says nothing about how long a handshake may take, nor how long one waits for a last farewell."""
 
     def __init__(self, limits: Limits) -> None:
         super().__init__()
         self._handshake_seconds = limits.handshake_seconds
 
     async def create_server(self, *args: Any, **options: Any) -> Any:
-        return await super().create_server(*args, ssl_handshake_timeout=self._handshake_seconds, **options)
+        options |= {"ssl_handshake_timeout": self._handshake_seconds, "ssl_shutdown_timeout": FAREWELL_SECONDS}
+        return await super().create_server(*args, **options)
 
 
 def _bounded(limits: Limits) -> type[HttpToolsProtocol]:
