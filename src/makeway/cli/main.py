@@ -41,11 +41,16 @@ COMMANDS = {
     "describe": Place(
         "makeway.cli.describe", "Show all about some objects: what they want, how they are, what happened."
     ),
+    "down": Place("makeway.cli.serve", "Stop the server of this machine."),
     "events": Place("makeway.cli.events", "Show what happened, newest last."),
     "get": Place("makeway.cli.resources", "Show objects of a server: those of a kind, or some by name."),
+    "kubeconfig": Place("makeway.cli.tokens", "Print or write a kubeconfig for the server of this machine."),
     "plan": Place("makeway.cli.plan", "Say what would be admitted, preempted and left waiting, and why."),
     "queues": Place("makeway.cli.queues", "Show quota, its use, and who waits, cohort by cohort."),
     "simulate": Place("makeway.cli.simulate", "Run the real controllers in virtual time and report what came of it."),
+    "status": Place("makeway.cli.serve", "Show whether the server runs, and how much is going on."),
+    "token": Place("makeway.cli.tokens", "Make, list and revoke the tokens by which clients are known."),
+    "up": Place("makeway.cli.serve", "Start the server of this machine."),
     "validate": Place("makeway.cli.manifests", "Check manifests: each by itself, then all together."),
     "version": Place("makeway.cli.version", "Print the version of makeway and of the server."),
 }
