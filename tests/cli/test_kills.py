@@ -53,13 +53,13 @@ for line in sys.stdin:
 def launcher() -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [sys.executable, "-u", "-c", LAUNCHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, start_new_session=True,
     )  # fmt: skip
     with process:
-        yield process
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait(END_SECONDS)
+        try:
+            yield process
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)  # and the server, where a test failed before its end
 
 
 def lines(process: subprocess.Popen[str], last: Callable[[str], bool]) -> list[str]:
