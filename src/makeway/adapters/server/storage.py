@@ -127,6 +127,11 @@ class SqliteStore:
     # --- reading ---
 
     @property
+    def trouble(self) -> str:
+        """Why nothing can be written until the next start; "" while all is well."""
+        return self._broken or ("the storage is closed" if self._closed else "")
+
+    @property
     def resource_version(self) -> str:
         with self._reading:
             return self._shown.resource_version
