@@ -75,18 +75,18 @@ def cancelled(machine: Machine) -> None:
 def preempted(machine: Machine) -> None:
     """It says so, and goes on when it runs again."""
     script = 'trap "exit 0" TERM; echo begins; sleep 3 & wait $!; echo ends'
-    with ThreadPoolExecutor(1) as pool:
-        low = pool.submit(machine.run, "submit", "--cpu", "9", "--name", "low", "--", "sh", "-c", script)
-        machine.until(lambda: _is_running(machine, "low"), "it runs")
+    command = [sys.executable, "-m", "makeway", "submit", "--data", str(machine.folder), "--cpu", "9", "--name", "low"]
+    with subprocess.Popen(
+        [*command, "--", "sh", "-c", script], env=machine.environment, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as low:  # fmt: skip
+        assert low.stdout is not None
+        assert low.stdout.readline() == "begins\n"
         machine.apply(job("high", "sleep", "0.5", cpu="9", priority="high"))
-        done = low.result()
-    printed = [line for line in done.stdout.splitlines() if line != "Terminated"]  # a shell may say so of its child
-    assert (done.returncode, printed) == (0, ["begins", "begins", "ends"])
-    assert "low: makes way: " in done.stderr
-
-
-def _is_running(machine: Machine, name: str) -> bool:
-    return any(each["metadata"]["name"] == name for each in machine.all(JOBS)) and machine.is_running(name)
+        printed, told = low.communicate(timeout=60)
+    rest = [line for line in printed.splitlines() if line != "Terminated"]  # a shell may say so of its child
+    assert (low.returncode, rest) == (0, ["begins", "ends"])
+    assert "low: makes way: " in told
 
 
 # --- Ctrl-C ----------------------------------------------------------------------------------------------------------
