@@ -130,11 +130,11 @@ def stubborn(machine: Machine, shared: Path | None) -> None:
     machine.apply(shell("next", "echo here", into="stubborn", priority="high"))
     began = time.monotonic()
     machine.until(lambda: condition(machine.workload("deaf", "stubborn"), "Evicted")[0] == "True", "it is evicted")
-    while machine.pods("deaf", "stubborn"):
+    while _lives(machine, "deaf", "stubborn"):
         reserved = condition(machine.workload("deaf", "stubborn"), "QuotaReserved")[0]
-        assert reserved == "True" or not machine.pods("deaf", "stubborn")
-        assert machine.pods("next", "stubborn") == [] or not machine.pods("deaf", "stubborn")
-        time.sleep(0.2)
+        assert reserved == "True" or not _lives(machine, "deaf", "stubborn")
+        assert machine.pods("next", "stubborn") == [] or not _lives(machine, "deaf", "stubborn")
+        time.sleep(0.1)
     assert time.monotonic() - began >= 2.5
     machine.until_ended("next", namespace="stubborn")
 
@@ -198,6 +198,10 @@ LOWER = {"withinClusterQueue": "LowerPriority"}
 STORIES: list[Callable[[Machine, Path | None], None]] = [
     turns, quick_start, preemption, reclaim, stubborn, parts, readiness, changes,
 ]  # fmt: skip
+
+
+def _lives(machine: Machine, name: str, into: str) -> bool:
+    return any(each["status"].get("phase") not in ("Succeeded", "Failed") for each in machine.pods(name, into))
 
 
 def _log(machine: Machine, name: str, into: str) -> bytes:

@@ -40,6 +40,10 @@ COMMANDS = {
     "crds": Place("makeway.cli.manifests", "Print the CustomResourceDefinitions of the queueing kinds."),
     "down": Place("makeway.cli.serve", "End the server of this machine; it comes back as it was with `makeway up`."),
     "delete": Place("makeway.cli.resources", "Delete objects of a server: some by name, or what a file has."),
+    "demo": Place(
+        "makeway.cli.demo",
+        "Show an example at work: its jobs queue, run and make way as real processes on this machine.",
+    ),
     "describe": Place(
         "makeway.cli.describe", "Show all about some objects: what they want, how they are, what happened."
     ),

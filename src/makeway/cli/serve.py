@@ -22,12 +22,14 @@ from typing import Any
 
 import click
 
+from makeway.adapters.node import processes
+from makeway.adapters.node.folders import supervised
 from makeway.api.objects.configuration import Configuration
 from makeway.cli.configuration import read_configuration
 from makeway.cli.connection import PORT, connected, data_folder, local_target, server_options
 from makeway.cli.node_options import NodeSettings, node_options, offers, words
 from makeway.cli.output import print_data
-from makeway.cli.screen import echo, plain
+from makeway.cli.screen import echo, plain, plural
 from makeway.runtime.ports import StoreError
 
 DATA_FILE = "makeway.db"
@@ -222,9 +224,21 @@ def _is_ready(folder: Path) -> bool:
 @click.command()
 @DATA
 @click.option("--timeout", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait.")
-def down(data: str | None, timeout: float) -> None:
-    """End the server of this machine; it comes back as it was with `makeway up`."""
+@click.option("--pods", is_flag=True, help="End the processes of pods too, each in its grace period.")
+def down(data: str | None, timeout: float, pods: bool) -> None:
+    """End the server of this machine; it comes back as it was with `makeway up`.
+
+    Pods that run go on without it, unless --pods is given.
+    """
     folder = data_folder(data)
+    _end_server(folder, timeout)
+    if pods:
+        _end_pods(folder, timeout)
+    elif count := len(list(supervised(folder / "pods"))):
+        echo(f"{plural(count, 'pod')} go on; `makeway up` finds them again, `makeway down --pods` ends them")
+
+
+def _end_server(folder: Path, timeout: float) -> None:
     holder = holder_of(folder)
     if holder is None:
         echo(f"no server runs in {plain(str(folder))}")
@@ -246,6 +260,20 @@ def down(data: str | None, timeout: float) -> None:
             raise click.ClickException(f"process {holder} has not ended after {timeout:g} s\n\nhint: {hint}")
         time.sleep(LOOK_SECONDS)
     echo(f"the server in {plain(str(folder))} has ended")
+
+
+def _end_pods(folder: Path, timeout: float) -> None:
+    """Their supervisors end them as they would at a deletion, and note how; the next server reads it."""
+    found = list(supervised(folder / "pods"))
+    for each in found:
+        processes.send(each, signal.SIGTERM)
+    until = time.monotonic() + timeout
+    while left := [each for each in found if processes.is_alive(each.pid, each.ticks, processes.boot_id())]:
+        if time.monotonic() >= until:
+            hint = "give them more time with --timeout; they are killed when their grace period is over"
+            raise click.ClickException(f"{plural(len(left), 'pod')} have not ended after {timeout:g} s\n\nhint: {hint}")
+        time.sleep(LOOK_SECONDS)
+    echo(f"{plural(len(found), 'pod')} ended")
 
 
 # --- status ----------------------------------------------------------------------------------------------------------
