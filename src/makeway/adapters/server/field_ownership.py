@@ -265,7 +265,7 @@ def _record_of(tree: Tree) -> Tree:
 def _read(trees: Tree, *, trusted: bool = True) -> Record:
     """Empty where there is none, or where one that somebody sent makes no sense."""
     record: Record = {}
-    for each in trees or ():
+    for each in trees if isinstance(trees, list) else ():
         entry = _entry(each, trusted)
         if entry is None:
             return {}
