@@ -205,7 +205,7 @@ def changes(old: Tree, new: Tree, node: Node) -> Changes:
     if old is None:
         return fields_of(new, node), None
     if new is None:
-        return None, fields_of(old, node)
+        return None, _item_fields(old, node)  # what is gone is gone with its own path
     if node.by_field and isinstance(old, dict) and isinstance(new, dict):
         return _mapping_changes(old, new, node)
     if node.merge in ("keyed", "set") and isinstance(old, list) and isinstance(new, list):
