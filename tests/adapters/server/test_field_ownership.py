@@ -449,7 +449,8 @@ SPECS = some(
 )  # fmt: skip
 METAS = some(labels=st.dictionaries(NAMES, TEXTS, max_size=3), finalizers=st.lists(NAMES, unique=True, max_size=3))
 PODS = some(meta=METAS, spec=SPECS).map(lambda fields: object_of(POD, **fields))
-BLOCKS = {"f:labels", "f:spec", "f:resources", "f:requests"}  # who owns one, empty, lets others put something in
+BLOCKS = {"f:labels", "f:spec", "f:resources", "f:requests", "f:containers", "f:env", "f:finalizers"}
+# who owns one of these, empty, lets others put something in
 WRITERS = st.sampled_from(["anna", "ben", "zoe"])
 STEPS = st.tuples(st.sampled_from(["apply", "force", "write"]), WRITERS, PODS)
 

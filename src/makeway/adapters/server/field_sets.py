@@ -172,8 +172,8 @@ def fields_of(value: Tree, node: Node) -> Fields | None:
         return _fields_of_mapping(value, node)
     if isinstance(value, list) and node.sort == "list" and node.item is not None:
         if node.merge == "set":
-            return {step_of(each, node): {} for each in value} or None
-        return {step_of(each, node): _item_fields(each, node.item) for each in value} or None
+            return {step_of(each, node): {} for each in value}
+        return {step_of(each, node): _item_fields(each, node.item) for each in value}
     return {}
 
 
@@ -198,8 +198,7 @@ def _fields_of_mapping(value: dict[str, Tree], node: Node) -> Fields | None:
                 result[step] = {}
         elif (inside := fields_of(each, inner)) is not None:
             result[step] = inside
-    is_mine = result or not value or not known.keys().isdisjoint(value)
-    return result if is_mine else None  # all that is in it can belong to nobody
+    return result if result or not value else None  # all that is in it belongs to nobody
 
 
 def _item_fields(value: Tree, item: Node) -> Fields:
