@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Collection, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Literal
 
 import msgspec
@@ -94,7 +94,7 @@ class Reader:
                 if field.limit.unserved and self._mode != "Ignore" and each not in ({}, [], ""):
                     self.problems.append(_unserved(here, field.limit))
         if self._limits:
-            for key, field in known.items():
+            for key, field in _wanted(shape):
                 if value.get(key) is None:
                     self._missing(field, joined(path, key))
         return result
@@ -246,6 +246,15 @@ def _in_place(item: Tree, shape: Shape) -> Tree:
 
 def _needed(field: Field) -> bool:
     return field.limit.required or bool(field.limit.min_items)
+
+
+@cache
+def _wanted(shape: Record) -> Sequence[tuple[str, Field]]:
+    """The fields whose absence can be a problem: few of many, and looked for in every object."""
+    always = ((key, field, isinstance(field.shape, Record)) for key, field in shape.fields.items())
+    return [
+        (key, field) for key, field, is_block in always if _needed(field) or (is_block and field.default is not None)
+    ]
 
 
 def _unserved(path: str, limit: Limit) -> Problem:

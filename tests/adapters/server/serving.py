@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,6 +97,14 @@ def running(
             serving.stop()
     finally:
         store.close()
+
+
+def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait for what happens by itself."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.01)
 
 
 def queue(name: str, **more: Any) -> dict[str, Any]:

@@ -30,6 +30,8 @@ from makeway.api.objects.kubernetes import (
 from makeway.api.objects.meta import Wire
 from makeway.api.objects.queueing import AdmissionCheck, ClusterQueue, ResourceFlavor
 from makeway.api.problems import Problem
+from makeway.api.structure import told
+from makeway.api.validation.fields import LABEL_HINT, is_label
 from makeway.api.versions import Kind, kind_of
 from makeway.runtime.pages import Objects
 from makeway.runtime.ports import Forbidden, Invalid, NotFound, Stored
@@ -86,6 +88,8 @@ class Admission:
 def _namespace(value: Namespace) -> Namespace:
     """It carries its own name, and is held until all that is in it is gone."""
     meta = value.metadata
+    if not is_label(meta.name):  # it stands in labels and paths
+        raise Invalid([Problem("metadata.name", f"{told(meta.name)} is not a DNS label", LABEL_HINT)])
     named = replace(meta, labels={**meta.labels, NAMESPACE_LABEL: meta.name})
     return replace(
         value, metadata=named, spec=amended(value.spec, {"finalizers": [NAMESPACE_FINALIZER]}),

@@ -13,6 +13,7 @@ import traceback
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
 from concurrent.futures import Future
+from contextlib import suppress
 from itertools import chain
 from typing import Any, Protocol
 
@@ -102,8 +103,9 @@ class App:
         self._from_elsewhere(self._watches.stop)
 
     def _from_elsewhere(self, call: Callable[[], None]) -> None:
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(call)
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(call)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -156,9 +158,7 @@ class App:
         exchange.allow("GET", "HEAD")
         if path == "version":
             return plain(self._extras.version())
-        if path == "livez":
-            return text("ok")
-        reason = self._extras.not_ready()
+        reason = self._extras.not_ready() if path == "readyz" else ""
         return text(f"not ready: {reason}\n", 503) if reason else text("ok")
 
     async def _other(self, exchange: Exchange, parts: list[str], user: User) -> Answer:

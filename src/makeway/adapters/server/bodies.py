@@ -16,11 +16,11 @@ import msgspec
 from makeway.adapters.server import protobuf
 from makeway.adapters.server.answers import JSON, YAML
 from makeway.adapters.server.routes import Route
-from makeway.adapters.server.statuses import bad_request, unsupported_media
+from makeway.adapters.server.statuses import Refused, bad_request, unsupported_media
 from makeway.api import documents, json_lines
 from makeway.api.documents import DEPTH_MAX, Tree
 from makeway.api.json_lines import JsonReader
-from makeway.api.objects.kubernetes import DeleteOptions
+from makeway.api.objects.kubernetes import DeleteOptions, Secret
 from makeway.api.objects.meta import Wire
 from makeway.api.problems import Problem
 from makeway.api.shapes import kubernetes_kind, shape_of
@@ -50,18 +50,25 @@ def media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def read(data: bytes, content_type: str, accepted: Sequence[str] = BODY_TYPES) -> Read:
+def read(data: bytes, content_type: str, accepted: Sequence[str] = BODY_TYPES, type_: type[Wire] | None = None) -> Read:
     """Raises ``Refused``: 415 for a type that is not taken, 400 for a text that cannot be read."""
     media = media_type(content_type) or accepted[0]
     if media not in accepted:
         raise unsupported_media(accepted)
-    return read_yaml(data) if media.endswith("yaml") else read_json(data)
+    if not media.endswith("yaml"):
+        return read_json(data)
+    try:
+        return read_yaml(data)
+    except Refused:
+        if type_ is Secret:  # what is wrong with a text is told with a piece of it
+            raise bad_request("the object provided cannot be read as YAML") from None
+        raise
 
 
 def read_object(data: bytes, content_type: str, type_: type[Wire]) -> Read:
     """A whole object; those that Kubernetes defines may come in protobuf."""
     if media_type(content_type) != protobuf.MEDIA or type_ not in IN_PROTOBUF:
-        return read(data, content_type)
+        return read(data, content_type, type_=type_)
     try:
         return Read(protobuf.decoded(data, shape_of(type_) if type_ is DeleteOptions else kubernetes_kind(type_)))
     except protobuf.Misread as error:
@@ -118,10 +125,10 @@ def aimed(route: Route, tree: dict[str, Tree]) -> dict[str, Tree]:
         )
     if (tree.get("kind") or route.kind.name) != route.kind.name:
         raise bad_request(f"{_quoted(tree.get('kind'))} is not the kind of this path, which is {route.kind.name}")
-    metadata = tree.get("metadata") or {}
-    if not isinstance(metadata, dict):
+    metadata = tree.get("metadata")
+    if not isinstance(metadata, dict | None):
         raise bad_request(f"metadata: expected a mapping, got {told(metadata)}")
-    metadata = dict(metadata)
+    metadata = dict(metadata or {})
     if route.kind.namespaced and route.namespace is not None:
         if (metadata.get("namespace") or route.namespace) != route.namespace:
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")

@@ -23,11 +23,12 @@ from makeway.adapters.server.field_ownership import applied, noted
 from makeway.adapters.server.limits import Limits
 from makeway.adapters.server.routes import Route
 from makeway.adapters.server.selectors import field_selector, label_selector
-from makeway.adapters.server.statuses import Cause, Refused, bad_request, success
+from makeway.adapters.server.statuses import Cause, Refused, bad_request, refusal, success
 from makeway.adapters.server.storage import SqliteStore
 from makeway.api import codec
 from makeway.api.documents import Tree
 from makeway.api.objects.kubernetes import DeleteOptions, Namespace, NamespaceSpec, amended, view
+from makeway.api.objects.meta import ObjectMeta
 from makeway.api.problems import Problem
 from makeway.api.quantity import Time
 from makeway.api.structure import Mode, short
@@ -36,11 +37,13 @@ from makeway.core.model import stored
 from makeway.runtime.memory import RuledObjects, refuse
 from makeway.runtime.ports import (
     Clock,
+    FieldTerm,
     Filter,
     Invalid,
     NotFound,
     Propagation,
     Stored,
+    StoreError,
     check_present,
     identity,
     kind_key,
@@ -94,7 +97,9 @@ class Rest:
         """What the selectors of a query choose."""
         route, query, most = call.route, call.query, self._limits.selector_terms_max
         labels = label_selector(query.text("labelSelector"), most)
-        fields = field_selector(query.text("fieldSelector"), route.kind, route.version, most)
+        fields = field_selector(query.text("fieldSelector"), route.kind, most)
+        if route.name:
+            fields = (*fields, FieldTerm(("metadata", "name"), route.name))
         return Filter(kind_key(route.stored), route.namespace if route.kind.namespaced else "", labels, fields)
 
     def shown(self, call: Call) -> Shown:
@@ -149,8 +154,8 @@ class Rest:
         return Time.of_millis(stored(self._clock()))
 
     async def _apart(self, call: Call, work: Callable[[], T]) -> T:
-        """Do what needs no state; a large body is read in a thread of its own, so that nobody waits behind it."""
-        if len(call.body) < LARGE_BYTES:
+        """Do what needs no state. What may take long, a large body or one in YAML, is read in a thread of its own."""
+        if len(call.body) < LARGE_BYTES and "yaml" not in call.content_type:
             return work()
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
@@ -178,7 +183,11 @@ class Rest:
         def decide(ahead: RuledObjects) -> Written:
             return Written(ahead.create(reading), ahead.advice, is_new=True)
 
-        return self._answer(call, await self._written(decide, dry=options.is_dry))
+        try:
+            return self._answer(call, await self._written(decide, dry=options.is_dry))
+        except StoreError as error:  # the path does not say of which object it speaks
+            meta = getattr(reading.value, "metadata", ObjectMeta())
+            raise refusal(error, route.kind, route.version, meta.name or meta.generate_name) from error
 
     async def update(self, call: Call) -> Answer:
         route, options = call.route, WriteOptions.of(call.query, call.user_agent)
@@ -202,7 +211,9 @@ class Rest:
     async def patch(self, call: Call) -> Answer:
         route, options = call.route, WriteOptions.of(call.query, call.user_agent)
         media = bodies.media_type(call.content_type)
-        read = await self._apart(call, lambda: bodies.read(call.body, call.content_type or "none", bodies.PATCH_TYPES))
+        read = await self._apart(
+            call, lambda: bodies.read(call.body, call.content_type or "none", bodies.PATCH_TYPES, route.kind.type)
+        )
         if media == bodies.APPLY_PATCH:
             return await self._apply(call, read, options)
         change = self._change(route, media, read.tree)

@@ -134,18 +134,18 @@ def _values(tokens: _Tokens) -> Iterator[str]:
             raise tokens.wrong("expected: ',' or ')'")
 
 
-def selectable(kind: Kind, version: str) -> tuple[str, ...]:
+def selectable(kind: Kind) -> tuple[str, ...]:
     """The fields by which objects of a kind can be chosen."""
     own = tuple(path.lstrip(".") for path in kind.selectable)
     return ("metadata.name", "metadata.namespace", *own, *_FIELDS.get(kind_key(kind), ()))
 
 
-def field_selector(text: str, kind: Kind, version: str, terms_max: int) -> tuple[FieldTerm, ...]:
+def field_selector(text: str, kind: Kind, terms_max: int) -> tuple[FieldTerm, ...]:
     """Raises ``Refused`` (400)."""
     parts = [part for part in _split(text) if part.strip()]
     if len(parts) > terms_max:
         raise bad_request(f"fieldSelector: more than {terms_max} terms")
-    known = selectable(kind, version)
+    known = selectable(kind)
     return tuple(_field_term(part, known) for part in parts)
 
 

@@ -24,6 +24,7 @@ from makeway.adapters.server.certificates import Certificate
 from makeway.adapters.server.limits import Limits
 
 STOP_SECONDS = 5.0
+FAREWELL_SECONDS = 1.0
 BACKLOG = 512
 TOO_LARGE = b"the head of the request is too large"
 
@@ -79,14 +80,15 @@ class Serving:
 
 
 class _Loop(uvloop.Loop):
-    """uvicorn says nothing about how long a handshake may take."""
+    """uvicorn says nothing about how long a handshake may take, nor how long one waits for a last farewell."""
 
     def __init__(self, limits: Limits) -> None:
         super().__init__()
         self._handshake_seconds = limits.handshake_seconds
 
     async def create_server(self, *args: Any, **options: Any) -> Any:
-        return await super().create_server(*args, ssl_handshake_timeout=self._handshake_seconds, **options)
+        options |= {"ssl_handshake_timeout": self._handshake_seconds, "ssl_shutdown_timeout": FAREWELL_SECONDS}
+        return await super().create_server(*args, **options)
 
 
 def _bounded(limits: Limits) -> type[HttpToolsProtocol]:
@@ -96,6 +98,7 @@ def _bounded(limits: Limits) -> type[HttpToolsProtocol]:
         _is_head = True  # a request has not begun, or its head is not complete
         _unread_bytes = 0  # of a head that is not complete
         _header_bytes = 0  # of the headers that were read
+        _is_too_large = False
         _patience: asyncio.TimerHandle | None = None  # runs while a head is awaited
         _stall: asyncio.TimerHandle | None = None  # runs while the client takes nothing
 
@@ -129,6 +132,7 @@ def _bounded(limits: Limits) -> type[HttpToolsProtocol]:
         def on_header(self, name: bytes, value: bytes) -> None:
             self._header_bytes += len(name) + len(value)
             if self._header_bytes + len(self.url) > limits.header_bytes:
+                self._is_too_large = True
                 raise httptools.HttpParserError("the head is too large")
             super().on_header(name, value)
 
@@ -142,8 +146,7 @@ def _bounded(limits: Limits) -> type[HttpToolsProtocol]:
             super().on_message_complete()
 
         def send_400_response(self, msg: str) -> None:
-            is_large = self._header_bytes > limits.header_bytes // 2
-            self._end(431, TOO_LARGE) if is_large else self._end(400, msg.encode())
+            self._end(431, TOO_LARGE) if self._is_too_large else self._end(400, msg.encode())
 
         def pause_writing(self) -> None:
             super().pause_writing()

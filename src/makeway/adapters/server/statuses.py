@@ -7,7 +7,7 @@ either what goes over the wire. Nothing here repeats a value of the request that
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from makeway.api.documents import Tree
 from makeway.api.problems import Problem
@@ -93,7 +93,7 @@ def refusal(error: StoreError, kind: Kind | None, version: str = "", name: str =
 
 
 def invalid(problems: Sequence[Problem], kind: Kind | None, version: str, name: str) -> Refused:
-    wrong = [each for each in problems if each.severity == "error"]
+    wrong = [_discreet(each, kind) for each in problems if each.severity == "error"]
     if kind is None:
         return Refused(400, "; ".join(map(_worded, wrong)))
     if all(each.cause in DECODING for each in wrong):
@@ -105,6 +105,13 @@ def invalid(problems: Sequence[Problem], kind: Kind | None, version: str, name: 
     called = f"{kind.name}.{kind.group}" if kind.group else kind.name
     message = f'{called} "{name}" is invalid: {words[0] if len(words) == 1 else "[" + ", ".join(words) + "]"}'
     return Refused(422, message, causes=causes, about=(kind.group, kind.name, name))
+
+
+def _discreet(problem: Problem, kind: Kind | None) -> Problem:
+    """What is wrong with a value of a Secret is told without the value."""
+    if kind is None or kind.name != "Secret" or not problem.path.startswith(("data", "stringData")):
+        return problem
+    return replace(problem, message="this value is not taken", hint="texts stand in stringData, base64 in data")
 
 
 def decoding_words(problem: Problem) -> str:

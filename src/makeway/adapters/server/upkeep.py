@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 
@@ -64,8 +65,9 @@ class Upkeep:
                 (self._ending.add if after.deleting and change.type != "DELETED" else self._ending.discard)(after.name)
                 concerns_us |= after.deleting
             concerns_us |= after.namespace in self._ending and change.type == "DELETED"
-        if concerns_us and self._loop is not None and self._called is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._called.set)
+        if concerns_us and self._loop is not None and self._called is not None:
+            with suppress(RuntimeError):  # the loop has ended: it is seen to after the next start
+                self._loop.call_soon_threadsafe(self._called.set)
 
     async def run(self) -> None:
         self._loop, self._called = asyncio.get_running_loop(), asyncio.Event()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
@@ -74,9 +75,9 @@ class Bell:
 
     def committed(self, changes: Sequence[Change]) -> None:
         """Told on the thread of the writer."""
-        loop = self._loop
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._note, {kind_key(each.after.kind) for each in changes})
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+                self._loop.call_soon_threadsafe(self._note, {kind_key(each.after.kind) for each in changes})
 
     def _note(self, kinds: set[KindKey]) -> None:
         self._due |= kinds
