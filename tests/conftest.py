@@ -9,7 +9,6 @@ import functools
 import os
 import random
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.errors import HypothesisException
 
-from tests.soaking import SOAK_UNTIL, InTime
+from tests.soaking import OVERRUN, SLOW_WEIGHT, SOAK_UNTIL, InTime, Shares
 
 ROOT = Path(__file__).parents[1]
 SOAK_EXAMPLES = 5_000
@@ -32,17 +31,14 @@ settings.register_profile("search", settings.get_profile("soak"), derandomize=Fa
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 
-def trying_for(seconds: float, inner: Callable[..., Any]) -> Callable[..., Any]:
+def trying_within(shares: Shares, inner: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the body of a property: when its time is up it tries nothing new, but still shrinks what it found."""
-    until: float | None = None
     found = False
 
     @functools.wraps(inner)
     def body(*args: Any, **kwargs: Any) -> Any:
-        nonlocal until, found
-        now = time.monotonic()
-        until = now + seconds if until is None else until
-        if now > until and not found:
+        nonlocal found
+        if shares.is_over and not found:
             pytest.skip("its share of the soak's time is up")
         try:
             return inner(*args, **kwargs)
@@ -55,29 +51,41 @@ def trying_for(seconds: float, inner: Callable[..., Any]) -> Callable[..., Any]:
     return body
 
 
+SHARES = pytest.StashKey[Shares]()
+
+
+def weight(item: pytest.Item) -> float:
+    return SLOW_WEIGHT if item.get_closest_marker("slow") else 1.0
+
+
 @pytest.hookimpl(trylast=True)  # when those that are not wanted have been left out
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In a soak, give every property an equal share of the time that is left, and every test its turn to be first."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a soak, share the time that is left among all tests, and give every test its turn to be first."""
     if SOAK_UNTIL is None:
         return
-    random.Random(os.environ.get("MAKEWAY_FUZZ_SEED", "0")).shuffle(items)  # who comes last may not come at all
-    properties = [p for item in items if (p := getattr(getattr(item, "obj", None), "hypothesis", None))]
+    random.Random(os.environ.get("MAKEWAY_FUZZ_SEED", "0")).shuffle(items)
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    share = max(1.0, (SOAK_UNTIL - time.monotonic()) * workers / max(1, len(items)))
-    tests = Counter(map(id, properties))  # a parametrized property is one body for several tests
-    for handle in {id(p): p for p in properties}.values():
-        handle.inner_test = trying_for(share * tests[id(handle)], handle.inner_test)
+    now = time.monotonic()
+    until = now + (1 - OVERRUN) * (SOAK_UNTIL - now)
+    shares = config.stash[SHARES] = Shares(until, sum(map(weight, items)) / workers)
+    properties = [p for item in items if (p := getattr(getattr(item, "obj", None), "hypothesis", None))]
+    for handle in {id(p): p for p in properties}.values():  # a parametrized property is one body for several tests
+        handle.inner_test = trying_within(shares, handle.inner_test)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if SOAK_UNTIL is not None and time.monotonic() > SOAK_UNTIL:
-        pytest.skip("the time of the soak is up")
+    shares = item.config.stash.get(SHARES, None)
+    if shares is not None and SOAK_UNTIL is not None:
+        now = time.monotonic()
+        if now > SOAK_UNTIL:
+            pytest.skip("the time of the soak is up")
+        shares.begin(weight(item), now)
 
 
 @pytest.fixture
-def in_time() -> InTime:
+def in_time(request: pytest.FixtureRequest) -> InTime:
     """For loops over seeds."""
-    return InTime()
+    return InTime(request.config.stash.get(SHARES, None))
 
 
 @pytest.fixture(scope="session")

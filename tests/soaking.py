@@ -1,4 +1,7 @@
-"""When a soak ends, for loops over seeds: they must end with it, as properties do."""
+"""How the time of a soak is shared: a test gets its part of what is left when it begins, and tries nothing after it.
+
+So what a quick test leaves is for those after it, and all have their turn however slow the machine is.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,39 @@ from collections.abc import Iterable, Iterator
 
 _until = os.environ.get("MAKEWAY_SOAK_UNTIL")
 SOAK_UNTIL = float(_until) if _until else None  # monotonic seconds; nothing new is tried after it
-LOOP_SHARE = 0.1  # of the time of a round: so much one loop may take, for the others want theirs
-_LOOP_SECONDS = 0.0 if SOAK_UNTIL is None else max(1.0, (SOAK_UNTIL - time.monotonic()) * LOOP_SHARE)
+OVERRUN = 0.1  # of a round: tests end what they have begun, and some know no time
+SLOW_WEIGHT = 5.0  # a test that plays whole worlds gets so many times the share of others
+
+
+class Shares:
+    """The time of a round, on one of its workers; ``expected`` is the weight of all tests that will come to it."""
+
+    def __init__(self, until: float, expected: float) -> None:
+        self._until = until
+        self._left = expected
+        self.ends_at = until  # of the test that runs
+
+    def begin(self, weight: float, now: float) -> None:
+        part = weight / self._left if self._left > 2 * weight else 0.5  # one that nobody expected may follow
+        self.ends_at = now + max(0.0, self._until - now) * part
+        self._left -= weight
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the test that runs has had its share."""
+        return time.monotonic() > self.ends_at
 
 
 class InTime:
-    """Goes through seeds while there is time; what is promised of all seeds together holds where it was not cut."""
+    """Goes through seeds while there is time, one at least; what is promised of all of them holds if it was not cut."""
 
-    def __init__(self) -> None:
+    def __init__(self, shares: Shares | None) -> None:
+        self._shares = shares
         self.was_cut = False
 
     def __call__(self, seeds: Iterable[int]) -> Iterator[int]:
-        until = time.monotonic() + _LOOP_SECONDS
-        for each in seeds:
-            if SOAK_UNTIL is not None and time.monotonic() > min(until, SOAK_UNTIL):
+        for index, each in enumerate(seeds):
+            if index and self._shares is not None and self._shares.is_over:
                 self.was_cut = True
                 return
             yield each

@@ -2,6 +2,8 @@
 
 In a block marked ``console`` each line that starts with ``$ makeway`` is run in a copy of the examples,
 and what it prints is compared with the lines below it; a line ``...`` stands for any number of lines.
+In a block marked ``console server`` they talk to a server that is started for the page: what takes a moment there is
+asked for again, ages and made names may differ, and ``...`` within a line stands for anything.
 Shell commands that are not replayed go into a block marked ``sh``. A block marked ``yaml`` is a manifest
 that ``makeway validate`` accepts; a piece of one is marked ``yaml fragment``. The ``python`` blocks of a
 page are one program, from the top down.
@@ -15,17 +17,33 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from makeway.adapters.server.limits import Limits
+from makeway.cli.main import main
+from tests.live_server import live_server
 
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^(?P<indent> *)(?P<fence>```+)(?P<info>[^\n`]*)\n(?P<body>.*?)^ *(?P=fence) *$", re.M | re.S)
 LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} +(?P<title>.+?) *$", re.M)
 ANY_LINES = "..."
+SERVER = "console server"
+READING = ("describe", "events", "get", "queues")  # commands that may be repeated until a server has come so far
+PATIENCE_SECONDS = 30
+VAGUE = (  # what differs from run to run on a server
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "TIME"),
+    (re.compile(r"(?<![\w-])(?:\d+[smhd])+(?![\w-])"), "AGE"),
+    (re.compile(r"(?<![\w-])(job-[a-z0-9-]*?)-[0-9a-f]{5}(?![\w-])"), r"\1-HASH"),
+    (re.compile(r"(?<=\S) {2,}"), "  "),  # columns are as wide as what is in them
+)
 
 
 @dataclass(frozen=True)
@@ -44,9 +62,9 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-def blocks(text: str, info: str) -> Iterator[Block]:
+def blocks(text: str, *infos: str) -> Iterator[Block]:
     for found in FENCE.finditer(text):
-        if found["info"].strip() == info:
+        if (info := found["info"].strip()) in infos:
             body = "".join(line.removeprefix(found["indent"]) for line in found["body"].splitlines(keepends=True))
             yield Block(text.count("\n", 0, found.start()) + 1, info, body)
 
@@ -62,6 +80,21 @@ def matches(printed: list[str], expected: list[str]) -> bool:
     """Compare line by line; ``...`` stands for any number of lines."""
     pattern = "".join("(?:.*\n)*" if line == ANY_LINES else re.escape(line) + "\n" for line in expected)
     return re.fullmatch(pattern, "".join(f"{line.rstrip()}\n" for line in printed)) is not None
+
+
+def matches_vaguely(printed: list[str], expected: list[str]) -> bool:
+    """As ``matches``, for what a server prints: times and made names may differ, ``...`` may stand within a line."""
+    pattern = "".join(
+        "(?:.*\n)*" if line == ANY_LINES else re.escape(vague(line)).replace(r"\.\.\.", ".*") + "\n"
+        for line in expected
+    )
+    return re.fullmatch(pattern, "".join(f"{vague(line.rstrip())}\n" for line in printed)) is not None
+
+
+def vague(line: str) -> str:
+    for mark, instead in VAGUE:
+        line = mark.sub(instead, line)
+    return line
 
 
 def slug(title: str) -> str:
@@ -103,16 +136,45 @@ def with_blocks(info: str) -> list[Path]:
     return [page for page in pages() if any(blocks(page.read_text("utf-8"), info))]
 
 
-@pytest.mark.parametrize("page", with_blocks("console"), ids=name_of)
-def test_commands_print_what_the_page_says(page: Path, tmp_path: Path) -> None:
+def replayed_pages() -> list[object]:
+    """Pages with commands; those that need a server take longer."""
+    alone, served = with_blocks("console"), with_blocks(SERVER)
+    return [
+        *(pytest.param(page, id=name_of(page)) for page in alone if page not in served),
+        *(pytest.param(page, id=name_of(page), marks=pytest.mark.slow) for page in served),
+    ]
+
+
+@pytest.mark.parametrize("page", replayed_pages())
+def test_commands_print_what_the_page_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    for block in blocks(page.read_text("utf-8"), "console"):
-        for command, expected in prompts(block.body):
-            program, *arguments = shlex.split(command, comments=True)
-            where = f"{name_of(page)}:{block.line}: $ {command}"
-            assert program == "makeway", f"{where}: only makeway is replayed; other commands go into a block marked sh"
-            printed = makeway(arguments, tmp_path).stdout
-            assert matches(printed.splitlines(), expected), f"{where} printed\n{printed}"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))  # no server of whoever runs this
+    with ExitStack() as stack:
+        if page in with_blocks(SERVER):
+            stack.enter_context(live_server(tmp_path / "makeway"))
+        for block in blocks(page.read_text("utf-8"), "console", SERVER):
+            for command, expected in prompts(block.body):
+                program, *arguments = shlex.split(command, comments=True)
+                where = f"{name_of(page)}:{block.line}: $ {command}"
+                assert program == "makeway", f"{where}: only makeway is replayed; others go into a block marked sh"
+                if block.info == SERVER:
+                    printed = asked_of_a_server(arguments, expected)
+                    assert matches_vaguely(printed.splitlines(), expected), f"{where} printed\n{printed}"
+                else:
+                    printed = makeway(arguments, tmp_path).stdout
+                    assert matches(printed.splitlines(), expected), f"{where} printed\n{printed}"
+
+
+def asked_of_a_server(arguments: list[str], expected: list[str]) -> str:
+    """What a command prints in this process; one that only reads is repeated until it prints what is expected."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        printed = CliRunner().invoke(main, arguments, prog_name="makeway").output
+        is_done = arguments[0] not in READING or matches_vaguely(printed.splitlines(), expected)
+        if is_done or time.monotonic() > until:
+            return printed
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("page", with_blocks("yaml"), ids=name_of)
@@ -151,6 +213,21 @@ def test_every_example_is_valid_and_tells_its_story(folder: Path) -> None:
     assert result.returncode == 0, result.stdout
 
 
+def test_the_security_page_tells_the_limits_that_hold() -> None:
+    limits = Limits()
+    told = (ROOT / "docs/concepts/security.md").read_text("utf-8")
+    for row in (
+        f"| body of a request | {limits.body_bytes // 2**20} MiB, in {limits.body_seconds} s |",
+        f"| its head | {limits.header_bytes // 2**10} KiB, in {limits.header_seconds} s |",
+        f"| a TLS handshake | {limits.handshake_seconds} s |",
+        f"| connections | {limits.connections} |",
+        f"| watches | {limits.watches}, of one token {limits.watches_per_token} |",
+        f"| objects in one page of a list | {limits.list_limit_max:,} |",
+        f"| keys and values of a selector | {limits.selector_terms_max} |",
+    ):
+        assert row in told
+
+
 # The readers themselves: each must find the fault it is there for.
 
 
@@ -186,6 +263,24 @@ def test_commands_are_split_from_their_output() -> None:
 )
 def test_output_is_compared_line_by_line(printed: list[str], expected: list[str], same: bool) -> None:
     assert matches(printed, expected) is same
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected", "same"),
+    [
+        (["NAME   AGE", "job-a-0c5d1   12s"], ["NAME       AGE", "job-a-fffff       3m20s"], True),
+        (["at 2026-01-01T00:00:00Z (1d ago)"], ["at 2027-01-01T00:00:00Z (3h ago)"], True),
+        (["a (UID: 12-34) b"], ["a (UID: ...) b"], True),
+        (["a (UID: 12-34) c"], ["a (UID: ...) b"], False),
+        (["  indented"], ["indented"], False),
+        (["4 of 8"], ["5 of 8"], False),
+        (["team-a   4"], ["team-b   4"], False),
+    ],
+)
+def test_what_a_server_prints_may_differ_where_nobody_can_know_it(
+    printed: list[str], expected: list[str], same: bool
+) -> None:
+    assert matches_vaguely(printed, expected) is same
 
 
 def test_broken_links_are_found(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from makeway.api.together import check_together
 from makeway.api.validation import validate, validate_update
 from makeway.api.versions import KINDS, Kind
 from makeway.testing.strategies import objects
+from tests.soaking import InTime
 
 ROOT = Path(__file__).parents[1]
 GOOD = ROOT / "tests" / "api" / "malformed" / "good.yaml"
@@ -181,11 +182,11 @@ def damaged(seed: int, number: int) -> bytes:
 
 
 @pytest.mark.property
-def test_a_damaged_file_gives_objects_or_problems(fuzz_inputs: int, fuzz_seed: int) -> None:
+def test_a_damaged_file_gives_objects_or_problems(fuzz_inputs: int, fuzz_seed: int, in_time: InTime) -> None:
     searching = os.environ.get("HYPOTHESIS_PROFILE") == "search" and "MAKEWAY_FUZZ_SEED" not in os.environ
     seed = secrets.randbelow(2**32) if searching else fuzz_seed
     first = int(os.environ.get("MAKEWAY_FUZZ_FIRST", "0"))
-    for number in range(first, first + fuzz_inputs):
+    for number in in_time(range(first, first + fuzz_inputs)):
         data = damaged(seed, number)
         try:
             judge(data)

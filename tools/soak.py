@@ -2,10 +2,10 @@
 
 Each round is one pytest run over the tests marked ``property``. The first draws what profile
 ``soak`` always draws; the later ones take a new seed each. A round knows how much time is left
-(``MAKEWAY_SOAK_UNTIL``, see ``tests/conftest.py``) and shares it among the properties: one that
-was cut short is reported as skipped, and a failure found in time is still shrunk and shown. The
-first round may take half of all the time. The first round that fails is the last; it prints the one
-command that replays it. Otherwise the last line is pytest's closing line.
+(``MAKEWAY_SOAK_UNTIL``, see ``tests/soaking.py``) and shares it among the properties: one that
+was cut short is reported as skipped, a loop over seeds ends early, and a failure found in time is
+still shrunk and shown. The first round may take half of all the time. The first round that fails is
+the last; it prints the one command that replays it. Otherwise the last line is pytest's closing line.
 
 A replay collects the same files as the round did, and only then picks the test: hypothesis also
 draws constants that it finds in the loaded modules, so that another set of files is another draw.
@@ -30,7 +30,8 @@ ROOT = Path(__file__).parents[1]
 FUZZ_INPUTS = 20_000
 SHORTEST_ROUND_SECONDS = 15  # below this a round would hardly begin to try
 SHRINK_SECONDS = 400  # hypothesis shrinks for five minutes at most
-FAILED = re.compile(r"^(?:FAILED|ERROR) \S+?\.py::(\w+)", re.MULTILINE)
+FAILED = re.compile(r"^(?:FAILED|ERROR) \S+?\.py::(\S+)", re.MULTILINE)
+PICKED = re.compile(r"[\w:+.\[\]/-]+")  # what an expression of pytest takes for a name
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,15 @@ class Round:
         """Give the one command that runs the tests which failed in ``output`` on the same inputs."""
         words = [f"{name}={value}" for name, value in self.settings.items()]
         words += [".venv/bin/python", *self.arguments]
-        if failed := sorted(set(FAILED.findall(output))):
+        if failed := sorted({picked(test) for test in FAILED.findall(output)}):
             words += ["-k", " or ".join(failed)]
         return shlex.join(words)
+
+
+def picked(test: str) -> str:
+    """The expression that picks a test by its names; of one whose parameters are no name, all of them."""
+    names = (name if PICKED.fullmatch(name) else name.partition("[")[0] for name in test.split("::"))
+    return " and ".join(names)
 
 
 def rounds() -> Iterator[Round]:

@@ -361,6 +361,9 @@ def test_crds_are_the_same_as_yaml_and_as_json() -> None:
     assert (as_json["apiVersion"], as_json["kind"]) == ("v1", "List")
     assert as_json["items"] == as_yaml
     assert {each["kind"] for each in as_yaml} == {"CustomResourceDefinition"}
+    names = CliRunner().invoke(main, ["crds", "-o", "name"]).stdout.split()
+    prefix = "customresourcedefinition.apiextensions.k8s.io/"
+    assert names == [f"{prefix}{each['metadata']['name']}" for each in as_yaml]
 
 
 def test_crds_use_no_aliases() -> None:

@@ -398,33 +398,7 @@ def test_a_closed_stdin_is_a_finding() -> None:
     assert (result.returncode, result.stderr.splitlines()[0]) == (1, "<stdin>: error: is closed")
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
-def test_the_page_and_the_journal_are_written() -> None:
-    Path("page.html").write_text("old")
-    assert run("-f", QUICKSTART, "--report", "page.html", "--journal", "journal.jsonl").exit_code == 0
-    assert Path("page.html").read_text().startswith("<!doctype html>")
-    first = json.loads(Path("journal.jsonl").read_text().splitlines()[0])
-    assert (first["number"], first["what"]) == (1, "admitted")
-    assert sorted(os.listdir()) == ["journal.jsonl", "page.html"]
-
-
-def test_wrong_input_leaves_an_older_file_as_it_was(tmp_path: Path) -> None:
-    Path("page.html").write_text("old")
-    assert run("-f", "gone.yaml", "--report", "page.html").exit_code == 1
-    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("page.html", "old")]
-
-
-def test_if_makeway_fails_the_journal_so_far_is_kept_beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: Simulation, until: object = None) -> None:
-        self.journal.write(self.clock.now, "admitted")
-        raise AssertionError("the books are wrong")
-
-    monkeypatch.setattr(Simulation, "run", fail)
-    result = run("-f", QUICKSTART, "--journal", "journal.jsonl")
-    assert (result.exit_code, os.listdir()) == (70, ["journal.jsonl.part"])
-    assert json.loads(Path("journal.jsonl.part").read_text())["what"] == "admitted"
+# --- signals ----------------------------------------------------------------------------------------------------------
 
 
 def test_an_interrupt_ends_it_without_a_trace() -> None:

@@ -83,10 +83,10 @@ class FakeView:
     def all(self, kind: str) -> Iterable[Any]:
         return [self.objects[ref] for ref in sorted(self.objects) if ref.kind == kind]
 
-    def owned(self, uid: str) -> Iterable[Any]:
+    def owned(self, uid: str, kind: str = "Workload") -> Iterable[Any]:
         return [
             each
-            for each in self.all("Workload")
+            for each in self.all(kind)
             if any(owner.controller and owner.uid == uid for owner in each.metadata.owner_references)
         ]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from makeway.core import claims
-from makeway.core.cycle import Plan, carry_out, decide, heads, spare
+from makeway.core.cycle import Plan, carry_out, decide, heads
 from makeway.core.model import Claim, ClaimedSet, FlavorName, Millis, QueueName, Uid, Workload, WorkloadKey
 from makeway.core.planning import plan_cycles
 from makeway.core.policy import Policy
@@ -542,8 +542,9 @@ def test_P15_after_a_failed_eviction_the_claim_ends_and_a_fresh_plan_is_made() -
     )
     assert len(evictions(cycle(on, 10))) == 3
     claims.end(on, WorkloadKey("default/p"), "an eviction failed", seconds(11))
-    spare(on, on.holders.by_key[WorkloadKey("default/b")])
-    assert not on.holders.by_key[WorkloadKey("default/b")].evicted
+    asked = on.holders.by_key[WorkloadKey("default/b")]
+    on.holders.remove(asked)
+    on.holders.add(replace(asked, evicted=False, evicted_at=None))
     plan = cycle(on, 12)
     assert [uid for uid, _ in evictions(plan)] == ["c", "a", "b"], "who is on the way out comes first"
     assert on.holders.by_key[WorkloadKey("default/a")].evicted_at == seconds(10)

@@ -12,7 +12,7 @@ from makeway.api.objects.workload import WorkloadStatus
 from makeway.api.quantity import decode_hook
 from makeway.api.validation import validate
 from makeway.core.amounts import UNLIMITED
-from makeway.core.lowering import cohort_of, flavor_of, inactive_reason, load_state, queue_of
+from makeway.core.lowering import cohort_of, flavor_of, inactive_reasons, load_state, queue_of
 from makeway.core.lowering.queues import selector_of
 from makeway.core.model import Expression, Millis, QueueName
 from makeway.core.policy import Policy
@@ -68,10 +68,10 @@ def test_a_queue_with_everything_said() -> None:
 
 
 def test_a_queue_with_nothing_said() -> None:
-    line, quota = queue_of(cluster_queue(), "Stopped")
+    line, quota = queue_of(cluster_queue())
     assert (line.within, line.reclaim, line.borrow, line.min_admit) == ("Never", "Never", "Never", None)
     assert (line.strict, line.namespaces, quota.borrowing, quota.lending) == (False, None, {}, {})
-    assert (line.active, line.inactive_because) == (False, "Stopped")
+    assert (line.active, line.inactive_because) == (True, "")
 
 
 def test_P21_quota_beyond_64_bits_is_unlimited() -> None:
@@ -94,25 +94,28 @@ def test_cohorts_and_flavors() -> None:
     assert selector_of(None) is None
 
 
-INACTIVE: dict[str, tuple[dict[str, Any], str]] = {
-    "S-3.1 all is there": ({}, ""),
-    "S-3.1 stopped": ({"stopPolicy": "Hold"}, "Stopped"),
-    "S-3.1 a flavor is missing": ({"resourceGroups": [group(g={"nominalQuota": "4"})]}, "FlavorNotFound"),
-    "S-3.1 a check is missing": (
-        {"admissionChecksStrategy": {"admissionChecks": [{"name": "c"}]}}, "AdmissionCheckNotFound",
+CHECKED: dict[str, Any] = {"admissionChecksStrategy": {"admissionChecks": [{"name": "c"}]}}
+INACTIVE: dict[str, tuple[dict[str, Any], str, str]] = {
+    "S-3.1 all is there": ({}, "", ""),
+    "S-3.1 stopped": ({"stopPolicy": "Hold"}, "Stopped", "Stopped"),
+    "S-3.1 a flavor is missing": (
+        {"resourceGroups": [group(g={"nominalQuota": "4"})]}, "FlavorNotFound", "FlavorNotFound",
     ),
-    "S-3.1 a check is there": ({"admissionChecksStrategy": {"admissionChecks": [{"name": "known"}]}}, ""),
+    "S-3.1 a check is missing, and counts as there in a set of files": (CHECKED, "AdmissionCheckNotFound", ""),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("spec", "reason"), INACTIVE.values(), ids=INACTIVE)
-def test_why_a_queue_takes_part_in_nothing(spec: dict[str, Any], reason: str) -> None:
-    assert inactive_reason(cluster_queue(**spec), ["f"], ["known"]) == reason
-
-
-def test_a_queue_that_goes_takes_part_in_nothing() -> None:
-    going = parsed("ClusterQueue", "q", {"resourceGroups": []}, deletionTimestamp="2024-01-01T10:00:00Z")
-    assert inactive_reason(going, [], None) == "Terminating"
+@pytest.mark.parametrize(("spec", "reason", "in_files"), INACTIVE.values(), ids=INACTIVE)
+def test_why_a_queue_takes_part_in_nothing(spec: dict[str, Any], reason: str, in_files: str) -> None:
+    """Everybody who asks is told the same; all reasons, and their words, are in ``test_queue_status``."""
+    flavor = parsed("ResourceFlavor", "f", {})
+    wire = cluster_queue(**spec)
+    found = inactive_reasons(wire, lambda kind, name: flavor if (kind, name) == ("ResourceFlavor", "f") else None)
+    assert [each.name for each in found] == ([reason] if reason else [])
+    lowered, _ = queue_of(wire, found)
+    assert (lowered.active, lowered.inactive_because) == (not reason, reason)
+    loaded = load_state([flavor, wire], Policy.default(), Millis(0)).state.queues[QueueName("q")]
+    assert (loaded.active, loaded.inactive_because) == (not in_files, in_files)
 
 
 # --- a whole state ---------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from makeway.core.messages import (
     assignment_message,
     conditions_after,
     conditions_of_leaving,
+    message_class,
     pending_message,
     pending_reason,
     preempted_message,
@@ -107,6 +108,23 @@ WORDED = {
 def test_words_about_flavors(step: Step, words: str) -> None:
     assert assignment_message([step]) == f"couldn't assign flavors to pod set main: {words}"
     assert assignment_message([Step(Rule.FITS, ("main", "cpu", "f1"), (1, 2, 0))]) == ""
+
+
+CLASSES = {
+    "short": ("for cpu in flavor f-1, 1500m more needed", "for cpu in flavor f-1, # more needed"),
+    "a flavor that is a number": ("for cpu in flavor 7, 2 more needed", "for cpu in flavor 7, # more needed"),
+    "too much": (
+        "requests (0) + current podset request (10Gi) > maximum capacity (-1.5)",
+        "requests (#) + current podset request (#) > maximum capacity (#)",
+    ),
+    "victims": (". Pending the preemption of 12 workload(s)", ". Pending the preemption of # workload(s)"),
+    "a name": ("what it needs is kept free for team/work-1", "what it needs is kept free for team/work-1"),
+}
+
+
+@pytest.mark.parametrize(("message", "expected"), CLASSES.values(), ids=CLASSES)
+def test_S_5_12_the_class_of_a_message_has_no_amounts_and_all_names(message: str, expected: str) -> None:
+    assert message_class(message) == expected
 
 
 def test_S_1_11_amounts() -> None:

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from makeway.core import waking
+from makeway.core.cycle import heads
 from makeway.core.model import Expression, FlavorName, QueueName
 from makeway.core.policy import Policy
 from makeway.core.state import State
-from makeway.testing.builders import cohort, holder, queue, seconds, state, workload
+from makeway.testing.builders import cohort, cycle, holder, leave, outcomes, queue, seconds, state, workload
 
 GOLD = (Expression("tier", "In", ("gold",)),)
 
@@ -85,3 +86,17 @@ def test_a_wake_returns_those_whose_namespace_matches() -> None:
     made.namespaces = {"default": {"tier": "gold"}}
     assert made.wake(A, seconds(4)) == [], "it backs off"
     assert made.wake(A, seconds(5)) == ["default/w"]
+
+
+def test_S_3_11_a_claim_that_leaves_room_wakes_nobody_but_who_looks_may_count_on_it() -> None:
+    """So whom a restart looks at once more may find room sooner than its verdict would have ended."""
+    on = state(queue("q", 4, within="LowerPriority"), holder("h", cpu=4), workload("small", cpu=1))
+    assert outcomes(cycle(on)) == {"small": "PreemptionNoCandidates"}
+    on.push(workload("p", cpu=2, priority=1), seconds(1))
+    assert outcomes(cycle(on, 1)) == {"p": "PendingPreemption"}
+    assert heads(on) == []
+    with on.trial():
+        on.wake(QueueName("q"), seconds(2))
+        assert outcomes(cycle(on, 2)) == {"small": "PendingPreemption"}
+    leave(on, "h", at=3, returns=False)
+    assert outcomes(cycle(on, 3)) == {"p": "admitted", "small": "admitted"}

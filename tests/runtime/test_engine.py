@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from makeway.core.model import Millis, QueueName, WorkloadKey
 from makeway.core.policy import Policy
 from makeway.runtime import engine as engine_module
 from makeway.runtime.engine import Engine
+from makeway.runtime.executor import Answer, DirectWriter
 from makeway.runtime.ports import Unavailable
 from tests.runtime.wires import cluster_queue, condition, flavor, groups, holder, local_queue, workload
 
@@ -40,12 +42,16 @@ class Watcher:
 
 
 class Play:
-    def __init__(self, *objects: Any, policy: Policy | None = None, all_of: list[Controller] | None = None) -> None:
+    def __init__(
+        self, *objects: Any, policy: Policy | None = None, all_of: list[Controller] | None = None,
+        writer: type[DirectWriter] = DirectWriter,
+    ) -> None:  # fmt: skip
         self.now = NOON
         self.store = MemoryStore(lambda: self.now, careful=False)
         self.store.load([flavor(), *objects])
         chosen = controllers(lambda _: 0) if all_of is None else all_of
-        self.engine = Engine(self.store, policy or Policy.default(), chosen, figures_ms=0)
+        self.writer = writer(self.store)
+        self.engine = Engine(self.store, policy or Policy.default(), chosen, writer=self.writer, figures_ms=0)
 
     def settle(self, at: int | None = None) -> int:
         """Steps until nothing happens any more, and how many it took."""
@@ -216,17 +222,16 @@ def test_an_admission_that_cannot_be_written_is_taken_back_and_made_again(monkey
     assert play.engine.journal.of(WorkloadKey("default/w"))[1].what == "failed"
 
 
-def test_a_workload_that_its_job_makes_anew_is_known_at_once() -> None:
-    """It has the name of the one before it, and the very next revision after that one's removal."""
+def job() -> dict[str, Any]:
     pod = {"restartPolicy": "Never", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
     meta = {"name": "j", "namespace": "default", "labels": {"kueue.x-k8s.io/queue-name": "lq"}}
-    job = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": meta,
-        "spec": {"suspend": True, "template": {"spec": pod}},
-    }
-    play = Play(*small(), holder("h", 2), job)
+    spec = {"suspend": True, "template": {"spec": pod}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
+
+
+def test_a_workload_that_its_job_makes_anew_is_known_at_once() -> None:
+    """It has the name of the one before it, and the very next revision after that one's removal."""
+    play = Play(*small(), holder("h", 2), job())
     play.settle()
     [first] = [each for each in play.store.list(KIND).items if each.name != "h"]
     play.store.delete(KIND, "default", first.name)
@@ -239,6 +244,30 @@ def test_a_workload_that_its_job_makes_anew_is_known_at_once() -> None:
     play.store.delete(KIND, "default", "h")
     play.settle()
     assert play.says(first.name, "QuotaReserved")
+
+
+class Mute(DirectWriter):
+    """Calls are made at once; what they came to is told only when the test says so."""
+
+    is_mute = False
+
+    def answers(self, now: Millis) -> Sequence[Answer]:
+        return () if self.is_mute else super().answers(now)
+
+
+def test_what_was_put_off_for_a_write_under_way_is_done_when_that_is_answered() -> None:
+    """The watch tells that a Workload is gone before its last write is answered: its Job gets another one then."""
+    play = Play(*small(), holder("h", 2), job(), writer=Mute)
+    assert isinstance(play.writer, Mute)
+    play.settle()
+    [first] = [each for each in play.store.list(KIND).items if each.name != "h"]
+    play.store.delete(KIND, "default", first.name)
+    play.writer.is_mute = True
+    play.settle()
+    assert [each.name for each in play.store.list(KIND).items] == ["h"]
+    play.writer.is_mute = False
+    play.settle()
+    assert play.store.get(KIND, "default", first.name).uid != first.uid
 
 
 def test_equal_stores_and_times_give_equal_journals() -> None:

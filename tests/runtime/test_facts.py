@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.codec import read
-from makeway.api.objects.kubernetes import LimitRange, Namespace
+from makeway.api.objects.kubernetes import Job, LimitRange, Namespace
 from makeway.api.objects.queueing import AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor
 from makeway.api.objects.workload import Workload
 from makeway.api.versions import find_kind, kind_of
@@ -26,7 +26,18 @@ from makeway.core.state import State
 from makeway.runtime.facts import Facts
 from makeway.runtime.informers import Informers, watched_kinds
 from makeway.runtime.objects import Objects
-from tests.runtime.wires import check, cluster_queue, cohort, condition, flavor, groups, holder, local_queue, workload
+from tests.runtime.wires import (
+    IN_USE,
+    check,
+    cluster_queue,
+    cohort,
+    condition,
+    flavor,
+    groups,
+    holder,
+    local_queue,
+    workload,
+)
 
 NOW = Millis(1_767_268_800_000)  # 2026-01-01T12:00:00Z
 TREE, ALONE = {"a", "b"}, {"c"}
@@ -482,6 +493,21 @@ def test_a_change_is_looked_at_with_its_queues_and_its_owner() -> None:
     play.take_in()
     expected = [("Workload", "w"), ("Job", "j"), ("LocalQueue", "la"), ("ClusterQueue", "a")]
     assert {(ref.kind, ref.name) for ref in (*play.facts.looks, *play.facts.figures)} == set(expected)
+
+
+def test_when_an_owner_is_gone_what_it_owned_is_looked_at() -> None:
+    """A Workload that waits for its Job to stop before it goes hears of nothing else any more."""
+    job = read(
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "default", "uid": "u"}}
+    ).value
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
+    play = Play(job, held("w", "a", meta={"ownerReferences": [owner], "finalizers": [IN_USE]}))
+    play.delete(Workload, "w")
+    play.take_in()
+    play.forget()
+    play.delete(Job, "j")
+    play.take_in()
+    assert {(ref.kind, ref.name) for ref in play.facts.looks} == {("Job", "j"), ("Workload", "w")}
 
 
 def test_when_a_queue_stops_those_who_hold_quota_in_it_are_looked_at() -> None:

@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+from dataclasses import replace
 
 from makeway.core.model import Millis, WorkloadKey
+from makeway.core.policy import Policy
 from makeway.core.trace import Rule, Step
 from makeway.runtime.journal import Journal
 
@@ -54,7 +56,7 @@ def test_lines_of_one_workload_are_found() -> None:
 
 
 def test_old_lines_go_first_and_the_digest_counts_them_all() -> None:
-    kept, short = Journal(), Journal(max_bytes=200)
+    kept, short = Journal(), Journal(replace(Policy.default(), journal_bytes=200))
     for journal in (kept, short):
         for at in range(20):
             journal.write(Millis(at), "admitted", A if at % 2 else B)
@@ -66,7 +68,7 @@ def test_old_lines_go_first_and_the_digest_counts_them_all() -> None:
 
 
 def test_lines_end_by_age() -> None:
-    journal = Journal(max_age_ms=10)
+    journal = Journal(replace(Policy.default(), journal_age_ms=10))
     journal.write(Millis(0), "admitted", A)
     journal.write(Millis(11), "admitted", B)
     assert journal.of(A) == []
@@ -75,7 +77,7 @@ def test_lines_end_by_age() -> None:
 
 def test_the_sink_gets_every_line() -> None:
     got: list[bytes] = []
-    journal = Journal(max_bytes=1, sink=got.append)
+    journal = Journal(replace(Policy.default(), journal_bytes=1), sink=got.append)
     for at in range(3):
         journal.write(Millis(at), "admitted", A)
     assert len(got) == 3

@@ -15,7 +15,7 @@ from makeway.api.versions import kind_of
 from makeway.core.model import Millis
 from makeway.core.policy import Policy
 from makeway.runtime.engine import Engine
-from makeway.runtime.live import Live, sleep_until_called
+from makeway.runtime.live import Live, LiveThread, sleep_until_called, wall_clock
 from tests.runtime.test_virtual import Alarm
 from tests.runtime.wires import cluster_queue, flavor, local_queue, workload
 
@@ -181,6 +181,100 @@ def test_stop_ends_a_long_sleep() -> None:
 
 def test_a_sleep_that_nobody_ends_ends_by_itself() -> None:
     asyncio.run(sleep_until_called(asyncio.Event(), 0.001))
+
+
+def test_many_calls_while_it_works_are_one() -> None:
+    """Whoever commits a hundred groups during a long step does not pay a hundred times."""
+    calls = 0
+
+    class Busy(Alarm):
+        def step(self, now: Millis) -> bool:
+            nonlocal calls
+            assert live._loop is not None
+            schedule = live._loop.call_soon_threadsafe
+
+            def counted(*args: object) -> object:
+                nonlocal calls
+                calls += 1
+                return schedule(*args)  # type: ignore[arg-type]
+
+            live._loop.call_soon_threadsafe = counted  # type: ignore[assignment]
+            for _ in range(100):
+                live.poke()
+            live.stop()
+            return False
+
+    live = Live(Clock(), [Busy()])
+    asyncio.run(live.run())
+    assert calls == 2, "one for the news and one for the end"
+
+
+def test_a_call_after_it_has_ended_harms_nobody() -> None:
+    live = Live(Clock(), [Alarm()])
+    live.stop()
+    asyncio.run(live.run())
+    live.poke()
+
+
+# --- a thread of its own ----------------------------------------------------------------------------------------------
+
+
+def test_a_thread_runs_it_until_it_is_stopped() -> None:
+    stepped = threading.Event()
+
+    class Seen(Alarm):
+        def step(self, now: Millis) -> bool:
+            stepped.set()
+            return False
+
+    thread = LiveThread(Live(Clock(), [Seen()], poll_ms=LONG_MS), lambda error: pytest.fail(str(error)))
+    thread.start()
+    assert stepped.wait(30)
+    assert thread.is_alive
+    assert thread.stop(30)
+    assert not thread.is_alive
+
+
+def test_an_error_that_ends_it_is_heard_of() -> None:
+    heard: list[BaseException] = []
+    told = threading.Event()
+
+    class Broken(Alarm):
+        def step(self, now: Millis) -> bool:
+            raise ZeroDivisionError("oh")
+
+    def hear(error: BaseException) -> None:
+        heard.append(error)
+        told.set()
+
+    thread = LiveThread(Live(Clock(), [Broken()]), hear)
+    thread.start()
+    assert told.wait(30)
+    assert thread.stop(30)
+    assert [type(error) for error in heard] == [ZeroDivisionError]
+
+
+def test_who_does_not_come_to_an_end_in_time_is_told_of() -> None:
+    began, ends = threading.Event(), threading.Event()
+
+    class Long(Alarm):
+        def step(self, now: Millis) -> bool:
+            began.set()
+            ends.wait(30)
+            return False
+
+    thread = LiveThread(Live(Clock(), [Long()]), lambda error: pytest.fail(str(error)))
+    thread.start()
+    assert began.wait(30)
+    assert not thread.stop(0.01)
+    ends.set()
+    assert thread.stop(30)
+
+
+def test_the_clock_of_the_machine_goes_on() -> None:
+    before = wall_clock()
+    assert before <= wall_clock()
+    assert before > 1_700_000_000_000, "milliseconds since 1970"
 
 
 # --- the engine -------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from makeway.adapters.simulator.simulation import Linger
-from tests.scenarios.stage import Planned, Stage, after_20_s, at_once, clock, named, queue, work
+from tests.scenarios.stage import Planned, Stage, after_20_s, clock, named, queue, work
 
 EQUALS = "LowerOrNewerEqualPriority"
 TIME = "InClusterQueueTimeBased"
@@ -40,7 +40,6 @@ def test_s1_two_equals_share_a_place_fairly(strict: bool, leaving: Linger) -> No
     assert stage.cycles <= 60
 
 
-@pytest.mark.parametrize("leaving", [at_once, after_20_s])
 def test_s1_ten_waiters_get_the_same_time_up_to_one_turn(leaving: Linger) -> None:
     """A day and a half in which each has six or seven turns."""
     stage = equals(leaving=leaving)

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from tests.conftest import trying_for
+from tests.conftest import trying_within
+from tests.soaking import InTime, Shares
 from tools import branch_coverage, soak
 
 
@@ -19,11 +20,15 @@ def test_the_fixed_round_comes_first_then_new_seeds() -> None:
 
 
 def test_a_replay_names_profile_seed_and_the_tests_that_failed() -> None:
-    output = "x\nFAILED tests/api/test_a.py::test_one[k] - boom\nERROR tests/b.py::TestB::runTest\n2 failed in 1s\n"
+    output = (
+        "x\nFAILED tests/api/test_a.py::test_one[k-1.5] - boom\nERROR tests/b.py::TestB::runTest\n"
+        "FAILED tests/c.py::test_two[k = 1]\n3 failed in 1s\n"
+    )
     command = soak.Round("search", seed=7).replay(output)
     assert command == (
         "HYPOTHESIS_PROFILE=search MAKEWAY_FUZZ_INPUTS=20000 MAKEWAY_FUZZ_SEED=7 "
-        ".venv/bin/python -m pytest -q -m property --hypothesis-seed=7 -k 'TestB or test_one'"
+        ".venv/bin/python -m pytest -q -m property --hypothesis-seed=7 "
+        "-k 'TestB and runTest or test_one[k-1.5] or test_two[k'"
     )
 
 
@@ -31,29 +36,70 @@ def test_a_replay_without_a_named_test_is_the_whole_round() -> None:
     assert " -k " not in soak.Round("soak", seed=0).replay("the round did not end\n")
 
 
-def test_a_property_tries_nothing_new_once_its_time_is_up() -> None:
+# --- how its time is shared -------------------------------------------------------------------------------------------
+
+
+class Clock:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def test_a_test_gets_its_part_of_what_is_left_by_its_weight(clock: Clock) -> None:
+    shares = Shares(until=1100, expected=20)
+    ends = []
+    for weight, takes in ((1, 100), (5, 100), (4, 0), (2, 100), (4, 100), (4, 100), (1, 100)):
+        shares.begin(weight, clock.now)
+        ends.append(shares.ends_at)
+        clock.now = min(shares.ends_at, clock.now + takes)
+    assert ends[:5] == [1005, 1030, 1050, 1044, 1072], "what one leaves is for those after it"
+    assert ends[5:] == [1086, 1093], "the last one gets half, and so does one that was not expected"
+    shares.begin(1, 1200)
+    assert shares.ends_at == 1200
+
+
+def test_seeds_are_tried_while_there_is_time_and_one_at_least(clock: Clock) -> None:
+    shares = Shares(until=1100, expected=10)
+    shares.begin(1, clock.now)
+    whole, cut, late = InTime(shares), InTime(shares), InTime(shares)
+    assert list(whole(range(3))) == [0, 1, 2]
+    assert not whole.was_cut
+    tried = []
+    for seed in cut(range(9)):
+        tried.append(seed)
+        clock.now += 6
+    assert (tried, cut.was_cut) == ([0, 1], True)
+    assert list(late(range(9))) == [0]
+    assert list(InTime(None)(range(9))) == list(range(9))
+
+
+def test_a_property_tries_nothing_new_once_its_time_is_up(clock: Clock) -> None:
+    shares = Shares(until=1100, expected=2)
+    shares.begin(1, clock.now)
     tried: list[int] = []
-    body = trying_for(60, tried.append)
+    body = trying_within(shares, tried.append)
     body(1)
     body(2)
-    assert tried == [1, 2]
-    late = trying_for(-1, tried.append)
+    clock.now += 51
     with pytest.raises(pytest.skip.Exception):
-        late(3)
+        body(3)
     assert tried == [1, 2]
 
 
-def test_a_property_that_has_failed_goes_on_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_property_that_has_failed_goes_on_shrinking(clock: Clock) -> None:
     def inner() -> None:
         raise ValueError("found")
 
-    body = trying_for(60, inner)
-    with pytest.raises(ValueError, match="found"):
-        body()
-    later = time.monotonic() + 3600
-    monkeypatch.setattr(time, "monotonic", lambda: later)
-    with pytest.raises(ValueError, match="found"):
-        body()
+    body = trying_within(Shares(until=1100, expected=1), inner)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="found"):
+            body()
+        clock.now += 3600
 
 
 @pytest.mark.parametrize(("covered", "total", "enough"), [(95, 100, True), (949, 1000, False), (0, 0, False)])

@@ -59,6 +59,7 @@ class Manifest:
     version: str = ""
     prefix: str = ""  # "items[3]" of a List
     line_of: Callable[[str], int] | None = None
+    tree: Tree = None  # as written; the document holds it anyway
     _told: set[str] | None = None  # where
 
     def findings(self) -> Iterator[Finding]:
@@ -168,7 +169,7 @@ def _manifest(place: _Place, tree: Tree, prefix: str, problems: list[Problem]) -
     kind = tree.get("kind") if isinstance(tree, dict) else None
     return Manifest(
         file, document.index, line, None, _name(tree), None, problems,
-        kind_name=kind if isinstance(kind, str) else "", prefix=prefix, line_of=document.line_of,
+        kind_name=kind if isinstance(kind, str) else "", prefix=prefix, line_of=document.line_of, tree=tree,
     )  # fmt: skip
 
 

@@ -43,8 +43,8 @@ class Gathered:
         self.about_files.append(finding)
 
 
-def gather(paths: Sequence[str], recursive: bool) -> Gathered:
-    """Read what the paths name, each file once, and hold all of it against each other."""
+def gather(paths: Sequence[str], recursive: bool, *, together: bool = True) -> Gathered:
+    """Read what the paths name, each file once, and hold all of it against each other, unless that comes later."""
     gathered = Gathered()
     progress = Progress()
     for source in _sources(paths, recursive):
@@ -62,7 +62,8 @@ def gather(paths: Sequence[str], recursive: bool) -> Gathered:
         gathered.documents += len({manifest.document for manifest in gathered.manifests[before:]})
         if len(gathered.manifests) == before:
             gathered.refuse(_about(source, "holds no objects", "", severity="warning"))
-    check_together(gathered.manifests)
+    if together:
+        check_together(gathered.manifests)
     progress.clear()
     return gathered
 

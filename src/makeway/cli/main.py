@@ -33,12 +33,26 @@ class Place(NamedTuple):
 
 
 COMMANDS = {
+    "apply": Place("makeway.cli.apply", "Create and change objects on a server, so that they are as the files say."),
     "bench": Place("makeway.cli.bench", "Measure how fast this machine is at a task."),
+    "completion": Place("makeway.cli.completion", "Print the script that completes makeway's commands in a shell."),
     "crds": Place("makeway.cli.manifests", "Print the CustomResourceDefinitions of the queueing kinds."),
+    "down": Place("makeway.cli.serve", "End the server of this machine."),
+    "delete": Place("makeway.cli.resources", "Delete objects of a server: some by name, or what a file has."),
+    "describe": Place(
+        "makeway.cli.describe", "Show all about some objects: what they want, how they are, what happened."
+    ),
+    "events": Place("makeway.cli.events", "Show what happened, newest last."),
+    "get": Place("makeway.cli.resources", "Show objects of a server: those of a kind, or some by name."),
+    "kubeconfig": Place("makeway.cli.credentials", "Print a kubeconfig for kubectl and other clients."),
     "plan": Place("makeway.cli.plan", "Say what would be admitted, preempted and left waiting, and why."),
+    "queues": Place("makeway.cli.queues", "Show quota, its use, and who waits, cohort by cohort."),
     "simulate": Place("makeway.cli.simulate", "Run the real controllers in virtual time and report what came of it."),
+    "status": Place("makeway.cli.serve", "Say whether the server runs, where, and what it has."),
+    "token": Place("makeway.cli.credentials", "Make, list and revoke the tokens by which clients are known."),
+    "up": Place("makeway.cli.serve", "Serve the API on this machine, and decide."),
     "validate": Place("makeway.cli.manifests", "Check manifests: each by itself, then all together."),
-    "version": Place("makeway.cli.main", "Print the version."),
+    "version": Place("makeway.cli.version", "Print the version of makeway and of the server."),
 }
 
 
@@ -117,16 +131,3 @@ def _told(error: BaseException) -> int:
 @click.version_option(__version__, message="makeway %(version)s")
 def main() -> None:
     """Decides which workloads run now, which wait, and which must make way."""
-
-
-@click.command()
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def version(output: str) -> None:
-    """Print the version."""
-    if output == "json":
-        import json
-
-        python = ".".join(str(part) for part in sys.version_info[:3])
-        click.echo(json.dumps({"version": __version__, "python": python}))
-    else:
-        click.echo(f"makeway {__version__}")

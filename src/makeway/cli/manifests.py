@@ -45,18 +45,16 @@ def validate(named: tuple[str, ...], more: tuple[str, ...], recursive: bool, out
 
 
 @click.command()
-@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+@click.option("-o", "--output", type=click.Choice(["yaml", "json", "name"]), default="yaml", show_default=True)
 def crds(output: str) -> None:
     """Print the CustomResourceDefinitions of the queueing kinds."""
     from makeway.api.schema import crds as definitions
+    from makeway.cli.output import list_of, yaml_text
 
     if output == "json":
-        click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": definitions()}, indent=2))
-        return
-    import yaml
-
-    class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-        def ignore_aliases(self, data: object) -> bool:
-            return True  # what two definitions share is written out in both
-
-    click.echo(yaml.dump_all(definitions(), Dumper=Dumper, sort_keys=False, allow_unicode=True), nl=False)
+        click.echo(json.dumps(list_of(definitions()), indent=2))
+    elif output == "name":
+        for each in definitions():
+            click.echo(f"customresourcedefinition.apiextensions.k8s.io/{each['metadata']['name']}")
+    else:
+        click.echo(yaml_text(definitions()), nl=False)

@@ -38,10 +38,14 @@ def is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()  # None: it was closed before we began
 
 
-def echo(text: str, *, err: bool = False) -> None:
+def has_colours(stream: TextIO | None) -> bool:
     """Colours go to terminals only, and not to those who asked for none."""
     wants_none = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
-    click.echo(text, err=err, color=is_terminal(sys.stderr if err else sys.stdout) and not wants_none)
+    return is_terminal(stream) and not wants_none
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    click.echo(text, err=err, color=has_colours(sys.stderr if err else sys.stdout))
 
 
 def wrapped(text: str, stream: TextIO | None) -> list[str]:

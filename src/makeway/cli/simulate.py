@@ -383,7 +383,7 @@ def _run(asked: Asked, scene: _Scene, sink: IO[bytes] | None) -> _Ran:
     source = scene.source
     faults = None if asked.faults == "none" else Faults.of_profile(asked.seed, asked.faults)
     settings = Settings(scene.policy, asked.eviction_ms, seed=asked.seed, faults=faults, figures_ms=FIGURES_MS)
-    journal = Journal(sink=getattr(sink, "write", None))
+    journal = Journal(scene.policy, sink=getattr(sink, "write", None))
     progress = _Progress(source.count, source.begins_at)
     until = None if asked.until_ms is None else Millis(source.begins_at + asked.until_ms)
     for_a_long_run()

@@ -57,8 +57,8 @@ class View(Protocol):
     def all(self, kind: str) -> Iterable[Any]:
         """All of a kind, by namespace and name."""
 
-    def owned(self, uid: str) -> Iterable[Any]:
-        """Workloads whose controller is the object with this uid, by name."""
+    def owned(self, uid: str, kind: str = "Workload") -> Iterable[Any]:
+        """Workloads, or Pods, whose controller is the object with this uid, by name."""
 
     def in_local_queue(self, namespace: str, name: str) -> Iterable[Any]:
         """Workloads that name this LocalQueue and have not finished, by name."""

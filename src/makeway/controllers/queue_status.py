@@ -6,7 +6,8 @@ once in ``INTERVAL_MS`` per object: what changes meanwhile is shown together. Wh
 Whoever holds a flavor or a resource that its queue no longer declares is shown all the same, after what is declared:
 nominal quota of it is zero, so all of it is over-use (P19).
 
-Not here: shares (fair sharing), whether an AdmissionCheck is active (its own controller says so). A Cohort shows
+Not here: why a ClusterQueue is inactive (``core.lowering``, for the scheduler goes by it too), shares (fair sharing),
+whether an AdmissionCheck is active (its own controller says so). A Cohort shows
 nothing but its share. Who depends on a changed queue, cohort, flavor or check is looked at by whoever tells us.
 """
 
@@ -14,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from makeway.api.conditions import find, is_true, set_condition
-from makeway.api.names import MULTIKUEUE_CONTROLLER, PROVISIONING_CONTROLLER, RESOURCE_IN_USE
+from makeway.api.conditions import find, set_condition
+from makeway.api.names import RESOURCE_IN_USE
 from makeway.api.objects.queueing import (
     ClusterQueue,
     ClusterQueueStatus,
@@ -32,7 +33,8 @@ from makeway.api.objects.queueing import (
 )
 from makeway.api.quantity import Quantity, Time
 from makeway.controllers.contract import NOTHING, Action, Change, Edit, Outcome, Ref, View
-from makeway.core.figures import Figure, all_figures_of, local_figures, waiting_in
+from makeway.core.figures import Figure, figures_of, local_figures, waiting_in
+from makeway.core.lowering import Reason, inactive_reasons
 from makeway.core.model import DAWN, FR, Millis, QueueName, ResourceName
 
 INTERVAL_MS = 1000
@@ -47,62 +49,12 @@ replace = msgspec.structs.replace
 # --- whether a queue is active ---------------------------------------------------------------------------------------
 
 
-class Reason(NamedTuple):
-    """Why a queue admits nobody: the condition's reason, and the words that go into its message."""
-
-    name: str
-    words: str
-
-
-def inactive_reasons(queue: ClusterQueue, find: Find, *, in_cycle: bool = False) -> tuple[Reason, ...]:
-    """All that keeps a ClusterQueue from admitting anybody, the first being the one that counts (api 14.2, S-3.1).
-
-    ``find`` knows flavors and checks; ``in_cycle``: a cohort above it is its own ancestor (S-2.3).
-    """
-    found = []
-    if queue.metadata.deletion_timestamp is not None:
-        found.append(Reason("Terminating", "it is being deleted"))
-    if queue.spec.stop_policy != "None":
-        found.append(Reason("Stopped", f"its stopPolicy is {queue.spec.stop_policy}"))
-    named = dict.fromkeys(flavor.name for group in queue.spec.resource_groups for flavor in group.flavors)
-    flavors = {name: find(Ref("ResourceFlavor", "", name)) for name in named}
-    missing = [name for name, flavor in flavors.items() if flavor is None]
-    if missing:
-        found.append(Reason("FlavorNotFound", f"there is no ResourceFlavor {_listed(missing)}"))
-    found += _reasons_of_checks(queue, find, frozenset(named))
-    bound = [name for name, flavor in flavors.items() if flavor is not None and flavor.spec.topology_name]
-    if bound:
-        found.append(Reason("TopologyNotFound", f"no topology is served, as {_listed(bound)} would need"))
-    if in_cycle:
-        found.append(Reason("Unknown", "a cohort above it is its own ancestor"))
-    return tuple(found)
-
-
-def _reasons_of_checks(queue: ClusterQueue, find: Find, flavors: frozenset[str]) -> Iterable[Reason]:
-    strategy = queue.spec.admission_checks_strategy
-    rules = () if strategy is None else strategy.admission_checks
-    checks = {rule.name: find(Ref("AdmissionCheck", "", rule.name)) for rule in rules}
-    there = {name: check for name, check in checks.items() if check is not None}
-    missing = [name for name in checks if name not in there]
-    idle = [name for name, check in there.items() if not is_true(_conditions(check), "Active")]
-    remote = [name for name, check in there.items() if check.spec.controller_name == MULTIKUEUE_CONTROLLER]
-    partial = [rule.name for rule in rules if rule.name in remote and rule.on_flavors and flavors - {*rule.on_flavors}]
-    provisioning = [name for name, check in there.items() if check.spec.controller_name == PROVISIONING_CONTROLLER]
-    if missing:
-        yield Reason("AdmissionCheckNotFound", f"there is no AdmissionCheck {_listed(missing)}")
-    if idle:
-        yield Reason("AdmissionCheckInactive", f"AdmissionCheck {_listed(idle)} is not active")
-    if len(remote) > 1:
-        yield Reason("MultipleMultiKueueAdmissionChecks", f"only one of {_listed(remote)} may hand over to clusters")
-    if partial:
-        yield Reason("MultiKueueAdmissionCheckAppliedPerFlavor", f"{_listed(partial)} must be on all flavors")
-    if remote and provisioning:
-        both = f"{_listed(remote)} cannot go together with {_listed(provisioning)}"
-        yield Reason("MultiKueueWithProvisioningRequest", both)
+def _reasons_of_cluster_queue(queue: ClusterQueue, find: Find, *, in_cycle: bool) -> tuple[Reason, ...]:
+    return inactive_reasons(queue, lambda kind, name: find(Ref(kind, "", name)), in_cycle=in_cycle)
 
 
 def reasons_of_local_queue(queue: LocalQueue, find: Find, *, in_cycle: bool = False) -> tuple[Reason, ...]:
-    """The same of a LocalQueue (api 14.3); ``in_cycle`` is said of its ClusterQueue."""
+    """Why a LocalQueue admits nobody (api 14.3); ``in_cycle`` is said of its ClusterQueue."""
     found = []
     if queue.spec.stop_policy != "None":
         found.append(Reason("Stopped", f"its stopPolicy is {queue.spec.stop_policy}"))
@@ -110,13 +62,9 @@ def reasons_of_local_queue(queue: LocalQueue, find: Find, *, in_cycle: bool = Fa
     behind = find(Ref("ClusterQueue", "", name))
     if behind is None:
         found.append(Reason("ClusterQueueDoesNotExist", f"ClusterQueue {name} not found"))
-    elif inactive_reasons(behind, find, in_cycle=in_cycle):
+    elif _reasons_of_cluster_queue(behind, find, in_cycle=in_cycle):
         found.append(Reason("ClusterQueueIsInactive", f"ClusterQueue {name} is inactive"))
     return tuple(found)
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names)
 
 
 def _conditions(stored: Any) -> Any:
@@ -258,7 +206,7 @@ def _reasons(stored: Any, view: View) -> tuple[Reason, ...]:
     if isinstance(stored, LocalQueue):
         in_cycle = _is_in_cycle(view, stored.spec.cluster_queue)
         return reasons_of_local_queue(stored, view.get, in_cycle=in_cycle)
-    return inactive_reasons(stored, view.get, in_cycle=_is_in_cycle(view, stored.metadata.name))
+    return _reasons_of_cluster_queue(stored, view.get, in_cycle=_is_in_cycle(view, stored.metadata.name))
 
 
 def _is_plainly_active(stored: Any, view: View) -> bool:
@@ -287,7 +235,7 @@ def _cluster_queue(stored: ClusterQueue, view: View) -> ClusterQueueStatus:
     name = QueueName(stored.metadata.name)
     if name not in view.state.tree.queues:  # the state will hear of it; until then there is nothing to say
         return stored.status or ClusterQueueStatus()
-    figures = all_figures_of(view.state, name)
+    figures = figures_of(view.state, name)
     return ClusterQueueStatus(
         flavors_reservation=_flavors(figures.reservation, FlavorUsage, _resource),
         flavors_usage=_flavors(figures.usage, FlavorUsage, _resource),

@@ -9,17 +9,15 @@ Not here: the decisions (``core.cycle``), and what becomes of an eviction (``wor
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from makeway.api.conditions import find, is_true, set_condition
+from makeway.api.conditions import find, set_condition
 from makeway.api.names import JOB_UID_LABEL
-from makeway.api.objects.meta import Condition
 from makeway.api.objects.workload import (
     Admission,
     ClaimedAssignment,
@@ -28,27 +26,26 @@ from makeway.api.objects.workload import (
     PodSetRequest,
     PreemptionClaim,
     Workload,
-    WorkloadStatus,
 )
 from makeway.api.quantity import Quantity, Time
 from makeway.controllers.contract import Action, Change, Note, Ref, View
 from makeway.controllers.eviction import Evict, event_of_eviction, says, status_of
+from makeway.controllers.issues import Failed, Issues
 from makeway.core.cycle import Plan, Verdict, is_admitted
 from makeway.core.flavors import Assignment
 from makeway.core.messages import (
     HUMAN_REASONS,
     conditions_after,
+    message_class,
     pending_message,
     pending_reason,
     preempted_message,
     reserved_message,
 )
-from makeway.core.model import Claim, Millis, WorkloadKey, stored
+from makeway.core.model import DAWN, Claim, Millis, WorkloadKey, stored
 from makeway.core.preemption.classical import Target
 
 CLAIM_VICTIMS_MAX = 256
-STATUS_INTERVAL_FREE = -(2**62)
-_AMOUNT = re.compile(r"\d+\w*")
 
 replace = msgspec.structs.replace
 
@@ -191,13 +188,41 @@ def _requests(verdict: Verdict) -> tuple[PodSetRequest, ...]:
 # --- the controller --------------------------------------------------------------------------------------------------
 
 
+class _Words(NamedTuple):
+    """What a waiting workload is told, but for amounts: as long as that stays, nothing is written (S-5.12)."""
+
+    reason: str
+    message: str
+    claims: bool  # whether a claim goes with it
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> _Words:
+        return cls(pending_reason(verdict), message_class(pending_message(verdict)), verdict.claim is not None)
+
+    @classmethod
+    def stored_in(cls, workload: Workload | None) -> _Words | None:
+        """What it was told before anybody here can remember."""
+        status = None if workload is None else status_of(workload)
+        found = None if status is None else find(status.conditions, "QuotaReserved")
+        if status is None or found is None or found.status != "False":
+            return None
+        return cls(found.reason, message_class(found.message), status.preemption_claim is not None)
+
+
+class _Told(NamedTuple):
+    meaning: object  # of the verdict; equal ones have equal words
+    words: _Words
+    at: Millis  # when they were written
+
+
 class Scheduling:
     """Turns plans into actions. It remembers what it told whom last, which a restart may forget."""
 
     def __init__(self) -> None:
-        self._told: dict[WorkloadKey, tuple[object, Millis]] = {}  # what was written last, and when
+        self._told: dict[WorkloadKey, _Told] = {}
         self._late: dict[WorkloadKey, Verdict] = {}  # what is to be written when it is due
         self._due: list[tuple[Millis, WorkloadKey]] = []
+        self.issues = Issues()
 
     def actions(self, plan: Plan, view: View, cycle: int) -> Iterator[Action]:
         """What a plan asks to be written, in the order in which it was decided."""
@@ -229,6 +254,13 @@ class Scheduling:
         self._told.pop(key, None)
         self._late.pop(key, None)
 
+    def answered(self, action: Action, stored: bool) -> Failed | None:
+        """A write is stored, or never will be; what follows if it was the last eviction of a decision."""
+        write = action.write
+        if not stored and isinstance(write, Change) and isinstance(write.edit, TellPending):
+            self._told.pop(write.ref.key, None)
+        return self.issues.answered(action, stored)
+
     # --- admitted ---
 
     def _admission(self, verdict: Verdict, view: View, now: Millis, decision: str) -> Action:
@@ -252,23 +284,34 @@ class Scheduling:
 
     def _waiting(self, verdict: Verdict, view: View, now: Millis, decision: str) -> Iterator[Action]:
         evictions = tuple(self._evictions(verdict, view, now, decision))
+        self.issues.note(decision, verdict, len(evictions))
         key = verdict.workload.key
         at_once = verdict.claim is not None or self._blocks(verdict, view) != ("", "")
-        meaning = _meaning(verdict)
+        if not at_once and not self._tells_news(verdict, view):
+            self._late.pop(key, None)
+            yield from evictions
+            return
         told = self._told.get(key)
-        if not at_once and told is not None:
-            if told[0] == meaning:
-                self._late.pop(key, None)
-                yield from evictions
-                return
-            due = Millis(told[1] + view.policy.status_write_interval_ms)
-            if now < due:
-                if key not in self._late:
-                    heappush(self._due, (due, key))
-                self._late[key] = verdict
-                yield from evictions
-                return
+        due = now if told is None else Millis(told.at + view.policy.status_write_interval_ms)
+        if not at_once and now < due:
+            if key not in self._late:
+                heappush(self._due, (due, key))
+            self._late[key] = verdict
+            yield from evictions
+            return
         yield from self._tell(verdict, view, now, decision, evictions)
+
+    def _tells_news(self, verdict: Verdict, view: View) -> bool:
+        """Whether its words differ from those that are stored, or on their way."""
+        key, meaning = verdict.workload.key, _meaning(verdict)
+        told = self._told.get(key)
+        if told is not None and told.meaning == meaning:
+            return False
+        words = _Words.of(verdict)
+        if words != (_Words.stored_in(view.get(_ref(key))) if told is None else told.words):
+            return True
+        self._told[key] = _Told(meaning, words, DAWN if told is None else told.at)
+        return False
 
     def _tell(
         self, verdict: Verdict, view: View, now: Millis, decision: str, evictions: tuple[Action, ...]
@@ -276,13 +319,8 @@ class Scheduling:
         workload = verdict.workload
         ref = _ref(workload.key)
         reason, message = pending_reason(verdict), pending_message(verdict)
-        before = view.get(ref)
-        known = self._told.get(workload.key)
-        self._told[workload.key] = (_meaning(verdict), now)
+        self._told[workload.key] = _Told(_meaning(verdict), _Words.of(verdict), now)
         self._late.pop(workload.key, None)
-        if known is None and verdict.claim is None and before is not None and _says_the_same(before, reason, message):
-            yield from evictions  # a restart forgot that it was told
-            return
         blocked = self._blocks(verdict, view)
         claim = None if verdict.claim is None else claim_of(verdict.claim)
         edit = TellPending(reason, message, now, _requests(verdict), *blocked, claim=claim)
@@ -357,18 +395,6 @@ def _ref(key: WorkloadKey) -> Ref:
 
 
 def _meaning(verdict: Verdict) -> object:
-    """What a waiting workload is told, without the amounts: as long as it stays, nothing is written."""
+    """What decides about its words."""
     steps: Iterable[Any] = (*verdict.steps, *verdict.assignment.steps)
     return verdict.status, verdict.requeue, tuple((step.rule, step.subjects) for step in steps), verdict.claim
-
-
-def _says_the_same(workload: Workload, reason: str, message: str) -> bool:
-    status: WorkloadStatus = status_of(workload)
-    if status.preemption_claim is not None or is_true(status.conditions, "QuotaReservationBlocked"):
-        return False
-    found: Condition | None = find(status.conditions, "QuotaReserved")
-    return (
-        found is not None
-        and (found.status, found.reason) == ("False", reason)
-        and _AMOUNT.sub("#", found.message) == _AMOUNT.sub("#", message)
-    )

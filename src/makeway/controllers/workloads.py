@@ -57,6 +57,7 @@ from makeway.controllers.eviction import (
     since,
     status_of,
 )
+from makeway.controllers.job_counts import may_run
 from makeway.controllers.job_edits import has_pods, lets_go
 from makeway.controllers.jobs import FRAMEWORK, status_of_job
 from makeway.controllers.workload_edits import (
@@ -187,6 +188,8 @@ def let_go(look: Look) -> Answer:
     owner = None if says(workload, "Finished") else look.owner_object()
     if isinstance(owner, Job) and _runs(owner, look.policy):
         return None
+    if owner is None and _leaves_pods(look):
+        return None
     if isinstance(owner, Workload) and owner.metadata.deletion_timestamp is None and holds_quota(workload):
         return None  # an Option whose Parent lives leaves first (S-12.10)
     return look.change(LetGo(), status=False)
@@ -195,6 +198,12 @@ def let_go(look: Look) -> Answer:
 def _runs(job: Job, policy: Policy) -> bool:
     """Whether it has pods, may get some, or still carries what its admission gave it; whoever stops Jobs mends that."""
     return not lets_go(job) if FRAMEWORK in policy.jobs.frameworks else has_pods(status_of_job(job))
+
+
+def _leaves_pods(look: Look) -> bool:
+    """Whether pods of a Job that is gone are still on their way out, where that can be seen."""
+    owner = None if says(look.workload, "Finished") else look.owner
+    return owner is not None and any(may_run(each) for each in look.view.owned(owner.uid, "Pod"))
 
 
 def keep_finished(look: Look) -> Answer:

@@ -23,7 +23,7 @@ from makeway.core.waking import after_admission
 
 __all__ = [
     "Heads", "Plan", "Status", "Verdict", "admitted", "carry_out", "decide", "departed", "heads", "is_admitted",
-    "mark_evicted", "order", "reason_kept", "reservation", "spare",
+    "mark_evicted", "order", "reason_kept", "reservation",
 ]  # fmt: skip
 
 
@@ -271,11 +271,3 @@ def mark_evicted(state: State, workload: Workload, now: Millis) -> None:
     if held is not None and not held.evicted:
         state.holders.remove(held)
         state.holders.add(replace(held, evicted=True, evicted_at=stored(now)))
-
-
-def spare(state: State, workload: Workload) -> None:
-    """It was not asked to leave after all: the eviction failed, or what it was for has ended before."""
-    held = state.holders.find(workload.queue, workload.key)
-    if held is not None and held.evicted:
-        state.holders.remove(held)
-        state.holders.add(replace(held, evicted=False, evicted_at=None))

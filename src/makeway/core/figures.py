@@ -20,7 +20,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of one ClusterQueue; tables go by the flavors and resources that it declares, in its order."""
+    """Of one ClusterQueue; tables go by the flavors and resources that it declares, in its order.
+
+    What is held of others, which it declares no longer, follows by name (P19).
+    """
 
     reserving: int  # workloads with quota; a family of Options counts once
     admitted: int  # those of them whose checks are done
@@ -39,14 +42,11 @@ def _count(workloads: list[Workload]) -> int:
 
 
 def _table(state: State, queue: QueueName, workloads: list[Workload]) -> dict[FR, Figure]:
+    """The queue has no quota of what it does not declare, so where it may borrow, all of that is borrowed."""
     node = state.tree.queues[queue]
-    totals = dict.fromkeys(node.nominal, 0)
-    for workload in workloads:
-        for fr, amount in (workload.usage or {}).items():
-            if fr in totals:
-                totals[fr] = add(totals[fr], amount)
     lent = node.parent is not None
-    return {fr: Figure(total, max(0, subtract(total, node.nominal[fr])) if lent else 0) for fr, total in totals.items()}
+    totals = _totals(node.nominal, workloads).items()
+    return {fr: Figure(n, max(0, subtract(n, node.nominal.get(fr, 0))) if lent else 0) for fr, n in totals}
 
 
 # --- what a status shows beside that ---------------------------------------------------------------------------------
@@ -73,23 +73,6 @@ class LocalFigures:
     admitted: int
     reservation: dict[FR, int]
     usage: dict[FR, int]
-
-
-def all_figures_of(state: State, queue: QueueName) -> Figures:
-    """As ``figures_of``, followed by what is held of a flavor or resource that the queue no longer declares (P19).
-
-    The queue has no quota of that, so where it may borrow, all of it is borrowed.
-    """
-    node = state.tree.queues[queue]
-    lent = node.parent is not None
-
-    def table(workloads: list[Workload]) -> dict[FR, Figure]:
-        totals = _totals(node.nominal, workloads).items()
-        return {fr: Figure(n, max(0, subtract(n, node.nominal.get(fr, 0))) if lent else 0) for fr, n in totals}
-
-    holders = list(state.holders.of_queue.get(queue, {}).values())
-    admitted = [each for each in holders if each.admitted]
-    return Figures(_count(holders), _count(admitted), table(holders), table(admitted))
 
 
 def waiting_in(state: State, queue: QueueName) -> Waiting:

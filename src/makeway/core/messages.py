@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from makeway.api.quantity import Quantity
@@ -22,6 +23,9 @@ HUMAN_REASONS = {
     "InCohortFairSharing": "Fair Sharing within the cohort",
     "InCohortReclaimWhileBorrowing": "reclamation within the cohort while borrowing",
 }
+
+
+_AMOUNT = re.compile(r"(?<=[ (])-?\d[\w.]*(?=\)| more needed| workload\(s\))")
 
 
 def amount(number: int, resource: str) -> str:
@@ -99,6 +103,11 @@ def pending_message(verdict: Verdict) -> str:
     if displaced:
         text += f". Pending the preemption of {displaced} workload(s)"
     return text
+
+
+def message_class(message: str) -> str:
+    """A pending message without its amounts: where nothing else changes there is no news (S-5.12)."""
+    return _AMOUNT.sub("#", message)
 
 
 def assignment_message(steps: Iterable[Step]) -> str:

@@ -24,6 +24,7 @@ Operator = Literal["In", "NotIn", "Exists", "DoesNotExist"]
 
 SECOND_MS = 1000
 MINUTE_MS = 60 * SECOND_MS
+DAY_MS = 24 * 60 * MINUTE_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +177,8 @@ class Policy:
     scoring: Literal["Spread", "Pack"] = "Spread"
     over_quota: Literal["Keep", "Evict"] = "Keep"
     strict_fifo_lends: bool = False
+    journal_age_ms: int = 30 * DAY_MS  # how old a line of the journal may get
+    journal_bytes: int = 512 * 2**20  # what all lines that are kept may take together
 
     @property
     def fair_sharing(self) -> bool:

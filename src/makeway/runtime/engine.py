@@ -11,18 +11,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from makeway.api.versions import Kind
 from makeway.controllers.contract import Action, Change, Controller, Create, Note, Outcome, Ref
 from makeway.controllers.eviction import Evict
 from makeway.controllers.scheduling import Scheduling
 from makeway.core import claims
 from makeway.core.cycle import Heads, Plan, carry_out, decide
 from makeway.core.messages import pending_reason
-from makeway.core.model import Millis, QueueName, Workload, WorkloadKey
+from makeway.core.model import Millis, QueueName, WorkloadKey
 from makeway.core.policy import Policy
-from makeway.core.rounds import Round
 from makeway.core.state import State
 from makeway.core.waking import after_expiry, next_expiry
 from makeway.runtime.executor import DirectWriter, Executor, Writer
@@ -38,23 +37,7 @@ from makeway.runtime.workqueue import Looks, Timers, backoff_ms
 LOOKS_PER_STEP = 1000
 NOTES_MAX = 10_000
 FIGURES_MS = 1000  # who holds and waits in a queue changes often; its controller is told at most so often
-RETRIES_AT_ONCE = 3  # fresh plans without a pause, where some evictions came through and others failed
 PARITY_PAUSES_MS = (1, 2, 4, 8, 10)  # between cycles without an admission (S-5.1)
-
-
-@dataclass(slots=True)
-class _Issue:
-    """The evictions of one verdict."""
-
-    workload: Workload
-    round: Round
-    leaving: int  # targets who had been asked before
-    count: int
-    waiting: int = 0
-    stored: int = 0
-
-    def __post_init__(self) -> None:
-        self.waiting = self.count
 
 
 class Engine:
@@ -63,6 +46,7 @@ class Engine:
     def __init__(
         self, store: Store, policy: Policy, controllers: Sequence[Controller], *, writer: Writer | None = None,
         journal: Journal | None = None, metrics: Metrics | None = None, figures_ms: int = FIGURES_MS,
+        kinds: Sequence[Kind] | None = None,
     ) -> None:  # fmt: skip
         self._figures_ms = figures_ms
         self._figures: Timers[Ref] = Timers()  # queues to be looked at because of their figures
@@ -73,22 +57,21 @@ class Engine:
         self.facts = Facts(self._state)
         self.objects = Objects(self._on_stored, self.facts.changed)
         self.facts.objects = self.objects
-        self.journal = Journal() if journal is None else journal
+        self.journal = Journal(policy) if journal is None else journal
         self.notes: deque[Note] = deque(maxlen=NOTES_MAX)  # events for whoever passes them on; the oldest are lost
-        self.informers = Informers(store, self.objects)
-        self.executor = Executor(writer or DirectWriter(store), self.objects, self._done)
+        self.informers = Informers(store, self.objects, kinds)
+        self.executor = Executor(writer or DirectWriter(store), self.objects, self._done, kinds)
         self.scheduling = Scheduling()
         self._controllers: dict[str, list[tuple[int, Controller]]] = {}
         for index, controller in enumerate(controllers):
             for kind in sorted(controller.kinds):
                 self._controllers.setdefault(kind, []).append((index, controller))
         self._looks: Looks[Ref] = Looks()
+        self._put_off: dict[Ref, dict[Ref, None]] = {}  # object with a write under way -> whose look wants another
         self._later: Timers[tuple[int, Ref]] = Timers()
         self._expiries: Timers[QueueName] = Timers()
         self._backoffs: Timers[WorkloadKey] = Timers()
         self._retries: Timers[WorkloadKey] = Timers()
-        self._issues: dict[str, _Issue] = {}  # evictions of a decision that are not all answered yet
-        self._failures: dict[WorkloadKey, int] = {}  # issues in a row of which not all came through
         self._wake_at: Millis | None = None
         self._has_begun = False
         self._now = Millis(0)
@@ -130,6 +113,10 @@ class Engine:
         """Whether no write is under way."""
         return self.executor.under_way == 0
 
+    @property
+    def metrics(self) -> Metrics | None:
+        return None if self._tally is None else self._tally.metrics
+
     # --- what controllers read ---
 
     @property
@@ -146,8 +133,8 @@ class Engine:
     def all(self, kind: str) -> Iterable[Any]:
         return self.objects.all(kind)
 
-    def owned(self, uid: str) -> Iterable[Any]:
-        return self.objects.owned(uid)
+    def owned(self, uid: str, kind: str = "Workload") -> Iterable[Any]:
+        return self.objects.owned(uid, kind)
 
     def in_local_queue(self, namespace: str, name: str) -> Iterable[Any]:
         return self.objects.in_local_queue(namespace, name)
@@ -168,7 +155,7 @@ class Engine:
         if ref.kind == "Workload" and after is None:
             self.journal.forget(ref.key)
             self.scheduling.forget(ref.key)
-            self._failures.pop(ref.key, None)
+            self.scheduling.issues.forget(ref.key)
             self._retries.set(ref.key, None)
             for index, _ in self._controllers.get("Workload", ()):
                 self._later.set((index, ref), None)
@@ -244,7 +231,9 @@ class Engine:
             self.facts.look(other)
         self.notes.extend(outcome.notes)
         for action in outcome.actions:
-            if not self.executor.is_busy(action.write.ref):
+            if self.executor.is_busy(action.write.ref):
+                self._put_off.setdefault(action.write.ref, {})[ref] = None
+            else:
                 self.executor.submit(action, now)
 
     def _arm(self, now: Millis) -> None:
@@ -308,9 +297,7 @@ class Engine:
             self._note_verdict(verdict, index, now)
         for ended in plan.ended:
             self.journal.write(now, "claimEnded", ended.workload.key, queue=ended.workload.queue, reason=ended.why)
-        actions = list(self.scheduling.actions(plan, self, self.cycles))
-        self._note_issues(plan, actions)
-        for action in actions:
+        for action in list(self.scheduling.actions(plan, self, self.cycles)):
             self.executor.submit(action, now)
         self._arm(now)
         if parity:
@@ -350,42 +337,18 @@ class Engine:
 
     # --- answers ---
 
-    def _note_issues(self, plan: Plan, actions: list[Action]) -> None:
-        """Which evictions belong to which verdict, so that it is known when all of them failed (S-10.1)."""
-        counts: dict[str, int] = {}
-        for action in actions:
-            for each in (action, *action.then):
-                if each.by is not None:
-                    counts[each.decision] = counts.get(each.decision, 0) + 1
-        for index, verdict in enumerate(plan.verdicts):
-            decision = f"{self.cycles}/{index}"
-            if decision in counts:
-                leaving = sum(target.workload.evicted for target in verdict.targets)
-                self._issues[decision] = _Issue(verdict.workload, verdict.round, leaving, counts[decision])
-
-    def _issued(self, action: Action, stored: bool) -> None:
-        """An eviction was answered. Who could not have all it asked for is looked at again after a pause."""
-        issue = self._issues.get(action.decision)
-        if issue is None or action.by is None:
+    def _answered(self, action: Action, stored: bool) -> None:
+        """Whoever could not have all the evictions it asked for is planned anew, at once or after a pause (S-10.1)."""
+        failed = self.scheduling.answered(action, stored)
+        if failed is None:
             return
-        issue.waiting -= 1
-        issue.stored += stored
-        if issue.waiting:
-            return
-        del self._issues[action.decision]
-        if issue.stored == issue.count:
-            self._failures.pop(action.by, None)
-            return
-        attempts = self._failures[action.by] = self._failures.get(action.by, 0) + 1
-        self._end_claim(action.by, "an eviction failed", self._now)
-        if not issue.stored and not issue.leaving:
-            self._state.rounds.take_back(issue.workload, issue.round)
-        elif attempts <= RETRIES_AT_ONCE:
-            return  # some are on their way out: what they free is not to be lost to others meanwhile
-        waiting = self.facts.model_of(action.by)
-        if waiting is not None and waiting.usage is None:
+        key = failed.workload.key
+        self._end_claim(key, "an eviction failed", self._now)
+        self._state.rounds.take_back(failed.workload, failed.round)
+        waiting = self.facts.model_of(key)
+        if failed.pauses and waiting is not None and waiting.usage is None:
             self._state.pending.refuse(waiting)
-            self._retries.set(action.by, Millis(self._now + backoff_ms(attempts)))
+            self._retries.set(key, Millis(self._now + backoff_ms(failed.attempts)))
 
     def _look_at_owners(self, write: Create) -> None:
         """What could not be made is asked for again by whoever wanted it."""
@@ -395,7 +358,8 @@ class Engine:
 
     def _done(self, action: Action, stored: bool) -> None:
         write = action.write
-        self.facts.look(write.ref)
+        for ref in (write.ref, *self._put_off.pop(write.ref, ())):
+            self.facts.look(ref)
         if not stored:
             self.journal.write(
                 self._now, "failed", write.ref.key if write.ref.kind == "Workload" else None,
@@ -403,9 +367,9 @@ class Engine:
             )  # fmt: skip
             if isinstance(write, Create):
                 self._look_at_owners(write)
-            self._issued(action, stored)
+            self._answered(action, stored)
             return
-        self._issued(action, stored)
+        self._answered(action, stored)
         self.notes.extend(action.notes)
         if isinstance(write, Change) and isinstance(write.edit, Evict):
             edit = write.edit

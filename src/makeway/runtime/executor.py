@@ -10,7 +10,7 @@ what was expected of it is taken back, and so is what was to follow it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -105,11 +105,11 @@ Done = Callable[[Action, bool], None]  # an action, and whether it is stored
 
 
 class Executor:
-    def __init__(self, writer: Writer, objects: Objects, done: Done) -> None:
+    def __init__(self, writer: Writer, objects: Objects, done: Done, kinds: Iterable[Kind] | None = None) -> None:
         self._writer = writer
         self._objects = objects
         self._done = done
-        self._kinds: dict[str, Kind] = {kind.name: kind for kind in watched_kinds()}
+        self._kinds: dict[str, Kind] = {kind.name: kind for kind in (watched_kinds() if kinds is None else kinds)}
         self._lines: dict[Ref, deque[_Task]] = {}  # the first one is under way, or waits for its pause
         self._sent: dict[int, _Task] = {}
         self._pauses: Timers[Ref] = Timers()
@@ -208,7 +208,7 @@ class Executor:
             self._failed(task, answer.error, now)
 
     def _see(self, task: _Task, stored: Stored) -> None:
-        is_gone = not stored.finalizers if stored.deleting else isinstance(task.action.write, Delete)
+        is_gone = _is_free_to_go(stored) if stored.deleting else isinstance(task.action.write, Delete)
         if is_gone and not task.reads:
             self._objects.see_gone(ref_of(stored), stored.revision)
         else:
@@ -274,3 +274,8 @@ class Executor:
     @property
     def under_way(self) -> int:
         return len(self._sent)
+
+
+def _is_free_to_go(stored: Stored) -> bool:
+    """Whether nothing holds an object that is being deleted: no finalizer, and no time that a pod may still take."""
+    return not stored.finalizers and not stored.value().metadata.deletion_grace_period_seconds

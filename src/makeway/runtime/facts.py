@@ -17,16 +17,15 @@ from makeway.api.conditions import is_true
 from makeway.api.names import DEFAULT_NAMESPACE, NAMESPACE_LABEL
 from makeway.api.objects.kubernetes import LimitRange, RuntimeClass
 from makeway.api.objects.meta import Condition
-from makeway.api.objects.queueing import ClusterQueue
 from makeway.api.objects.workload import Workload as WireWorkload
 from makeway.api.objects.workload import WorkloadStatus
 from makeway.controllers.contract import Ref
-from makeway.controllers.queue_status import inactive_reasons
 from makeway.core import waking
 from makeway.core.lowering import (
     Surroundings,
     cohort_of,
     flavor_of,
+    inactive_reasons,
     is_queueable,
     is_worth_a_look,
     queue_of,
@@ -36,7 +35,7 @@ from makeway.core.lowering.workloads import is_accounted
 from makeway.core.model import FlavorName, Millis, QueueName, Workload, WorkloadKey
 from makeway.core.pending import may_queue
 from makeway.core.state import State
-from makeway.runtime.objects import Objects
+from makeway.runtime.objects import OWNED, Objects
 
 NO_STATUS = WorkloadStatus()
 CONFIGURING = ("ClusterQueue", "Cohort", "ResourceFlavor", "AdmissionCheck")
@@ -97,6 +96,13 @@ class Facts:
         }:
             for owner in self._owner_refs(uid, before, after):
                 self.look(owner)
+                if ref.kind == "Pod" and self.objects.get(owner) is None:  # the Workload of that Job waits for its pods
+                    for each in self.objects.owned(uid):
+                        self.look(Ref.of(each))
+        if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
+            for kind in OWNED:  # what kept it from going may be gone with its owner
+                for each in self.objects.owned(before.metadata.uid, kind):
+                    self.look(Ref.of(each))
 
     def _owner_refs(self, uid: str, *values: Any) -> Iterable[Ref]:
         for value in values:
@@ -297,7 +303,7 @@ class Facts:
         was_active = {name for name in state.queues if state.is_active(name)}
         trees_before = {name: state.tree_of(name) for name in state.queues}
         state.configure(
-            [queue_of(each, self._inactive_reason(each)) for each in objects.all("ClusterQueue")],
+            [queue_of(each, inactive_reasons(each, self._find)) for each in objects.all("ClusterQueue")],
             [cohort_of(each) for each in objects.all("Cohort")],
             flavors,
         )
@@ -314,9 +320,8 @@ class Facts:
                 self.look(Ref.of(each))
         self._look_at_stopped(changed)
 
-    def _inactive_reason(self, queue: ClusterQueue) -> str:
-        found = inactive_reasons(queue, self.objects.get)
-        return found[0].name if found else ""
+    def _find(self, kind: str, name: str) -> Any | None:
+        return self.objects.get(Ref(kind, "", name))
 
     def _woken_by(self, ref: Ref, trees_before: Mapping[QueueName, list[QueueName]]) -> Iterable[QueueName]:
         state = self.state

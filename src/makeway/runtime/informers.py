@@ -26,9 +26,13 @@ WATCHED: tuple[tuple[str, str], ...] = (  # what others refer to comes first
     (QUEUEING, "Workload"), ("batch/v1", "Job"),
 )  # fmt: skip
 
+ON_NODES: tuple[tuple[str, str], ...] = (("v1", "Node"), ("v1", "Pod"), ("policy/v1", "PodDisruptionBudget"))
 
-def watched_kinds() -> list[Kind]:
-    found = [find_kind(api_version, name) for api_version, name in WATCHED]
+
+def watched_kinds(*, on_nodes: bool = False) -> list[Kind]:
+    """``on_nodes``: with those that only matter to whoever runs pods too."""
+    wanted = (*WATCHED[:-1], *ON_NODES, WATCHED[-1]) if on_nodes else WATCHED
+    found = [find_kind(api_version, name) for api_version, name in wanted]
     return [kind for kind in found if kind is not None]
 
 

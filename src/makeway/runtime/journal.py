@@ -15,11 +15,8 @@ import msgspec
 
 from makeway.api.quantity import MicroTime
 from makeway.core.model import Millis, WorkloadKey
+from makeway.core.policy import Policy
 from makeway.core.trace import Step
-
-DAY_MS = 86_400_000
-MAX_AGE_MS = 30 * DAY_MS
-MAX_BYTES = 512 * 2**20
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -37,13 +34,12 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class Journal:
-    """``sink`` gets every line as it is written, with its line break."""
+    """``sink`` gets every line as it is written, with its line break; the policy says how many are kept here."""
 
-    def __init__(
-        self, *, max_age_ms: int = MAX_AGE_MS, max_bytes: int = MAX_BYTES, sink: Callable[[bytes], None] | None = None
-    ) -> None:
-        self._max_age_ms = max_age_ms
-        self._max_bytes = max_bytes
+    def __init__(self, policy: Policy | None = None, *, sink: Callable[[bytes], None] | None = None) -> None:
+        settings = policy or Policy.default()
+        self._max_age_ms = settings.journal_age_ms
+        self._max_bytes = settings.journal_bytes
         self._sink = sink
         self._lines: deque[tuple[Millis, WorkloadKey | None, bytes]] = deque()
         self._bytes = 0

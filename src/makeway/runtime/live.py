@@ -1,19 +1,30 @@
 """The live driver: the same steps by the wall clock. It sleeps until something is due, or until somebody calls.
 
 ``poke`` may be called from any thread: whoever changes the Store calls it, so that news while idle is noticed at once.
-A Store that cannot call is asked every ``poll_ms``.
+A Store that cannot call is asked every ``poll_ms``. Where it can, a long interval is still of use: the clock of a
+machine may be set, or stand still while it sleeps.
+
+``LiveThread`` runs it in a thread of its own, beside those who serve and those who write.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from threading import Thread
 
+from makeway.core.model import Millis
 from makeway.runtime.ports import Clock
 from makeway.runtime.virtual import Actor
 
 Sleep = Callable[[asyncio.Event, float], Awaitable[None]]
+
+
+def wall_clock() -> Millis:
+    """The time of this machine."""
+    return Millis(time.time_ns() // 1_000_000)
 
 
 async def sleep_until_called(called: asyncio.Event, seconds: float) -> None:
@@ -33,27 +44,40 @@ class Live:
         self._poll_ms = poll_ms
         self._sleep = sleep
         self._called = asyncio.Event()
+        self._poked = False  # a call is on its way: another one would say nothing new
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = False
         self.turns = 0
 
+    def add(self, actor: Actor) -> None:
+        """Let one more take its turns, the last in order; before ``run``."""
+        self._actors.append(actor)
+
     def poke(self) -> None:
-        """There is news."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._called.set)
+        """There is news. Many calls while it works cost as much as one."""
+        loop = self._loop
+        if loop is not None and not self._poked:
+            self._poked = True
+            with suppress(RuntimeError):  # it has just ended
+                loop.call_soon_threadsafe(self._called.set)
 
     def stop(self) -> None:
         self._stopping = True
+        self._poked = False
         self.poke()
 
     async def run(self) -> None:
         self._loop = asyncio.get_running_loop()
-        while not self._stopping:
-            self._called.clear()
-            if self._turn():
-                await asyncio.sleep(0)  # others share the loop
-                continue
-            await self._sleep(self._called, self._pause_ms() / 1000)
+        try:
+            while not self._stopping:
+                self._poked = False  # what is told from here on may come too late for this turn
+                self._called.clear()
+                if self._turn():
+                    await asyncio.sleep(0)  # others share the loop
+                    continue
+                await self._sleep(self._called, self._pause_ms() / 1000)
+        finally:
+            self._loop = None
 
     def _turn(self) -> bool:
         happened = False
@@ -66,3 +90,31 @@ class Live:
         times = [at for actor in self._actors if (at := actor.next_at()) is not None]
         due = min(times) - self._clock() if times else self._poll_ms
         return max(1, min(due, self._poll_ms))
+
+
+class LiveThread:
+    """A live driver in a thread of its own. ``failed`` hears of an error that ended it, in that thread."""
+
+    def __init__(self, live: Live, failed: Callable[[BaseException], None], name: str = "makeway-engine") -> None:
+        self._live = live
+        self._failed = failed
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, seconds: float) -> bool:
+        """Let the step that runs come to its end; whether it did so in time."""
+        self._live.stop()
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._live.run())
+        except BaseException as error:  # nobody is above it who could tell
+            self._failed(error)

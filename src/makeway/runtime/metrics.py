@@ -21,8 +21,8 @@ from makeway.core.amounts import UNLIMITED, add
 from makeway.core.figures import (
     LocalFigures,
     Waiting,
-    all_figures_of,
     figures_by_local_queue,
+    figures_of,
     local_figures,
     waiting_in,
 )
@@ -334,7 +334,7 @@ class Metrics:
             ):  # fmt: skip
                 gauge.set_group(queue, {})
             return
-        figures, waiting = all_figures_of(state, queue), waiting_in(state, queue)
+        figures, waiting = figures_of(state, queue), waiting_in(state, queue)
         self._pending.queue.set_group(queue, _by_status(waiting, queue))
         self._reserving_now.queue.set_group(queue, {(queue,): figures.reserving})
         self._admitted_now.queue.set_group(queue, {(queue,): figures.admitted})

@@ -17,6 +17,8 @@ from makeway.controllers.contract import Edit, Ref
 
 TOMBSTONES_MAX = 10_000  # removed objects whose last revision is remembered: late events about them are dropped
 
+OWNED = ("Workload", "Pod")  # kinds that are asked for by whose they are
+
 Told = Callable[[Ref, Any, Any], None]  # whom, the object before (None: it was not there), and after (None: gone)
 
 
@@ -33,7 +35,7 @@ class Objects:
         self._expected: dict[Ref, Any] = {}  # only where there are edits
         self._made: dict[int, tuple[Any, Any]] = {}  # what an edit made of what, so that it is made once
         self._names: dict[str, list[tuple[str, str]]] = {}  # by kind, sorted
-        self._owned: dict[str, dict[Ref, None]] = {}  # uid of a controller -> its Workloads
+        self._owned: dict[tuple[str, str], dict[Ref, None]] = {}  # kind, uid of a controller -> its Workloads or Pods
         self._queued: dict[tuple[str, str], dict[Ref, None]] = {}  # LocalQueue -> its Workloads that have not finished
 
     # --- reading ---
@@ -54,8 +56,8 @@ class Objects:
     def count(self, kind: str) -> int:
         return len(self._names.get(kind, ()))
 
-    def owned(self, uid: str) -> list[Any]:
-        return [self._stored[ref] for ref in sorted(self._owned.get(uid, ()))]
+    def owned(self, uid: str, kind: str = "Workload") -> list[Any]:
+        return [self._stored[ref] for ref in sorted(self._owned.get((kind, uid), ()))]
 
     def in_local_queue(self, namespace: str, name: str) -> list[Any]:
         return [self._stored[ref] for ref in sorted(self._queued.get((namespace, name), ()))]
@@ -149,12 +151,14 @@ class Objects:
     # --- who belongs to whom ---
 
     def _index(self, ref: Ref, before: Any, after: Any) -> None:
-        if ref.kind != "Workload":
+        if ref.kind not in OWNED:
             return
         for uid in _controllers(before):
-            _forget(self._owned, uid, ref)
+            _forget(self._owned, (ref.kind, uid), ref)
         for uid in _controllers(after):
-            self._owned.setdefault(uid, {})[ref] = None
+            self._owned.setdefault((ref.kind, uid), {})[ref] = None
+        if ref.kind != "Workload":
+            return
         if before is not None:
             _forget(self._queued, (ref.namespace, before.spec.queue_name), ref)
         if after is not None and not _has_finished(after):

@@ -297,7 +297,7 @@ class Store(Protocol):
         """Changes after the resourceVersion ``since``; "" begins with an ADDED for everything there is.
 
         An object that begins or ceases to have the labels is ADDED or DELETED. Raises Expired where ``since`` is
-        forgotten, and Unavailable where it is still to come.
+        forgotten, and Unavailable where it is still to come, here or by the first ``poll``.
         """
 
     def create(self, body: Body) -> Stored:

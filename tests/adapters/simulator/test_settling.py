@@ -244,10 +244,10 @@ def test_p2_a_day_of_other_jobs_starts_no_loop_anew(
 # --- random states ----------------------------------------------------------------------------------------------------
 
 
-def states(fuzz_inputs: int) -> Iterator[int]:
+def states(fuzz_inputs: int, in_time: InTime) -> Iterator[int]:
     """300 of them by default, 3,000 in a soak; ``MAKEWAY_FUZZ_FIRST`` says where to begin."""
     first = int(os.environ.get("MAKEWAY_FUZZ_FIRST", "0"))
-    yield from InTime()(range(first, first + max(1, fuzz_inputs * 3 // 20)))
+    yield from in_time(range(first, first + max(1, fuzz_inputs * 3 // 20)))
 
 
 def replay(seed: int, number: int) -> str:
@@ -257,9 +257,9 @@ def replay(seed: int, number: int) -> str:
 @pytest.mark.property
 @pytest.mark.parametrize("leaving", MODELS)
 def test_random_states_settle_within_quota_and_nobody_entitled_is_barred(
-    fuzz_inputs: int, fuzz_seed: int, leaving: Leaving
+    fuzz_inputs: int, fuzz_seed: int, in_time: InTime, leaving: Leaving
 ) -> None:
-    for number in states(fuzz_inputs):
+    for number in states(fuzz_inputs, in_time):
         play = Settling(world(fuzz_seed, number).state(GATES_ON), START, leaving)
         played = play.run()
         where = replay(fuzz_seed, number)
@@ -272,9 +272,9 @@ def test_random_states_settle_within_quota_and_nobody_entitled_is_barred(
 
 
 @pytest.mark.property
-def test_random_states_go_on_when_victims_never_leave(fuzz_inputs: int, fuzz_seed: int) -> None:
+def test_random_states_go_on_when_victims_never_leave(fuzz_inputs: int, fuzz_seed: int, in_time: InTime) -> None:
     """Every claim ends at its deadline, nothing spins, and whatever fits is admitted."""
-    for number in states(fuzz_inputs):
+    for number in states(fuzz_inputs, in_time):
         play = Settling(world(fuzz_seed, number).state(GATES_ON), START, "never")
         played = play.run(3_000)
         where = replay(fuzz_seed, number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -38,13 +38,36 @@ class Cut(Faults):
         super().__init__(0, {})
         self._point = point
         self._number = number
+        self._steps = 0
         self.count = 0
+        self.step = 0  # of the engine in which it ended
 
     def fires(self, point: str) -> bool:
+        self._steps += point == "crash.step"  # asked before each
         if point != self._point:
             return False
         self.count += 1
+        if self.count == self._number:
+            self.step = self._steps
         return self.count == self._number
+
+
+class Woken(Faults):
+    """Nothing goes wrong; but before one step all verdicts are forgotten, as they are in a restart (S-3.11, 4.6)."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(0, {})
+        self._step = step
+        self._steps = 0
+        self.of: Simulation | None = None
+
+    def fires(self, point: str) -> bool:
+        self._steps += point == "crash.step"
+        if point == "crash.step" and self._steps == self._step:
+            assert self.of is not None
+            state, now = self.of.engine.engine.state, self.of.clock.now
+            state.pending.wake(list(state.pending.lines), now, state.namespace_matches)
+        return False
 
 
 def without_memory() -> Policy:
@@ -98,27 +121,55 @@ def cuts(make: Make, seed: int, point: str) -> tuple[list[int], Simulation]:
 # --- the same end -----------------------------------------------------------------------------------------------------
 
 
+class Course(NamedTuple):
+    """What a run stored, in the middle of the morning and at its end."""
+
+    middle: dict[tuple[str, str, str], Tree]
+    end: dict[tuple[str, str, str], Tree]
+
+    @classmethod
+    def of(cls, ready: Simulation) -> Course:
+        ready.run(Millis(BEGIN_MS + MIDDLE_MS))
+        middle = stored(ready, figures=False)
+        ready.run(Millis(BEGIN_MS + DAY_MS))
+        return cls(middle, stored(ready))
+
+    def differences(self, cut: Course) -> list[str]:
+        return [*differences(self.middle, cut.middle), *differences(self.end, cut.end)]
+
+
+def woken(seed: int, step: int) -> Course:
+    faults = Woken(step)
+    faults.of = narrow(seed, faults)
+    return Course.of(faults.of)
+
+
 @pytest.mark.property
 @pytest.mark.parametrize(("point", "per_world"), [("crash.step", 100), ("crash.before", 250), ("crash.after", 250)])
 def test_a_run_that_was_cut_ends_as_if_it_was_not(
     point: str, per_world: int, fuzz_inputs: int, fuzz_seed: int, in_time: InTime
 ) -> None:  # fmt: skip
-    """With one flavor per group and without rounds: equal objects in the middle of the morning, and at its end."""
-    tried = 0
+    """With one flavor per group and without rounds: equal objects in the middle of the morning, and at its end.
+
+    A restart may forget verdicts, and looks at everybody once (S-3.11). Where that alone makes a difference, the run
+    is that of an engine which was never cut, but looked at everybody in the same step. That is seldom so.
+    """
+    tried, by_a_look = 0, 0
     for seed in in_time(range(fuzz_seed, fuzz_seed + max(1, fuzz_inputs // per_world))):
         numbers, whole = cuts(narrow, seed, point)
-        middle = stored(whole, figures=False)
-        whole.run(Millis(BEGIN_MS + DAY_MS))
-        end = stored(whole)
+        plain = Course.of(whole)
         for number in numbers:
-            cut = narrow(seed, Cut(point, number))
-            cut.run(Millis(BEGIN_MS + MIDDLE_MS))
+            fault = Cut(point, number)
+            cut = narrow(seed, fault)
+            course = Course.of(cut)
             assert cut.engine.restarts == 1
-            found = list(differences(middle, stored(cut, figures=False)))
-            cut.run(Millis(BEGIN_MS + DAY_MS))
-            found += differences(end, stored(cut))
+            found = plain.differences(course)
+            if found:
+                by_a_look += 1
+                found = woken(seed, fault.step).differences(course)
             assert not found, f"world {seed}, {point} number {number}:\n" + "\n".join(found[:10])
             tried += 1
+    assert in_time.was_cut or by_a_look <= tried // 20
     assert in_time.was_cut or tried >= 2 * (fuzz_inputs // per_world)
 
 

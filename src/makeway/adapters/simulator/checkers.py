@@ -18,7 +18,7 @@ from makeway.api.versions import Kind
 from makeway.controllers.contract import Ref
 from makeway.controllers.jobs import end_of
 from makeway.core.cycle import carry_out, decide
-from makeway.core.lowering import Surroundings, cohort_of, flavor_of, inactive_reason, load_state, queue_of, workload_of
+from makeway.core.lowering import Surroundings, cohort_of, inactive_reasons, load_state, queue_of, workload_of
 from makeway.core.lowering.workloads import is_accounted
 from makeway.core.model import FR, Millis
 from makeway.core.policy import Policy
@@ -82,9 +82,8 @@ class Witness:
             self._configure()
 
     def _configure(self) -> None:
-        flavors = [flavor_of(each).name for _, each in sorted(self._objects["ResourceFlavor"].items())]
         queues = [each for _, each in sorted(self._objects["ClusterQueue"].items())]
-        lowered = [queue_of(each, inactive_reason(each, flavors, None)) for each in queues]
+        lowered = [queue_of(each, inactive_reasons(each, self._find, asks_for_checks=False)) for each in queues]
         self._tree = QuotaTree(UndoLog())
         inactive = frozenset(queue.name for queue, _ in lowered if not queue.active)
         cohorts = [cohort_of(each) for _, each in sorted(self._objects["Cohort"].items())]
@@ -92,6 +91,9 @@ class Witness:
         for queue, usage in self._held.values():
             if queue in self._tree.queues:
                 self._tree.charge_all(self._tree.queues[queue], usage)
+
+    def _find(self, kind: str, name: str) -> Any | None:
+        return self._objects[kind].get(Ref(kind, "", name))
 
     def _workload(self, revision: int, ref: Ref, before: Any, after: Any) -> None:
         held = self._held.get(ref)

@@ -123,7 +123,7 @@ class Simulation:
             self.clock, SeededNames(settings.seed), careful=settings.careful, history=HISTORY, mode="Warn"
         )
         self.store.load([*objects, *source.objects])
-        self.journal = Journal() if journal is None else journal
+        self.journal = Journal(settings.policy) if journal is None else journal
         self.witness = Witness(self.store, settings.policy) if witness else None
         faults = settings.faults
         if faults is not None:

@@ -16,7 +16,7 @@ from makeway.api.names import DEFAULT_NAMESPACE
 from makeway.api.structure import Mode
 from makeway.api.validation import Surroundings, validate
 from makeway.runtime.history import History
-from makeway.runtime.memory import RuledObjects, refuse
+from makeway.runtime.memory import Admission, RuledObjects, refuse
 from makeway.runtime.ports import AlreadyExists, Body, Clock, Names, SeededNames, called, kind_key
 
 
@@ -30,11 +30,11 @@ class MemoryStore(RuledObjects):
     def __init__(
         self, clock: Clock, names: Names | None = None, *, history: int = 10_000, collects: bool = True,
         careful: bool = True, needs_namespaces: bool = False, mode: Mode = "Strict",
-        around: Surroundings | None = None,
+        around: Surroundings | None = None, admission: Admission | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
             History(history), clock, names or SeededNames(), collects=collects, careful=careful,
-            needs_namespaces=needs_namespaces, mode=mode, around=around,
+            needs_namespaces=needs_namespaces, mode=mode, around=around, admission=admission,
         )  # fmt: skip
 
     def load(self, bodies: Iterable[Body]) -> None:

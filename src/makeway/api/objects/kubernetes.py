@@ -171,6 +171,29 @@ class JobSpec(Wire, frozen=True):
     template: Annotated[Raw, OfType("PodTemplateSpec")] = NOTHING  # raw, as podSets and pods copy it; view: PodTemplate
 
 
+class ExitCodesRequirement(Wire, frozen=True):
+    container_name: str | None = None  # None: any container
+    operator: str = "In"  # or NotIn
+    values: tuple[int, ...] = ()
+
+
+class PodConditionPattern(Wire, frozen=True):
+    type: str = ""
+    status: str = "True"
+
+
+class PodFailurePolicyRule(Wire, frozen=True):
+    action: str = ""  # FailJob, Ignore, Count, FailIndex
+    on_exit_codes: ExitCodesRequirement | None = None
+    on_pod_conditions: tuple[PodConditionPattern, ...] = ()
+
+
+class PodFailurePolicy(Wire, frozen=True):
+    """The first rule that fits a failed pod decides; without one it counts as always."""
+
+    rules: tuple[PodFailurePolicyRule, ...] = ()
+
+
 class UncountedTerminatedPods(Wire, frozen=True):
     succeeded: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()

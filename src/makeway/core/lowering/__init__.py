@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from makeway.core.lowering.loading import Loaded, load_state
 from makeway.core.lowering.policy import policy_of
-from makeway.core.lowering.queues import cohort_of, flavor_of, inactive_reason, queue_of
+from makeway.core.lowering.queues import Reason, cohort_of, flavor_of, inactive_reasons, queue_of
 from makeway.core.lowering.workloads import (
     Surroundings,
     effective_priority,
@@ -17,6 +17,6 @@ from makeway.core.lowering.workloads import (
 )
 
 __all__ = [
-    "Loaded", "Surroundings", "cohort_of", "effective_priority", "flavor_of", "inactive_reason", "is_queueable",
-    "is_worth_a_look", "load_state", "policy_of", "queue_of", "workload_of",
+    "Loaded", "Reason", "Surroundings", "cohort_of", "effective_priority", "flavor_of", "inactive_reasons",
+    "is_queueable", "is_worth_a_look", "load_state", "policy_of", "queue_of", "workload_of",
 ]  # fmt: skip

@@ -12,10 +12,11 @@ from makeway.api.objects import queueing
 from makeway.api.objects.kubernetes import LimitRange, Namespace, RuntimeClass
 from makeway.api.objects.meta import Wire
 from makeway.api.objects.workload import Workload as WireWorkload
-from makeway.core.lowering.queues import cohort_of, flavor_of, inactive_reason, queue_of
+from makeway.core.lowering.queues import cohort_of, flavor_of, inactive_reasons, queue_of
 from makeway.core.lowering.workloads import Surroundings, is_accounted, is_queueable, workload_of
-from makeway.core.model import Millis, QueueName
+from makeway.core.model import Millis, Queue, QueueName
 from makeway.core.policy import Policy
+from makeway.core.quota import QuotaSpec
 from makeway.core.state import State
 
 T = TypeVar("T", bound=Wire)
@@ -35,12 +36,15 @@ def load_state(objects: Iterable[Wire], policy: Policy, now: Millis) -> Loaded:
     """
     everything = list(objects)
     state = State(policy)
-    flavors = [flavor_of(each) for each in _of(everything, queueing.ResourceFlavor)]
-    names = [flavor.name for flavor in flavors]
+    flavors = {each.metadata.name: each for each in _of(everything, queueing.ResourceFlavor)}
+
+    def lowered_queue(queue: queueing.ClusterQueue) -> tuple[Queue, QuotaSpec]:
+        return queue_of(queue, inactive_reasons(queue, lambda _, name: flavors.get(name), asks_for_checks=False))
+
     state.configure(
-        [queue_of(each, inactive_reason(each, names, None)) for each in _of(everything, queueing.ClusterQueue)],
+        map(lowered_queue, _of(everything, queueing.ClusterQueue)),
         [cohort_of(each) for each in _of(everything, queueing.Cohort)],
-        flavors,
+        map(flavor_of, flavors.values()),
     )
     state.namespaces = _namespaces(everything)
     around = _surroundings(everything, policy)

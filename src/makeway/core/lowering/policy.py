@@ -22,6 +22,7 @@ from makeway.core.policy import (
     Resources,
     Transformation,
 )
+from makeway.core.requests import units
 
 _OUR_SETTINGS = wire.MakewaySettings()
 
@@ -58,6 +59,8 @@ def _with_settings(base: Policy, ours: wire.MakewaySettings) -> Policy:
         scoring=ours.scoring,
         over_quota=ours.over_quota,
         strict_fifo_lends=ours.strict_fifo_lends,
+        journal_age_ms=_millis(ours.journal.max_age),
+        journal_bytes=units(ours.journal.max_size.nano, "memory"),
     )
     if ours.wake_batch_interval != _OUR_SETTINGS.wake_batch_interval:
         policy = replace(policy, wake_batch_interval_ms=_millis(ours.wake_batch_interval))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
+from makeway.api.names import MULTIKUEUE_CONTROLLER, PROVISIONING_CONTROLLER
 from makeway.api.objects import queueing
 from makeway.api.objects.meta import LabelSelector
 from makeway.api.objects.meta import Toleration as WireToleration
@@ -27,6 +29,7 @@ from makeway.core.quota import QuotaSpec
 from makeway.core.requests import units
 
 KEEPS_PODS_AWAY = ("NoSchedule", "NoExecute")
+Find = Callable[[str, str], Any | None]  # kind and name -> the wire object, if there is one
 
 
 def flavor_of(flavor: queueing.ResourceFlavor) -> Flavor:
@@ -75,7 +78,8 @@ def cohort_of(cohort: queueing.Cohort) -> QuotaSpec:
     return _quotas(cohort.metadata.name, cohort.spec.parent_name, cohort.spec.resource_groups)
 
 
-def queue_of(queue: queueing.ClusterQueue, inactive_because: str = "") -> tuple[Queue, QuotaSpec]:
+def queue_of(queue: queueing.ClusterQueue, inactive: Sequence[Reason] = ()) -> tuple[Queue, QuotaSpec]:
+    """A queue and its quota; ``inactive`` says why it takes part in nothing, if so."""
     spec = queue.spec
     name = QueueName(queue.metadata.name)
     config = spec.preemption.within_cluster_queue_config
@@ -105,8 +109,8 @@ def queue_of(queue: queueing.ClusterQueue, inactive_because: str = "") -> tuple[
         checks=_checks(spec.admission_checks_strategy),
         on_success=None if options is None else options.on_success,
         target_flavor=None if target is None else FlavorName(target.target_resource_flavor),
-        active=not inactive_because,
-        inactive_because=inactive_because,
+        active=not inactive,
+        inactive_because=inactive[0].name if inactive else "",
     )
     return lowered, _quotas(name, spec.cohort_name, spec.resource_groups)
 
@@ -116,18 +120,71 @@ def _checks(strategy: queueing.AdmissionChecksStrategy | None) -> tuple[tuple[st
     return tuple((rule.name, frozenset(map(FlavorName, rule.on_flavors))) for rule in rules)
 
 
-def inactive_reason(queue: queueing.ClusterQueue, flavors: Iterable[str], checks: Iterable[str] | None) -> str:
-    """Why a queue takes part in nothing, as far as its own fields and these names tell (S-3.1)."""
+# --- whether a queue takes part ---------------------------------------------------------------------------------------
+
+
+class Reason(NamedTuple):
+    """Why a queue admits nobody: the condition's reason, and the words that go into its message."""
+
+    name: str
+    words: str
+
+
+def inactive_reasons(
+    queue: queueing.ClusterQueue, find: Find, *, in_cycle: bool = False, asks_for_checks: bool = True
+) -> tuple[Reason, ...]:
+    """All that keeps a ClusterQueue from admitting anybody, the first being the one that counts (api 14.2, S-3.1).
+
+    ``find`` knows flavors and checks; not ``asks_for_checks``: all that it names are there and answer. ``in_cycle``:
+    a cohort above it is its own ancestor (S-2.3).
+    """
+    found = []
     if queue.metadata.deletion_timestamp is not None:
-        return "Terminating"
+        found.append(Reason("Terminating", "it is being deleted"))
     if queue.spec.stop_policy != "None":
-        return "Stopped"
-    known = set(flavors)
-    if any(flavor.name not in known for group in queue.spec.resource_groups for flavor in group.flavors):
-        return "FlavorNotFound"
+        found.append(Reason("Stopped", f"its stopPolicy is {queue.spec.stop_policy}"))
+    named = dict.fromkeys(flavor.name for group in queue.spec.resource_groups for flavor in group.flavors)
+    flavors = {name: find("ResourceFlavor", name) for name in named}
+    missing = [name for name, flavor in flavors.items() if flavor is None]
+    if missing:
+        found.append(Reason("FlavorNotFound", f"there is no ResourceFlavor {_listed(missing)}"))
+    if asks_for_checks:
+        found += _reasons_of_checks(queue, find, frozenset(named))
+    bound = [name for name, flavor in flavors.items() if flavor is not None and flavor.spec.topology_name]
+    if bound:
+        found.append(Reason("TopologyNotFound", f"no topology is served, as {_listed(bound)} would need"))
+    if in_cycle:
+        found.append(Reason("Unknown", "a cohort above it is its own ancestor"))
+    return tuple(found)
+
+
+def _reasons_of_checks(queue: queueing.ClusterQueue, find: Find, flavors: frozenset[str]) -> Iterable[Reason]:
     strategy = queue.spec.admission_checks_strategy
-    if strategy is not None and checks is not None:
-        there = set(checks)
-        if any(rule.name not in there for rule in strategy.admission_checks):
-            return "AdmissionCheckNotFound"
-    return ""
+    rules = () if strategy is None else strategy.admission_checks
+    checks = {rule.name: find("AdmissionCheck", rule.name) for rule in rules}
+    there = {name: check for name, check in checks.items() if check is not None}
+    missing = [name for name in checks if name not in there]
+    idle = [name for name, check in there.items() if not _answers(check)]
+    remote = [name for name, check in there.items() if check.spec.controller_name == MULTIKUEUE_CONTROLLER]
+    partial = [rule.name for rule in rules if rule.name in remote and rule.on_flavors and flavors - {*rule.on_flavors}]
+    provisioning = [name for name, check in there.items() if check.spec.controller_name == PROVISIONING_CONTROLLER]
+    if missing:
+        yield Reason("AdmissionCheckNotFound", f"there is no AdmissionCheck {_listed(missing)}")
+    if idle:
+        yield Reason("AdmissionCheckInactive", f"AdmissionCheck {_listed(idle)} is not active")
+    if len(remote) > 1:
+        yield Reason("MultipleMultiKueueAdmissionChecks", f"only one of {_listed(remote)} may hand over to clusters")
+    if partial:
+        yield Reason("MultiKueueAdmissionCheckAppliedPerFlavor", f"{_listed(partial)} must be on all flavors")
+    if remote and provisioning:
+        both = f"{_listed(remote)} cannot go together with {_listed(provisioning)}"
+        yield Reason("MultiKueueWithProvisioningRequest", both)
+
+
+def _answers(check: queueing.AdmissionCheck) -> bool:
+    conditions = () if check.status is None else check.status.conditions
+    return any(each.type == "Active" and each.status == "True" for each in conditions)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)

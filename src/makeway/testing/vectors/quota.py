@@ -80,11 +80,13 @@ def borrowing(case: Case) -> Findings:
 
 def status_figures(case: Case) -> Findings:
     found = Findings()
-    figures = figures_of(load(case).state, QueueName(case.given["clusterQueue"]))
+    state, name = load(case).state, QueueName(case.given["clusterQueue"])
+    figures, declared = figures_of(state, name), state.tree.queues[name].nominal  # recorded are only those
     found.same("reserving workloads", figures.reserving, case.want["reservingWorkloads"])
     found.same("admitted workloads", figures.admitted, case.want["admittedWorkloads"])
     for what, table in (("flavorsReservation", figures.reservation), ("flavorsUsage", figures.usage)):
-        found.same(what, [(*fr, *_pair(figure)) for fr, figure in table.items()], _status_rows(case.want[what]))
+        rows = [(*fr, *_pair(figure)) for fr, figure in table.items() if fr in declared]
+        found.same(what, rows, _status_rows(case.want[what]))
     return found
 
 

@@ -1,0 +1,65 @@
+"""Three states of an object become one change: what was applied last, what is wanted now, and what is there.
+
+A field that was applied and is no longer wanted goes; one that somebody else set stays. Lists are replaced as a whole.
+What was applied last is kept in the object itself, in the annotation that kubectl keeps it in, so that both can take
+turns.
+
+Not here: server-side apply, where the server knows who set what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from makeway.api.documents import Tree
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+SERVERS_OWN = (  # fields of the metadata that only a server sets
+    "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "managedFields", "selfLink",
+)  # fmt: skip
+
+
+def cleaned(tree: Mapping[str, Any], *, has_status: bool) -> dict[str, Any]:
+    """A manifest without what a server sets by itself: the metadata that is its own, and the status."""
+    metadata = {name: each for name, each in (tree.get("metadata") or {}).items() if name not in SERVERS_OWN}
+    kept = {name: each for name, each in tree.items() if not (name == "status" and has_status)}
+    return {**kept, "metadata": metadata}
+
+
+def annotated(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest that carries itself, for the next time."""
+    metadata = dict(tree["metadata"])
+    annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k != LAST_APPLIED}
+    plain = {**tree, "metadata": {**metadata, **({"annotations": annotations} if annotations else {})}}
+    text = msgspec.json.encode(plain, order="sorted").decode() + "\n"
+    return {**tree, "metadata": {**metadata, "annotations": {**annotations, LAST_APPLIED: text}}}
+
+
+def last_applied(live: Mapping[str, Any]) -> dict[str, Any]:
+    """What was applied last; nothing, where that is not known."""
+    text = ((live.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
+    try:
+        tree = msgspec.json.decode(text) if isinstance(text, str) else {}
+    except msgspec.MsgspecError:
+        tree = {}
+    return tree if isinstance(tree, dict) else {}
+
+
+def three_way(last: Tree, wanted: Mapping[str, Tree], live: Mapping[str, Tree]) -> dict[str, Tree]:
+    """A JSON merge patch that makes ``live`` have all that is wanted, and no more of what was applied last."""
+    before = last if isinstance(last, Mapping) else {}
+    change: dict[str, Tree] = {name: None for name in before if name not in wanted and name in live}
+    for name, value in wanted.items():
+        if value is None or (name in live and live[name] == value):
+            continue
+        there = live.get(name)
+        if isinstance(value, Mapping) and isinstance(there, Mapping):
+            inner = three_way(before.get(name), value, there)
+            if inner:
+                change[name] = inner
+        else:
+            change[name] = value
+    return change

@@ -1,0 +1,139 @@
+"""What an API server answers when it says no: a Status, as one of the errors that every Store raises.
+
+The reason of a Status decides, because scripts and clients go by it; without one, as from a proxy in between, the
+code does. What was refused for its content carries all causes as problems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from makeway.api.problems import Cause, Problem
+from makeway.core.model import Millis
+from makeway.runtime.ports import (
+    AlreadyExists,
+    Conflict,
+    Expired,
+    Forbidden,
+    Invalid,
+    NotFound,
+    Retryable,
+    StoreError,
+    TimedOut,
+    TooManyRequests,
+    Unavailable,
+)
+
+Status = Mapping[str, Any]
+TEXT_MAX = 500  # characters that are shown of an answer that is no Status
+TOO_LARGE = "ResourceVersionTooLarge"
+_CAUSES: dict[str, Cause] = {
+    "FieldValueRequired": "Required", "FieldValueInvalid": "Invalid", "FieldValueNotSupported": "NotSupported",
+    "FieldValueDuplicate": "Duplicate", "FieldValueForbidden": "Forbidden", "FieldValueNotFound": "NotFound",
+    "FieldValueTooMany": "TooMany", "FieldValueTypeInvalid": "TypeInvalid", "FieldValueTooLong": "Invalid",
+}  # fmt: skip
+
+
+class Unauthorized(Forbidden):
+    """The server does not know who is asking."""
+
+    code = 401
+    reason = "Unauthorized"
+
+
+class NotTrusted(Unavailable):
+    """The server did not prove to be the one that was meant."""
+
+
+def error_of(code: int, body: bytes, headers: Mapping[str, str], *, writes: bool) -> StoreError:
+    """The error behind an answer that is not 2xx. ``writes``: whether it may have been applied all the same."""
+    status = read_status(body)
+    if status is None:
+        text = body[:TEXT_MAX].decode("utf-8", "replace").strip() or "no explanation"
+        status = {"message": f"the server answered with {code}: {text}"}
+    return status_error({"code": code, **status}, retry_after=headers.get("retry-after", ""), writes=writes)
+
+
+def read_status(body: bytes) -> dict[str, Any] | None:
+    """A Status, if that is what it is."""
+    try:
+        tree = msgspec.json.decode(body)
+    except msgspec.MsgspecError:
+        return None
+    return tree if isinstance(tree, dict) and tree.get("kind") == "Status" else None
+
+
+def status_error(status: Status, *, retry_after: str = "", writes: bool = False) -> StoreError:
+    """The error that a Status stands for."""
+    details = status.get("details")
+    details = details if isinstance(details, Mapping) else {}
+    message = str(status.get("message") or status.get("reason") or "the server gave no reason")
+    seconds = _seconds(retry_after) or _seconds(str(details.get("retryAfterSeconds") or ""))
+    pause = Millis(seconds * 1000) if seconds else None
+    match _reason(status):
+        case "Invalid" | "BadRequest" | "UnsupportedMediaType" | "RequestEntityTooLarge":
+            return Invalid(problems_of(details, message))
+        case "NotFound":
+            return NotFound(message)
+        case "AlreadyExists":
+            return AlreadyExists(message)
+        case "Conflict":
+            return Conflict(message)
+        case "Unauthorized":
+            return Unauthorized(message)
+        case "Forbidden" | "MethodNotAllowed" | "NotAcceptable":
+            return Forbidden(message)
+        case "Expired" | "Gone":
+            return Expired(message)
+        case "TooManyRequests":
+            return TooManyRequests(message, pause)
+        case "ServiceUnavailable":
+            return Unavailable(message, pause)
+        case "Timeout":
+            is_known = not writes or _has_cause(details, TOO_LARGE)
+            return Unavailable(message, pause) if is_known else TimedOut(message, pause)
+        case "ServerTimeout":
+            return Retryable(message, pause)
+    return Retryable(message, pause) if pause is not None else StoreError(message)
+
+
+def problems_of(details: Status, message: str) -> list[Problem]:
+    """Every cause as a problem; without any the message is the only one."""
+    causes = details.get("causes")
+    found = [
+        Problem(str(each.get("field") or ""), str(each.get("message") or ""), cause=_cause(each.get("reason")))
+        for each in (causes if isinstance(causes, list) else ())
+        if isinstance(each, Mapping)
+    ]
+    return found or [Problem("", message)]
+
+
+def _cause(reason: object) -> Cause:
+    return _CAUSES.get(str(reason), "Invalid")
+
+
+def _has_cause(details: Status, reason: str) -> bool:
+    causes = details.get("causes")
+    listed = causes if isinstance(causes, list) else []
+    return any(isinstance(each, Mapping) and each.get("reason") == reason for each in listed)
+
+
+def _seconds(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 7 else 0
+
+
+_BY_CODE = {
+    400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 405: "MethodNotAllowed",
+    406: "NotAcceptable", 409: "Conflict", 410: "Gone", 413: "RequestEntityTooLarge", 415: "UnsupportedMediaType",
+    422: "Invalid", 429: "TooManyRequests", 502: "Timeout", 503: "ServiceUnavailable", 504: "Timeout",
+}  # fmt: skip
+
+
+def _reason(status: Status) -> str:
+    reason = str(status.get("reason") or "")
+    code = status.get("code")
+    known = _BY_CODE.get(code if isinstance(code, int) else 0, "")
+    return reason if reason and reason != "Unknown" else known

@@ -1,0 +1,134 @@
+"""The folder of a pod, from the agent's side: what it wrote there, what came of it, and an order to stop.
+
+``<root>/<uid>/`` holds the plan, the record, the logs and the pod's own volumes. It stays until the pod object is gone,
+so that logs can be read after the end.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+from makeway.adapters.node import processes
+from makeway.adapters.node.fields import Planned
+from makeway.adapters.node.records import (
+    LOGS,
+    PLAN,
+    SCRATCH,
+    TROUBLE,
+    PodPlan,
+    PodRecord,
+    Stop,
+    read_plan,
+    read_record,
+    read_stop,
+    write,
+)
+from makeway.adapters.node.records import STOP as STOP_FILE
+from makeway.adapters.node.volumes import make
+
+_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+TROUBLE_MAX = 2000
+
+
+class PodFolder:
+    def __init__(self, root: Path, uid: str) -> None:
+        if not _UID.fullmatch(uid):
+            raise ValueError(f"{uid!r} cannot name a folder")
+        self.uid = uid
+        self.path = root / uid
+
+    @classmethod
+    def all(cls, root: Path) -> Iterator[PodFolder]:
+        for path in sorted(root.iterdir()):
+            if path.is_dir() and _UID.fullmatch(path.name):
+                yield cls(root, path.name)
+
+    # --- before the start ---
+
+    @property
+    def is_planned(self) -> bool:
+        return (self.path / PLAN).exists()
+
+    def prepare(self, planned: Planned) -> None:
+        """Make all that the pod needs; the plan comes last. Raises NotThere."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        (self.path / SCRATCH).mkdir(exist_ok=True)
+        for each in planned.folders:
+            make(each)
+        write(self.path, PLAN, planned.plan)
+
+    def plan(self) -> PodPlan | None:
+        try:
+            return read_plan(self.path)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    # --- while it runs ---
+
+    def record(self) -> PodRecord | None:
+        return read_record(self.path)
+
+    def trouble(self) -> str:
+        """Why a supervisor ended before it could begin."""
+        try:
+            text = (self.path / TROUBLE).read_text("utf-8", "replace")
+        except OSError:
+            return ""
+        return text.strip().rpartition("\n")[2][:TROUBLE_MAX]
+
+    def stop(self, grace_ms: int, now_ms: int, reason: str = "", message: str = "") -> None:
+        """Order it to end; an earlier order stands if it leaves less time."""
+        earlier = read_stop(self.path)
+        if earlier is not None and earlier.at_ms + earlier.grace_ms <= now_ms + grace_ms:
+            self.call()
+            return
+        write(self.path, STOP_FILE, Stop(now_ms, grace_ms, reason, message))
+        self.call()
+
+    def call(self) -> None:
+        """Let the supervisor look at its orders."""
+        record = self.record()
+        if record is not None and record.finished_ms is None and record.boot == processes.boot_id():
+            found = processes.find(record.pid)
+            if found is not None and found.ticks == record.ticks:
+                processes.send(found, signal.SIGUSR1)
+
+    # --- after the end ---
+
+    def end_strays(self, record: PodRecord) -> int:
+        """Kill what a lost supervisor left; how many there were."""
+        sessions = {each.pid for each in record.containers if each.pid and _is_ours(each.pid, each.ticks)}
+        found = list(processes.of_pod(self.uid, sessions)) if record.boot == processes.boot_id() else []
+        for each in found:
+            processes.send(each, signal.SIGKILL)
+        return len(found)
+
+    def logs(self, container: str) -> Path:
+        return self.path / LOGS / container
+
+    def remove(self) -> None:
+        """Forget the pod. What is read-only inside is removed all the same."""
+        shutil.rmtree(self.path, onerror=_allow_and_retry)
+
+
+def _is_ours(session: int, ticks: int) -> bool:
+    """Whether a session is still that of the process that began it: its number comes again only when all are gone."""
+    leader = processes.find(session)
+    return leader is None or leader.ticks == ticks
+
+
+def _allow_and_retry(function: object, path: str, _error: object) -> None:
+    try:
+        os.chmod(os.path.dirname(path), 0o700)
+        if os.path.isdir(path) and not os.path.islink(path):
+            os.chmod(path, 0o700)
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            os.unlink(path)
+    except OSError:
+        pass  # it is tried again at the next start

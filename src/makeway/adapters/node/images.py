@@ -1,0 +1,45 @@
+"""What is run for an image. Nothing is pulled: ``makeway.images`` says which command stands for which image."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+from makeway.adapters.node.environment import NotThere
+from makeway.api.objects.pods import Container
+
+NOT_RUNNABLE = "ImageNotRunnable"
+HINT = "give the container a command, or map the image to one in makeway.images of the configuration file"
+_BUILT_IN: Mapping[str, Sequence[str]] = {  # where the container has no command of its own
+    "*/pause": ("sleep", "infinity"), "*/pause:*": ("sleep", "infinity"), "pause:*": ("sleep", "infinity"),
+    "*/sleep": ("sleep",), "*/sleep:*": ("sleep",), "sleep:*": ("sleep",),
+}  # fmt: skip
+
+
+def words_of(container: Container, images: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """The words of the command, before variables are put in. Raises NotThere with ``ImageNotRunnable``.
+
+    A mapped image is a prefix before all that the container says, as an environment that it is run in. The longest
+    glob that matches wins, of equally long ones the first in the alphabet.
+    """
+    prefix = _mapped(container.image, images)
+    if prefix is not None:
+        return (*prefix, *container.command, *container.args)
+    if container.command:
+        return (*container.command, *container.args)
+    built_in = _mapped(container.image, _BUILT_IN)
+    if built_in is None:
+        raise NotThere(f'image "{container.image}" is not run on this machine: {HINT}', NOT_RUNNABLE)
+    return tuple(built_in) if len(built_in) > 1 else (*built_in, *container.args)
+
+
+def _mapped(image: str, images: Mapping[str, Sequence[str]]) -> Sequence[str] | None:
+    found = [glob for glob in images if _pattern(glob).fullmatch(image)]
+    return images[min(found, key=lambda glob: (-len(glob), glob))] if found else None
+
+
+@lru_cache(maxsize=1000)
+def _pattern(glob: str) -> re.Pattern[str]:
+    parts = {"*": ".*", "?": "."}
+    return re.compile("".join(parts.get(letter, re.escape(letter)) for letter in glob), re.DOTALL)

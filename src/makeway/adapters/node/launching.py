@@ -1,0 +1,95 @@
+"""Supervisors are asked of a zygote, which is started when it is first needed and again when it is gone."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+import makeway
+
+MESSAGE_MAX = 4096
+_PACKAGES = str(Path(makeway.__file__).parents[1])
+_PROGRAM = f"import sys; sys.path.insert(0, {_PACKAGES!r}); from makeway.adapters.node.zygote import main; main()"
+
+
+class Launcher:
+    """``ended`` tells which supervisors have ended, of those that this zygote made."""
+
+    def __init__(self) -> None:
+        self._line: socket.socket | None = None
+        self._pid = 0
+
+    def fileno(self) -> int:
+        """Readable when ``ended`` has something to tell; -1 where there is no zygote yet."""
+        return -1 if self._line is None else self._line.fileno()
+
+    def prepare(self) -> None:
+        """Have a zygote ready."""
+        if self._line is not None:
+            return
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        files = [
+            (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+        ]
+        try:
+            command = [sys.executable, "-I", "-S", "-c", _PROGRAM]
+            self._pid = os.posix_spawn(sys.executable, command, _plain_environment(), file_actions=files)
+        finally:
+            theirs.close()
+        self._line = ours
+
+    def launch(self, folder: Path) -> bool:
+        """Ask for a supervisor; False: not now, ask again."""
+        self.prepare()
+        assert self._line is not None
+        try:
+            self._line.send(os.fsencode(folder))
+        except BlockingIOError:
+            return False
+        except OSError:
+            self._forget()
+            return False
+        return True
+
+    def ended(self) -> list[Path]:
+        found: list[Path] = []
+        while self._line is not None:
+            try:
+                message = self._line.recv(MESSAGE_MAX)
+            except BlockingIOError:
+                break
+            except OSError:
+                message = b""
+            if not message:
+                self._forget()
+                break
+            found.append(Path(os.fsdecode(message)))
+        return found
+
+    def close(self) -> None:
+        """Ask for no more; the supervisors there are go on, and the zygote as long as they do."""
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+        self._collect()
+
+    def _collect(self) -> None:
+        """It is our child: once it has ended it must not stay in the table of processes."""
+        if self._pid:
+            try:
+                found, _ = os.waitpid(self._pid, os.WNOHANG)
+            except ChildProcessError:
+                found = self._pid
+            self._pid = 0 if found else self._pid
+
+
+def _plain_environment() -> dict[str, str]:
+    """Nothing of ours is for pods to inherit; what they get is planned."""
+    return {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL") if name in os.environ}

@@ -1,0 +1,143 @@
+"""Processes of this machine, as Linux tells of them: who lives, who belongs to whom, how to end exactly the right one.
+
+A process is known by its number and by when it began: numbers come again, and a signal must never reach a stranger.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+POD_MARK = "MAKEWAY_POD_UID"  # in the environment of everything that a pod runs
+CONTAINER_MARK = "MAKEWAY_CONTAINER"
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_PR_SET_CHILD_SUBREAPER = 36
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Process(NamedTuple):
+    pid: int
+    parent: int
+    group: int
+    session: int
+    ticks: int  # when it began, in the kernel's count since the machine started
+    is_zombie: bool
+
+
+# --- what there is ---------------------------------------------------------------------------------------------------
+
+
+def find(pid: int) -> Process | None:
+    """None where there is no such process (any more)."""
+    try:
+        file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        text = os.read(file, 4096)
+    except OSError:
+        return None
+    finally:
+        os.close(file)
+    parts = text[text.rindex(b")") + 2 :].split()  # the name before it may hold anything
+    return Process(pid, int(parts[1]), int(parts[2]), int(parts[3]), int(parts[19]), parts[0] in (b"Z", b"X"))
+
+
+def all_processes() -> list[Process]:
+    found = (find(int(name)) for name in os.listdir("/proc") if name.isdecimal())
+    return [each for each in found if each is not None]
+
+
+def descendants(of: int, among: Iterable[Process]) -> list[Process]:
+    """All below a process, parents before their children."""
+    children: dict[int, list[Process]] = {}
+    for each in among:
+        children.setdefault(each.parent, []).append(each)
+    found = list(children.get(of, ()))
+    for each in found:  # grows while it is walked
+        found.extend(children.get(each.pid, ()))
+    return found
+
+
+def environment(pid: int) -> dict[str, str]:
+    """What a process was started with; empty where that is not for us to know."""
+    try:
+        data = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return {}
+    pairs = (each.partition(b"=") for each in data.split(b"\0") if each)
+    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
+
+
+def is_alive(pid: int, ticks: int, boot: str) -> bool:
+    """Whether that very process still runs; one that has ended and was not collected yet does not."""
+    if boot != boot_id():
+        return False
+    found = find(pid)
+    return found is not None and found.ticks == ticks and not found.is_zombie
+
+
+@cache
+def boot_id() -> str:
+    """This start of the machine: process numbers and times of another one mean nothing."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+
+
+def of_pod(uid: str, sessions: Iterable[int] = ()) -> Iterator[Process]:
+    """What a pod left behind: all with its mark, and all of the sessions that it had."""
+    wanted = set(sessions)
+    for each in all_processes():
+        if not each.is_zombie and (each.session in wanted or environment(each.pid).get(POD_MARK) == uid):
+            yield each
+
+
+# --- what is done to them --------------------------------------------------------------------------------------------
+
+
+def send(process: Process, number: int) -> bool:
+    """Signal exactly this process; whether it was there."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except OSError:
+        return False
+    try:
+        found = find(process.pid)
+        if found is None or found.ticks != process.ticks:
+            return False
+        signal.pidfd_send_signal(handle, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def adopt_orphans() -> None:
+    """Whatever loses its parent below this process becomes its child, also what called ``setsid``."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent() -> None:
+    """To be called by a new child: it is killed when its parent is gone."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def take_name(name: str) -> None:
+    """As tools show this process; at most 15 letters."""
+    with suppress(OSError):
+        _prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()[:15]))
+
+
+def _prctl(option: int, value: int | ctypes.c_char_p) -> None:
+    nothing = ctypes.c_ulong(0)
+    given = ctypes.c_ulong(value) if isinstance(value, int) else value
+    if _libc.prctl(option, given, nothing, nothing, nothing) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

@@ -1,0 +1,115 @@
+"""Volumes of a pod: folders that its containers find by a variable, ``MAKEWAY_VOLUME_<NAME>``.
+
+A process of this machine cannot be given a file system of its own, so that nothing appears at a mountPath; who wants
+one path for both worlds writes ``${MAKEWAY_VOLUME_DATA:-/data}``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from makeway.adapters.node.environment import NotThere, Sources, variable_name
+from makeway.adapters.node.records import VOLUMES
+from makeway.api.objects.pods import KeyToPath, PodSpec, Volume
+
+WAITS_FOR_MOUNT = "FailedMount"
+_PRESENT = {  # what a hostPath must be
+    "Directory": os.path.isdir, "File": os.path.isfile, "Socket": os.path.exists, "CharDevice": os.path.exists,
+    "BlockDevice": os.path.exists,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class File:
+    data: bytes
+    mode: int
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A volume: where it is, and what is put there first."""
+
+    path: Path
+    files: Mapping[str, File] = field(default_factory=dict)
+    is_ours: bool = True  # we make it, and remove it with the pod
+    made: str = ""  # of one that is not ours: DirectoryOrCreate, FileOrCreate
+
+
+def volume_variable(name: str) -> str:
+    return variable_name(("MAKEWAY_VOLUME", name))
+
+
+def folders_of(spec: PodSpec, namespace: str, pod: Path, sources: Sources) -> dict[str, Folder]:
+    """By the name of the volume. Those of a sort that we do not serve are left out. Raises NotThere."""
+    found = {each.name: _folder(each, namespace, pod / VOLUMES / each.name, sources) for each in spec.volumes}
+    return {name: folder for name, folder in found.items() if folder is not None}
+
+
+def _folder(volume: Volume, namespace: str, path: Path, sources: Sources) -> Folder | None:
+    if volume.empty_dir is not None:
+        return Folder(path)
+    if volume.host_path is not None:
+        return _of_host(volume.host_path.path, volume.host_path.type)
+    if volume.secret is not None:
+        source, name = volume.secret, volume.secret.secret_name
+        values = sources.secret(namespace, name)
+        return Folder(path, _files("secret", name, values, source.items, source.default_mode, source.optional))
+    if volume.config_map is not None:
+        config, name = volume.config_map, volume.config_map.name
+        values = sources.config_map(namespace, name)
+        return Folder(path, _files("configmap", name, values, config.items, config.default_mode, config.optional))
+    return None
+
+
+def _of_host(path: str, kind: str) -> Folder:
+    wanted = _PRESENT.get(kind)
+    if wanted is not None and not wanted(path):
+        raise NotThere(f'hostPath "{path}" is not there, or no {kind}', WAITS_FOR_MOUNT)
+    return Folder(Path(path), is_ours=False, made=kind if kind.endswith("OrCreate") else "")
+
+
+def _files(
+    what: str, name: str, values: Mapping[str, bytes] | None, items: tuple[KeyToPath, ...], mode: int, optional: bool
+) -> dict[str, File]:
+    if values is None:
+        if optional:
+            return {}
+        raise NotThere(f'{what} "{name}" not found', WAITS_FOR_MOUNT)
+    if not items:
+        return {key: File(value, mode) for key, value in values.items()}
+    found: dict[str, File] = {}
+    for item in items:
+        if item.key in values:
+            found[_inside(item.path)] = File(values[item.key], mode if item.mode is None else item.mode)
+        elif not optional:
+            raise NotThere(f'{what} "{name}" has no key "{item.key}"', WAITS_FOR_MOUNT)
+    return found
+
+
+def _inside(path: str) -> str:
+    """A path that does not lead out of its folder."""
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts or not pure.parts:
+        raise NotThere(f'the path "{path}" leads out of its volume', WAITS_FOR_MOUNT)
+    return str(pure)
+
+
+def make(folder: Folder) -> None:
+    """Put it where it belongs. Raises NotThere where the machine does not allow it."""
+    try:
+        if folder.made == "FileOrCreate":
+            folder.path.touch()
+        elif folder.is_ours or folder.made:
+            folder.path.mkdir(parents=True, exist_ok=True)
+        for name, file in folder.files.items():
+            path = folder.path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with os.fdopen(opened, "wb") as out:
+                out.write(file.data)
+            path.chmod(file.mode & 0o777)
+    except OSError as error:
+        raise NotThere(f"the volume at {folder.path} cannot be made: {error.strerror}", WAITS_FOR_MOUNT) from error

@@ -1,0 +1,138 @@
+"""The machine that serves also runs: the node agent in a thread of its own, beside the engine and the HTTP loop.
+
+A thread of its own because it reads and writes files: a slow disk must hold up nobody who decides or answers. It is
+called when pods were written, when a supervisor has news, and when something of its own is due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+
+from makeway.adapters.node.agent import Agent
+from makeway.adapters.node.agent import Settings as AgentSettings
+from makeway.adapters.node.folders import PodFolder
+from makeway.adapters.node.logs import LogQuery, LogReader, NoLogYet, log_of
+from makeway.adapters.node.machine import base_environment, find_gpus, offers_of
+from makeway.adapters.server.pod_calls import LogOptions, NoLog
+from makeway.adapters.server.storage import SqliteStore
+from makeway.api.objects.kubernetes import Pod
+from makeway.api.versions import kind_of
+from makeway.cli.node_options import NodeSettings
+from makeway.controllers.binding import Binding
+from makeway.controllers.budgets import Budgets
+from makeway.controllers.contract import Controller, Note
+from makeway.controllers.job_pods import JobPods
+from makeway.runtime.live import wall_clock
+from makeway.runtime.live_writer import LiveWriter
+from makeway.runtime.ports import Change, Stored, kind_key
+
+FOLDER = "pods"
+PAUSE_MAX_MS = 1000
+FOLLOW_SECONDS = 0.1  # between two looks at a log that grows
+STOP_SECONDS = 10.0
+PODS = kind_key(kind_of(Pod))
+
+
+def controllers_of_pods() -> list[Controller]:
+    """What Kubernetes would bring beside us."""
+    return [JobPods(), Binding(), Budgets()]
+
+
+class LocalNode:
+    """``failed`` hears of an error that ended it, in its thread."""
+
+    def __init__(
+        self, folder: Path, store: SqliteStore, settings: NodeSettings, *, tell: Callable[[Note], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:  # fmt: skip
+        root = folder / FOLDER
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._store = store
+        self._failed = failed
+        self._heard, self._called = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._is_stopping = False
+        offers = offers_of(settings.offers, find_gpus())
+        chosen = AgentSettings(root, offers, settings.images, base_environment())
+        self.agent = Agent(store, LiveWriter(store.submit, self.call), chosen, tell)
+        self.logs = Logs(root)
+        self._thread = Thread(target=self._run, name="makeway-node", daemon=True)
+
+    def start(self) -> None:
+        self.agent.prepare()
+        self._store.on_commit(self._committed)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Pods go on; whoever serves next finds them."""
+        self._is_stopping = True
+        self.call()
+        self._thread.join(STOP_SECONDS)
+
+    def call(self) -> None:
+        """There is news; from any thread."""
+        with suppress(OSError):  # full: it is called already; closed: it has ended
+            os.write(self._called, b"x")
+
+    def _committed(self, changes: Sequence[Change]) -> None:
+        if any(kind_key(each.after.kind) == PODS for each in changes):
+            self.call()
+
+    def _run(self) -> None:
+        try:
+            while not self._is_stopping:
+                if not self.agent.step(wall_clock()):
+                    self._wait()
+        except BaseException as error:  # nobody is above it who could tell
+            self._failed(error)
+        finally:
+            self.agent.close()
+            os.close(self._called)
+            os.close(self._heard)
+
+    def _wait(self) -> None:
+        due = self.agent.next_at()
+        pause = PAUSE_MAX_MS if due is None else max(0, min(PAUSE_MAX_MS, due - wall_clock()))
+        poll = select.poll()
+        for file in (self._heard, *self.agent.files):
+            poll.register(file, select.POLLIN)
+        for file, _ in poll.poll(pause):
+            if file == self._heard:
+                with suppress(BlockingIOError):
+                    os.read(self._heard, 4096)
+
+
+class Logs:
+    """``adapters.server.pod_calls.PodLogs`` over the folders of pods."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    async def read(self, pod: Stored, options: LogOptions) -> AsyncIterator[bytes]:
+        query = LogQuery(
+            options.follow, options.previous, options.tail_lines, options.since, options.timestamps,
+            options.limit_bytes,
+        )  # fmt: skip
+        try:
+            reader = await asyncio.to_thread(log_of, PodFolder(self._root, pod.uid), options.container, query)
+        except NoLogYet as error:
+            raise NoLog(str(error)) from None
+        try:
+            async for part in _parts(reader):
+                yield part
+        finally:
+            reader.close()
+
+
+async def _parts(reader: LogReader) -> AsyncIterator[bytes]:
+    while not reader.is_done:
+        part = await asyncio.to_thread(reader.read)
+        if part:
+            yield part
+        elif not reader.is_done:
+            await asyncio.sleep(FOLLOW_SECONDS)

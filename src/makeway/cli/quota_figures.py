@@ -1,0 +1,176 @@
+"""Who uses how much of whose quota, as the status of ClusterQueues tells it: sums, and what is lent.
+
+Amounts are integers in the units of ``Quantity.in_units``. *Used* is what workloads hold, admitted or about to be.
+*Borrowed* is what a queue uses beyond its own quota. *Lent* is how much of a queue's own quota others use **at least**:
+who of several lenders lends is nowhere written, so of a queue only that is counted which the others together could not
+have lent. Of a cohort, lent is all that is borrowed within it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from makeway.api.objects.queueing import ClusterQueue, Cohort, FlavorUsage, ResourceGroup
+
+FlavorResource = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Of one flavor-resource."""
+
+    nominal: int = 0
+    used: int = 0
+    borrowed: int = 0
+    lent: int = 0
+    lendable: int = 0  # of what is not used
+
+    @property
+    def free(self) -> int:
+        return max(0, self.nominal - self.used - self.lent)
+
+    def plus(self, other: Figure) -> Figure:
+        return Figure(
+            self.nominal + other.nominal, self.used + other.used, self.borrowed + other.borrowed,
+            self.lent + other.lent, self.lendable + other.lendable,
+        )  # fmt: skip
+
+
+Figures = Mapping[FlavorResource, Figure]
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    name: str
+    cohort: str
+    waiting: int
+    admitted: int
+    trouble: str  # why it is not active; "" where it is
+    figures: Figures
+
+
+@dataclass(slots=True)
+class Group:
+    """A cohort with all below it; the one without a name holds the queues that are in none."""
+
+    name: str
+    parent: str = ""
+    own: dict[FlavorResource, Figure] = field(default_factory=dict)  # quota of the cohort itself
+    queues: list[Queue] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+
+    @property
+    def all_queues(self) -> list[Queue]:
+        return [*self.queues, *(each for group in self.groups for each in group.all_queues)]
+
+    @property
+    def waiting(self) -> int:
+        return sum(each.waiting for each in self.all_queues)
+
+    def figures(self) -> dict[FlavorResource, Figure]:
+        """The sums over all below it; what is borrowed within it is what is lent."""
+        total: dict[FlavorResource, Figure] = {}
+        for part in self._parts():
+            for fr, figure in part.items():
+                total[fr] = total.get(fr, Figure()).plus(figure)
+        return {fr: replace(each, lent=each.borrowed) for fr, each in total.items()}
+
+    def _parts(self) -> Iterable[Figures]:
+        yield self.own
+        yield from (each.figures for each in self.queues)
+        for group in self.groups:
+            yield from group._parts()
+
+
+def grouped(queues: Sequence[ClusterQueue], cohorts: Sequence[Cohort]) -> list[Group]:
+    """The trees, by name; queues without a cohort come last, in a group without a name."""
+    groups = {each.metadata.name: Group(each.metadata.name, each.spec.parent_name, _own(each)) for each in cohorts}
+    for queue in sorted(queues, key=lambda each: each.metadata.name):
+        found = _queue(queue)
+        groups.setdefault(found.cohort, Group(found.cohort)).queues.append(found)
+    for name in [group.parent for group in groups.values()]:
+        if name:
+            groups.setdefault(name, Group(name))
+    top = {name for name, each in groups.items() if not each.parent or _goes_round(each, groups)}
+    for name in sorted(groups.keys() - top):
+        groups[groups[name].parent].groups.append(groups[name])
+    roots = [groups[name] for name in top]
+    for root in roots:
+        _count_lent(root)
+    return sorted(roots, key=lambda each: (not each.name, each.name))
+
+
+def _goes_round(group: Group, groups: Mapping[str, Group]) -> bool:
+    """Whether its parents form a cycle: then each stands alone."""
+    seen = {group.name}
+    while group.parent:
+        if group.parent in seen:
+            return True
+        seen.add(group.parent)
+        group = groups[group.parent]
+    return False
+
+
+def _quotas(groups: Iterable[ResourceGroup]) -> Iterable[tuple[FlavorResource, int, int]]:
+    """Of each flavor-resource the nominal quota and how much of it may be lent."""
+    for group in groups:
+        for flavor in group.flavors:
+            for each in flavor.resources:
+                nominal = each.nominal_quota.in_units(each.name)
+                limit = nominal if each.lending_limit is None else each.lending_limit.in_units(each.name)
+                yield (flavor.name, each.name), nominal, min(limit, nominal)
+
+
+def _own(cohort: Cohort) -> dict[FlavorResource, Figure]:
+    return {fr: Figure(nominal=n, lendable=n) for fr, n, _ in _quotas(cohort.spec.resource_groups)}
+
+
+def _queue(queue: ClusterQueue) -> Queue:
+    status = queue.status
+    held = _held(status.flavors_reservation) if status is not None else {}
+    figures: dict[FlavorResource, Figure] = {}
+    for fr, nominal, most in _quotas(queue.spec.resource_groups):
+        used, borrowed = held.pop(fr, (0, 0))
+        figures[fr] = Figure(nominal, used, borrowed, lendable=max(0, min(most, nominal - used)))
+    for fr, (used, borrowed) in held.items():  # of a flavor or resource that it no longer has
+        figures[fr] = Figure(0, used, borrowed)
+    conditions = status.conditions if status is not None else ()
+    inactive = next((each for each in conditions if each.type == "Active" and each.status != "True"), None)
+    return Queue(
+        name=queue.metadata.name,
+        cohort=queue.spec.cohort_name,
+        waiting=status.pending_workloads if status is not None else 0,
+        admitted=status.admitted_workloads if status is not None else 0,
+        trouble=inactive.reason if inactive is not None else "",
+        figures=figures,
+    )
+
+
+def _held(usage: Iterable[FlavorUsage]) -> dict[FlavorResource, tuple[int, int]]:
+    return {
+        (flavor.name, each.name): (each.total.in_units(each.name), each.borrowed.in_units(each.name))
+        for flavor in usage
+        for each in flavor.resources
+    }
+
+
+def _count_lent(root: Group) -> None:
+    """What each queue of a tree lends at least: what is borrowed there and nobody else could have lent."""
+    if not root.name:
+        return
+    totals = root.figures()
+    for group in _below(root):
+        for i, queue in enumerate(group.queues):
+            lent = {
+                fr: max(0, totals[fr].borrowed - (totals[fr].lendable - each.lendable)) if not each.borrowed else 0
+                for fr, each in queue.figures.items()
+            }
+            counted = {fr: replace(each, lent=min(lent[fr], each.lendable)) for fr, each in queue.figures.items()}
+            group.queues[i] = replace(queue, figures=counted)
+
+
+def _below(group: Group) -> Iterable[Group]:
+    yield group
+    for each in group.groups:
+        yield from _below(each)

@@ -1,0 +1,255 @@
+"""Notes of controllers become Event objects (api 15): best effort, bounded everywhere, and in nobody's way.
+
+A note that says what another said before about the same object is counted in that one's Event, not written anew; the
+count is stored every few seconds at most. Of one object and of all together only so many new events are taken in a
+time; what comes above that, or does not get through, is *lost*, and its number is kept. An event never holds up a
+decision, and what fails is not tried for long.
+
+How long they live is a matter of the Store. What an earlier start of the process wrote is not counted on: the first
+note after a restart is a new event.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from makeway.api.names import DEFAULT_NAMESPACE
+from makeway.api.objects.kubernetes import Event, EventSource, ObjectReference
+from makeway.api.objects.meta import ObjectMeta
+from makeway.api.quantity import Time
+from makeway.api.versions import kind_of
+from makeway.controllers.contract import Note, Ref
+from makeway.core.model import Millis, stored
+from makeway.runtime.executor import Call
+from makeway.runtime.live_writer import Submit
+from makeway.runtime.ports import AlreadyExists, NotFound, Store, Stored
+from makeway.runtime.workqueue import Timers
+
+EVENTS: Final = kind_of(Event)
+KNOWN_MAX = 4096  # events that may still be counted on
+WAITING_MAX = 1000
+UNDER_WAY_MAX = 32
+NOTES_PER_STEP = 1000
+REPEATS_MS = 5000  # how often the count of an event is stored at most
+MESSAGE_MAX = 1024
+NAME_MAX = 253 - 17  # of the object; a dot and sixteen digits follow
+
+OBJECT_BURST, OBJECT_EVERY_MS = 25, 60_000  # new events of one object: so many at once, then one per minute
+ALL_BURST, ALL_EVERY_MS = 2000, 10  # of all objects together
+
+NEVER: Final = Millis(0)
+
+JOB_SOURCE = "kueue-job-controller"
+WORKLOAD_SOURCE = "kueue-workload-controller"
+ADMISSION_SOURCE = "kueue-admission"
+LIFE_WARNINGS = frozenset({"AdmissionCheckRejected", "MaximumExecutionTimeExceeded"})
+DECIDED = frozenset({"QuotaReserved", "Admitted", "Preempted", "PreemptedWorkload"})
+
+Key = tuple[Ref, str, str, str, str]  # whom, its uid, type, reason, message
+
+
+def source_of(note: Note) -> str:
+    """Who says so, under the name that scripts look for."""
+    if note.about.kind == "Job":
+        return JOB_SOURCE
+    waits = note.type == "Warning" and note.reason not in LIFE_WARNINGS
+    return ADMISSION_SOURCE if note.about.kind == "Workload" and (waits or note.reason in DECIDED) else WORKLOAD_SOURCE
+
+
+@dataclass(slots=True)
+class _Allowance:
+    """So many at once, and one more after each span."""
+
+    burst: int
+    every_ms: int
+    spent: int = 0
+    since: int = 0  # up to here what came back is counted
+
+    def take(self, now: Millis) -> bool:
+        back = max(0, now - self.since) // self.every_ms
+        if back >= self.spent:
+            self.spent, self.since = 0, now
+        elif back:
+            self.spent, self.since = self.spent - back, self.since + back * self.every_ms
+        if self.spent >= self.burst:
+            return False
+        self.spent += 1
+        return True
+
+
+@dataclass(slots=True)
+class _Told:
+    """An event: as it was first told, and how often since."""
+
+    body: Event
+    count: int = 1
+    last_at: Millis = NEVER
+    written: int = 0  # the count that is stored, or on its way; 0: it is not there yet
+    written_at: Millis = NEVER
+    is_under_way: bool = False
+    is_second_try: bool = False
+
+
+class Recorder:
+    """An actor beside the engine: takes its notes and writes events. ``poke`` is called when one was written."""
+
+    def __init__(
+        self, notes: deque[Note], get: Callable[[Ref], Any | None], submit: Submit, poke: Callable[[], None]
+    ) -> None:
+        self._notes = notes
+        self._get = get
+        self._submit = submit
+        self._poke = poke
+        self._known: OrderedDict[Key, _Told] = OrderedDict()  # the one told last at the end
+        self._waiting: OrderedDict[Key, None] = OrderedDict()
+        self._repeats: Timers[Key] = Timers()
+        self._answers: deque[tuple[Key, BaseException | None]] = deque()
+        self._under_way = 0
+        self._of_object: OrderedDict[Ref, _Allowance] = OrderedDict()
+        self._of_all = _Allowance(ALL_BURST, ALL_EVERY_MS)
+        self._stamp = 0
+        self.lost = 0
+
+    # --- as an actor ---
+
+    def step(self, now: Millis) -> bool:
+        happened = False
+        for _ in range(len(self._answers)):
+            self._answered(*self._answers.popleft(), now)
+            happened = True
+        for _ in range(min(len(self._notes), NOTES_PER_STEP)):
+            self._take(self._notes.popleft(), now)
+            happened = True
+        for key in self._repeats.due(now):
+            self._wait(key)
+            happened = True
+        while self._waiting and self._under_way < UNDER_WAY_MAX:
+            self._write(self._waiting.popitem(last=False)[0], now)
+        return happened
+
+    def next_at(self) -> Millis | None:
+        return self._repeats.next_at()
+
+    # --- notes ---
+
+    def _take(self, note: Note, now: Millis) -> None:
+        about = self._get(note.about)
+        uid = "" if about is None else about.metadata.uid
+        key: Key = (note.about, uid, note.type, note.reason, note.message)
+        told = self._known.get(key)
+        if told is not None:
+            told.count += 1
+            told.last_at = now
+            self._known.move_to_end(key)
+            self._again(key, told)
+        elif len(self._waiting) >= WAITING_MAX or not self._may_tell(note.about, now):
+            self.lost += 1
+        else:
+            self._known[key] = _Told(self._event(note, about, now), last_at=now)
+            self._wait(key)
+            if len(self._known) > KNOWN_MAX:
+                oldest = next(iter(self._known))
+                self.lost += not self._known[oldest].written
+                self._forget(oldest)
+
+    def _may_tell(self, about: Ref, now: Millis) -> bool:
+        allowance = self._of_object.get(about)
+        if allowance is None:
+            allowance = self._of_object[about] = _Allowance(OBJECT_BURST, OBJECT_EVERY_MS)
+            if len(self._of_object) > KNOWN_MAX:
+                self._of_object.popitem(last=False)
+        self._of_object.move_to_end(about)
+        return allowance.take(now) and self._of_all.take(now)
+
+    def _event(self, note: Note, about: Any, now: Millis) -> Event:
+        ref, at, source = note.about, Time.of_millis(stored(now)), source_of(note)
+        whom = ObjectReference(kind=ref.kind, namespace=ref.namespace, name=ref.name)
+        if about is not None:
+            meta = about.metadata
+            whom = replace(whom, api_version=about.api_version, uid=meta.uid, resource_version=meta.resource_version)
+        return Event(
+            metadata=ObjectMeta(name=self._name(ref, now), namespace=ref.namespace or DEFAULT_NAMESPACE),
+            involved_object=whom, type=note.type, reason=note.reason, message=note.message[:MESSAGE_MAX],
+            source=EventSource(component=source), reporting_component=source, first_timestamp=at, last_timestamp=at,
+            count=1,
+        )  # fmt: skip
+
+    def _name(self, about: Ref, now: Millis) -> str:
+        self._stamp = max(self._stamp + 1, now * 1_000_000)
+        return f"{about.name[:NAME_MAX]}.{self._stamp:016x}"
+
+    def _wait(self, key: Key) -> None:
+        self._waiting.setdefault(key)
+
+    def _again(self, key: Key, told: _Told) -> None:
+        """What was counted since is to be stored, when its time has come."""
+        if told.count > told.written > 0 and not told.is_under_way and key not in self._waiting:
+            self._repeats.set(key, Millis(told.written_at + REPEATS_MS))
+
+    def _forget(self, key: Key) -> None:
+        self._known.pop(key, None)
+        self._waiting.pop(key, None)
+        self._repeats.set(key, None)
+
+    # --- writing ---
+
+    def _write(self, key: Key, now: Millis) -> None:
+        told = self._known.get(key)
+        if told is None or told.is_under_way:
+            return
+        body = replace(told.body, count=told.count, last_timestamp=Time.of_millis(stored(told.last_at)))
+        call: Call = partial(_create, body) if not told.written else partial(_count, body)
+        try:
+            future = self._submit(call)
+        except Exception:
+            self._lose(key)
+            return
+        told.written, told.written_at, told.is_under_way = told.count, now, True
+        self._under_way += 1
+        future.add_done_callback(partial(self._done, key))
+
+    def _done(self, key: Key, future: Future[Stored]) -> None:
+        """Told on the thread of whoever wrote."""
+        self._answers.append((key, future.exception()))
+        self._poke()
+
+    def _answered(self, key: Key, error: BaseException | None, now: Millis) -> None:
+        self._under_way -= 1
+        told = self._known.get(key)
+        if told is None:
+            self.lost += error is not None
+            return
+        told.is_under_way = False
+        if error is None:
+            told.is_second_try = False
+            self._again(key, told)
+        elif isinstance(error, NotFound | AlreadyExists) and not told.is_second_try:
+            self._begin_anew(key, told, now)
+        else:
+            self._lose(key)
+
+    def _begin_anew(self, key: Key, told: _Told, now: Millis) -> None:
+        """Its object has lived long enough and is gone, or its name is taken: once more, under another name."""
+        meta = replace(told.body.metadata, name=self._name(key[0], now))
+        told.body, told.written, told.is_second_try = replace(told.body, metadata=meta), 0, True
+        self._wait(key)
+
+    def _lose(self, key: Key) -> None:
+        self.lost += 1
+        self._forget(key)
+
+
+def _create(body: Event, store: Store) -> Stored:
+    return store.create(body)
+
+
+def _count(body: Event, store: Store) -> Stored:
+    present: Event = store.get(EVENTS, body.metadata.namespace, body.metadata.name).value()
+    return store.update(replace(present, count=body.count, last_timestamp=body.last_timestamp))

@@ -1,0 +1,92 @@
+"""How the engine writes to a Store that takes its time: many writes are under way, and nobody waits for one.
+
+``submit`` hands a call to whoever carries it out and answers with a future: the storage, which gathers such calls into
+groups, or threads of a pool where a Store can only be called (``in_threads``). Answers are gathered here, from
+whatever thread they come, and the engine is called; it fetches them with its next step.
+
+Bounded: so many are handed over at a time, the others wait here in their order. So a client who writes beside a
+large plan waits for some of its writes, never for all of them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor as Pool
+from concurrent.futures import Future
+from functools import partial
+from threading import Lock
+
+from makeway.core.model import Millis
+from makeway.runtime.executor import Answer, Call
+from makeway.runtime.ports import Store, Stored, StoreError
+
+UNDER_WAY_MAX = 256
+
+Submit = Callable[[Call], "Future[Stored]"]
+
+
+def in_threads(store: Store, pool: Pool) -> Submit:
+    """For a Store that is called and answers: as many calls at once as the pool has threads."""
+    return lambda call: pool.submit(call, store)
+
+
+class LiveWriter:
+    """See ``runtime.executor.Writer``. ``poke`` is called when there is an answer."""
+
+    def __init__(self, submit: Submit, poke: Callable[[], None], *, under_way_max: int = UNDER_WAY_MAX) -> None:
+        self._submit = submit
+        self._poke = poke
+        self._room = under_way_max
+        self._lock = Lock()  # for the next three
+        self._handing = False  # somebody hands over
+        self._waiting: deque[tuple[int, Call]] = deque()
+        self._under_way = 0
+        self._answers: deque[Answer] = deque()
+
+    def send(self, number: int, call: Call, now: Millis) -> None:
+        with self._lock:
+            self._waiting.append((number, call))
+        self._hand_over()
+
+    def answers(self, now: Millis) -> Sequence[Answer]:
+        return [self._answers.popleft() for _ in range(len(self._answers))]  # later ones are for the next step
+
+    def next_at(self) -> Millis | None:
+        return None  # who answers calls
+
+    def _hand_over(self) -> None:
+        """What waits and has room. An answer makes room and may come from within this: then it goes on here."""
+        with self._lock:
+            if self._handing:
+                return
+            self._handing = True
+        while True:
+            with self._lock:
+                if not self._waiting or self._under_way >= self._room:
+                    self._handing = False
+                    return
+                number, call = self._waiting.popleft()
+                self._under_way += 1
+            try:
+                future = self._submit(call)
+            except StoreError as error:
+                self._take(Answer(number, error=error))
+            else:
+                future.add_done_callback(partial(self._done, number))
+
+    def _done(self, number: int, future: Future[Stored]) -> None:
+        error = future.exception()
+        if error is None:
+            self._take(Answer(number, future.result()))
+        elif isinstance(error, StoreError):
+            self._take(Answer(number, error=error))
+        else:  # a fault of ours; it concerns this object alone
+            self._take(Answer(number, error=StoreError(f"internal error: {error!r}")))
+        self._hand_over()
+
+    def _take(self, answer: Answer) -> None:
+        with self._lock:
+            self._under_way -= 1
+        self._answers.append(answer)
+        self._poke()

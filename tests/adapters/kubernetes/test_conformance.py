@@ -1,0 +1,89 @@
+"""The Store conformance suite over HTTPS: our client, our server, and all that is between them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from makeway.adapters.kubernetes.client import Client
+from makeway.adapters.kubernetes.kubeconfig import Target
+from makeway.adapters.kubernetes.store import KubernetesStore
+from makeway.adapters.kubernetes.watching import FollowedWatch
+from makeway.adapters.server.limits import Limits
+from makeway.api.objects.kubernetes import Namespace
+from makeway.api.objects.meta import ObjectMeta
+from makeway.api.objects.queueing import ClusterQueue
+from makeway.api.versions import kind_of
+from makeway.runtime.ports import Event, NotFound, Store, Watch
+from makeway.testing.conformance import FLAVOR, QUEUE, StoreConformance, queue, story
+from tests.adapters.server.serving import Server, running
+
+PATIENCE_SECONDS = 30
+NAMESPACES = ("a", "b", "other", "team")  # of the suite
+
+
+def target_of(server: Server) -> Target:
+    return Target(server.url, authority=(server.folder / "ca.crt").read_bytes(), token=server.token)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    soon = Limits(bookmark_seconds=0.01)  # a quiet watch says soon up to where it has seen all
+    with running(tmp_path_factory.mktemp("server"), limits=soon) as server:
+        for name in NAMESPACES:
+            server.store.create(Namespace(metadata=ObjectMeta(name=name)))
+        yield server
+
+
+class TestOverHttps(StoreConformance):
+    """One server for all: to start one takes longer than to empty it."""
+
+    @pytest.fixture(autouse=True)
+    def connection(self, server: Server) -> Iterator[None]:
+        self.behind = server.store
+        with Client(target_of(server)) as self.client:
+            yield
+
+    def make_store(self) -> Any:
+        for kind in (QUEUE, FLAVOR, kind_of(ClusterQueue)):
+            for each in self.behind.list(kind).items:
+                self.behind.patch(kind, each.namespace, each.name, {"metadata": {"finalizers": None}})
+                with suppress(NotFound):  # it had been deleted, and waited for that
+                    self.behind.delete(kind, each.namespace, each.name)
+        return KubernetesStore(self.client)
+
+    def compact(self, store: Any) -> None:
+        self.behind.compact()
+
+    def news(self, watch: Watch, limit: int = 1000) -> list[Event]:
+        """Until the watch has read up to what the server has now: events, or bookmarks where there are none."""
+        assert isinstance(watch, FollowedWatch)
+        until, newest = time.monotonic() + PATIENCE_SECONDS, int(self.behind.resource_version)
+        found: list[Event] = []
+        while True:
+            seen = int(watch.seen)
+            while events := watch.poll(limit):
+                assert len(events) <= limit
+                found.extend(events)
+            if seen >= newest:
+                return found
+            assert time.monotonic() < until, f"the watch has seen {seen} of {newest}"
+            time.sleep(0.001)
+
+    def test_a_watch_that_fell_behind_has_expired(self, store: Store) -> None:
+        """A stream does not fall behind before its reader does: what happened was told before it was forgotten."""
+        watch = store.watch(QUEUE, store.create(queue("a")).resource_version)
+        store.create(queue("b"))
+        assert story(self.news(watch)) == [("ADDED", "b")]
+        self.compact(store)
+        store.create(queue("c"))
+        assert story(self.news(watch)) == [("ADDED", "c")]
+
+    @pytest.mark.slow
+    @pytest.mark.property
+    def test_in_any_order_of_calls_it_agrees_with_a_dict(self) -> None:
+        super().test_in_any_order_of_calls_it_agrees_with_a_dict()
