@@ -87,6 +87,7 @@ class App:
 
     def __init__(self, store: SqliteStore, access: Access, extras: Extras, limits: Limits, clock: Clock) -> None:
         self.limits = limits
+        self.clock = clock
         self.listening: Future[None] = Future()
         self._store = store
         self._access = access
