@@ -119,27 +119,27 @@ def _signals() -> Iterator[_Wish]:
 def _serve(folder: Path, port: int, listen: str, policy: Policy, node: NodeSettings | None, wish: _Wish) -> None:
     from makeway.adapters.server.data_file import DataFileRefused
     from makeway.cli.control_plane import ControlPlane, Settings
-    from makeway.cli.local_node import LocalNode, controllers_of_pods
+    from makeway.cli.local_node import LocalNode, Logs, controllers_of_pods
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         settings = Settings(policy=policy, host=listen, port=port)
         plane = ControlPlane(folder, settings, controllers=controllers_of_pods())
-        local = None if node is None else LocalNode(folder, plane.store, node, tell=plane.tell, failed=plane.fail)
     except DataFileRefused as error:
         raise click.ClickException(f"{error}\n\nhint: {_about_folder(folder)}") from error
     except OSError as error:
         raise click.ClickException(f"{folder} cannot be used: {error.strerror}\n\nhint: name another --data") from error
     try:
-        url = plane.start(None if local is None else local.logs)
+        url = plane.start(None if node is None else Logs(folder))
     except OSError as error:
         hint = "name another with --port, or 0 for a free one" if port else "name another --listen"
         words = (error.strerror or str(error)).lower()
         raise click.ClickException(f"cannot listen on {listen} port {port}: {words}\n\nhint: {hint}") from error
     with plane, ExitStack() as running:
-        if local is not None:
-            local.start()
+        if node is not None:
+            local = LocalNode(folder, plane.store, node, tell=plane.tell, failed=plane.fail)
             running.callback(local.stop)
+            local.start()
         _greet(folder, url)
         while not wish.asked and not plane.ended.wait(1.0):
             pass

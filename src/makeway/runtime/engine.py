@@ -284,12 +284,12 @@ class Engine:
         if parity and self._pause_until is not None and now < self._pause_until:
             return 0
         self._pause_until = None
-        found = Heads.of(self._state)
-        if not found.ready and not found.others:
+        plan = self._next_plan(now)
+        if plan is None:
             return 0
+        if not plan.verdicts and not plan.ended:
+            return 1
         self.cycles += 1
-        plan = decide(self._state, now, found)
-        carry_out(self._state, plan)
         if self._tally is not None:
             self._tally.cycle(plan, 0.0)  # no clock here: whoever drives the engine measures
             self._tally.exhausted(self._state.rounds.exhausted)
@@ -303,6 +303,22 @@ class Engine:
         if parity:
             self._pause(plan, now)
         return 1
+
+    def _next_plan(self, now: Millis) -> Plan | None:
+        """The plan of the next cycle, carried out; None: nobody is due.
+
+        Where all heads only take their turns, and nothing is under way that they could wait for, the next ones follow.
+        """
+        while True:
+            found = Heads.of(self._state)
+            if not found.ready and not found.others:
+                return None
+            plan = decide(self._state, now, found, passing=True)
+            carry_out(self._state, plan)
+            for each in plan.passed:
+                self.facts.passed(each)
+            if plan.verdicts or plan.ended or not self.is_quiet or self.facts.looks or len(self._looks):
+                return plan
 
     def _pause(self, plan: Plan, now: Millis) -> None:
         """The recorded system looks at every head in every cycle; it pauses so as not to spin."""
