@@ -89,6 +89,7 @@ class App:
         self, store: SqliteStore, access: Access, extras: Extras, limits: Limits, clock: Clock, events_ms: int
     ) -> None:
         self.limits = limits
+        self.clock = clock
         self.listening: Future[None] = Future()
         self._store = store
         self._access = access
@@ -152,7 +153,7 @@ class App:
             parts[1] == DEFINITIONS_GROUP
         ):  # fmt: skip
             return await self._other(exchange, parts, user)
-        if parts[1:3] == [VISIBILITY_GROUP, VISIBILITY_VERSION]:
+        if parts[1:3] == (VISIBILITY_GROUP, VISIBILITY_VERSION):
             return await self._visibility(exchange, parts[3:], user)
         return await self._objects(exchange, route(parts), user)
 
@@ -165,7 +166,7 @@ class App:
         reason = self._extras.not_ready() if path == "readyz" else ""
         return text(f"not ready: {reason}\n", 503) if reason else text("ok")
 
-    async def _other(self, exchange: Exchange, parts: list[str], user: User) -> Answer:
+    async def _other(self, exchange: Exchange, parts: tuple[str, ...], user: User) -> Answer:
         exchange.allow("GET")
         self._check(user, Asked("get"))
         path = "/" + "/".join(parts)
@@ -176,7 +177,7 @@ class App:
             raise not_found_path()
         return Answer(200, found[1], found[0])
 
-    async def _visibility(self, exchange: Exchange, rest: list[str], user: User) -> Answer:
+    async def _visibility(self, exchange: Exchange, rest: tuple[str, ...], user: User) -> Answer:
         exchange.allow("GET")
         namespace, rest = (rest[1], rest[2:]) if rest[0] == "namespaces" and len(rest) > 2 else (None, rest)
         resource = "clusterqueues" if namespace is None else "localqueues"

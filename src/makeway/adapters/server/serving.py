@@ -16,6 +16,8 @@ from makeway.adapters.server.certificates import Certificate
 from makeway.adapters.server.connections import bounded
 from makeway.adapters.server.limits import Limits
 
+log = logging.getLogger("makeway.server")
+RENEWAL_SECONDS = 12 * 3600.0
 STOP_SECONDS = 5.0
 FAREWELL_SECONDS = 1.0
 BACKLOG = 512
@@ -27,6 +29,7 @@ class Serving:
     def __init__(self, app: App, certificate: Certificate, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self._app = app
         self._certificate = certificate
+        self._context = certificate.context()
         self._host, self._port = host, port
         self._server: uvicorn.Server | None = None
         self._thread: Thread | None = None
@@ -40,7 +43,7 @@ class Serving:
             self._app, http=bounded(limits), ws="none", lifespan="on", log_config=None, access_log=False,
             server_header=False, proxy_headers=False, timeout_keep_alive=int(limits.idle_seconds),
             timeout_graceful_shutdown=int(STOP_SECONDS),
-            ssl_context_factory=lambda _config, _default: self._certificate.context(),
+            ssl_context_factory=lambda _config, _default: self._context,
         )  # fmt: skip
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # bad requests are no news
         self._server = uvicorn.Server(config)
@@ -50,11 +53,25 @@ class Serving:
         self._app.listening.result()
         return address
 
+    async def _serve(self, server: uvicorn.Server, listener: socket.socket) -> None:
+        renewal = asyncio.create_task(self._renew())
+        await server.serve(sockets=[listener])
+        renewal.cancel()
+
+    async def _renew(self) -> None:
+        """A server may run for years; its certificate does not."""
+        while True:
+            await asyncio.sleep(RENEWAL_SECONDS)
+            try:
+                self._certificate.renew(self._context, self._app.clock())
+            except OSError as error:  # a full disk: there is time to try again
+                log.warning("the certificate could not be looked after: %s", error.strerror)
+
     def _run(self, listener: socket.socket, limits: Limits) -> None:
         assert self._server is not None
         try:
             with asyncio.Runner(loop_factory=lambda: _Loop(limits)) as runner:
-                runner.run(self._server.serve(sockets=[listener]))
+                runner.run(self._serve(self._server, listener))
         except BaseException as error:
             if not self._app.listening.done():
                 self._app.listening.set_exception(error)
