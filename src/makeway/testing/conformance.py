@@ -490,6 +490,7 @@ class Machine(RuleBasedStateMachine):
         self.model: dict[str, Model] = {}
         self.last: dict[str, Stored] = {}  # what the last write answered
         self.first: dict[str, Stored] = {}  # what the create answered
+        self.seen, self.mirror = 0, dict[str, Model]()
         self.relist()
 
     def write(self, name: str, call: Callable[[], Stored], become: Callable[[Model], Model | None]) -> None:
