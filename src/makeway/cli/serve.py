@@ -24,13 +24,12 @@ import click
 
 from makeway.adapters.node import processes
 from makeway.adapters.node.folders import supervised
+from makeway.api.objects.configuration import Configuration
 from makeway.cli.configuration import read_configuration
 from makeway.cli.connection import PORT, connected, data_folder, local_target, server_options
 from makeway.cli.node_options import NodeSettings, node_options, offers, words
 from makeway.cli.output import print_data
 from makeway.cli.screen import echo, plain, plural
-from makeway.core.lowering import policy_of
-from makeway.core.policy import Policy
 from makeway.runtime.ports import StoreError
 
 DATA_FILE = "makeway.db"
@@ -89,10 +88,9 @@ def up(
     if detach:
         _detached(folder, port, listen, config, words(node_capacity, nodes, no_node=no_node))
         return
-    policy = Policy.default() if value is None else policy_of(value)
-    node = None if no_node else NodeSettings(offered, {} if value is None else value.makeway.images)
+    node = None if no_node else NodeSettings(offered, value.makeway.images)
     with _signals() as ask_to_end:
-        _serve(folder, port, listen, policy, node, ask_to_end)
+        _serve(folder, port, listen, value, node, ask_to_end)
 
 
 @dataclass(slots=True)
@@ -118,14 +116,16 @@ def _signals() -> Iterator[_Wish]:
             signal.signal(number, handler)
 
 
-def _serve(folder: Path, port: int, listen: str, policy: Policy, node: NodeSettings | None, wish: _Wish) -> None:
+def _serve(
+    folder: Path, port: int, listen: str, value: Configuration, node: NodeSettings | None, wish: _Wish
+) -> None:  # fmt: skip
     from makeway.adapters.server.data_file import DataFileRefused
-    from makeway.cli.control_plane import ControlPlane, Settings
+    from makeway.cli.control_plane import ControlPlane, Settings, have_the_process
     from makeway.cli.local_node import LocalNode, Logs, controllers_of_pods
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        settings = Settings(policy=policy, host=listen, port=port)
+        settings = Settings(configuration=value, host=listen, port=port)
         plane = ControlPlane(folder, settings, controllers=controllers_of_pods())
     except DataFileRefused as error:
         raise click.ClickException(f"{error}\n\nhint: {_about_folder(folder)}") from error
@@ -139,9 +139,10 @@ def _serve(folder: Path, port: int, listen: str, policy: Policy, node: NodeSetti
         raise click.ClickException(f"cannot listen on {listen} port {port}: {words}\n\nhint: {hint}") from error
     with plane, ExitStack() as running:
         if node is not None:
-            local = LocalNode(folder, plane.store, node, tell=plane.tell, failed=plane.fail)
+            local = LocalNode(folder, plane.store, node, tell=plane.live.tell, failed=plane.fail)
             running.callback(local.stop)
             local.start()
+        have_the_process()
         _greet(folder, url)
         while not wish.asked and not plane.ended.wait(1.0):
             pass

@@ -103,6 +103,15 @@ class HistoryWatch:
         self._bookmarks = bookmarks
         self._closed = False
 
+    @property
+    def place(self) -> int | None:
+        """The revision up to which all was told; None while it still tells what there was at its beginning."""
+        return None if self._first else self._place
+
+    def move(self, place: int) -> None:
+        """Go on from a later place: what lies between was told by somebody else."""
+        self._place = self._told = place
+
     def poll(self, limit: int = 1000) -> Sequence[Event]:
         if self._closed:
             return ()

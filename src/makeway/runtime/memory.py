@@ -338,7 +338,6 @@ class RuledObjects(Objects):
             else:
                 self._keep(change.before, None if change.type == "DELETED" else change.after)
         self._suspects.clear()
-        self._pages = (("", ""), -1, ())  # its revision may come again with another state
 
     # --- what lost its owner ---
 

@@ -152,6 +152,35 @@ def test_on_behalf_of_somebody(server: Server, target: Target) -> None:
     assert server.asked[0].headers["impersonate-user"] == "anna"
 
 
+def test_this_machine_is_reached_without_a_proxy(
+    server: Server, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with Client(target) as client:
+        client.send("GET", "/x")
+    assert len(server.asked) == 1
+
+
+def test_a_proxy_that_the_kubeconfig_names_is_used(server: Server, target: Target) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        seen: list[bytes] = []
+
+        def refuse() -> None:
+            connection, _ = proxy.accept()
+            with connection:
+                seen.append(connection.recv(1000))
+                connection.sendall(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n")
+
+        thread = Thread(target=refuse)
+        thread.start()
+        with Client(replace(target, proxy=f"http://127.0.0.1:{proxy.getsockname()[1]}"), tries=1) as client:
+            assert type(failure(client)) is Unavailable
+        thread.join(10)
+    assert seen[0].startswith(b"CONNECT 127.0.0.1:")
+    assert server.asked == []
+
+
 def test_a_redirect_is_not_followed(server: Server, client: Client) -> None:
     server.answer = lambda asked, handler: handler.raw(302, b"", {"Location": "https://elsewhere.example/"})
     assert "302" in str(failure(client, "GET"))

@@ -43,7 +43,7 @@ from makeway.adapters.server.statuses import (
     warning_words,
 )
 from makeway.adapters.server.storage import SqliteStore
-from makeway.adapters.server.upkeep import Upkeep
+from makeway.adapters.server.upkeep import EVENTS_MS, Upkeep
 from makeway.adapters.server.watch import Watches
 from makeway.api.documents import Tree
 from makeway.runtime.ports import Clock, StoreError
@@ -85,7 +85,9 @@ class Extras(Protocol):
 class App:
     """See ``application``."""
 
-    def __init__(self, store: SqliteStore, access: Access, extras: Extras, limits: Limits, clock: Clock) -> None:
+    def __init__(
+        self, store: SqliteStore, access: Access, extras: Extras, limits: Limits, clock: Clock, events_ms: int
+    ) -> None:
         self.limits = limits
         self.listening: Future[None] = Future()
         self._store = store
@@ -94,7 +96,7 @@ class App:
         self._rest = Rest(store, limits, clock)
         self._watches = Watches(store, limits)
         self._pods = PodCalls(store, clock, extras.logs)
-        self._upkeep = Upkeep(store, clock)
+        self._upkeep = Upkeep(store, clock, events_ms=events_ms)
         self._loop: asyncio.AbstractEventLoop | None = None
         access.on_revoked(lambda: self._from_elsewhere(self._watches.bell.ring_all))
 
@@ -431,6 +433,8 @@ def _patch_refusal(error: PatchRefused, route: Route | None) -> Refused:
     return Refused(error.code, error.message) if error.code != 400 else bad_request(error.message)
 
 
-def application(store: SqliteStore, access: Access, extras: Extras, limits: Limits, clock: Clock) -> App:
-    """The server of one Store; ``serving.Serving`` puts it on the net."""
-    return App(store, access, extras, limits, clock)
+def application(
+    store: SqliteStore, access: Access, extras: Extras, limits: Limits, clock: Clock, *, events_ms: int = EVENTS_MS
+) -> App:
+    """The server of one Store; ``serving.Serving`` puts it on the net. ``events_ms``: how long events are kept."""
+    return App(store, access, extras, limits, clock, events_ms)
