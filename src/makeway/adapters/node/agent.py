@@ -136,7 +136,10 @@ class Agent:
         happened = self._take_answers(now) + self._take_calls() + self._take_pods()
         self._heartbeat.step(now)
         for path in self._launcher.ended():
-            self._look(path.name)
+            known = self._pods.get(path.name)
+            if known is not None:
+                known.asked_at = None  # if it has not begun, it is asked for again
+                self._looks.add(path.name)
         if now >= self._check_at:
             self._check_alive(now)
         for uid in self._later.due(now):
