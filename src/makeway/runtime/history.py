@@ -99,7 +99,7 @@ class HistoryWatch:
         self._filter = chosen
         self._place = place
         self._told = place - 1 if first else place  # a bookmark ends the state that a watch may begin with
-        self._first = [Event("ADDED", each.resource_version, each) for each in reversed(first)]
+        self._first = list(reversed(first))
         self._bookmarks = bookmarks
         self._closed = False
 
@@ -124,7 +124,8 @@ class HistoryWatch:
         events: list[Event] = []
         changes = self._history.after(self._place, self._filter.key)
         while self._first and len(events) < limit:
-            events.append(self._first.pop())
+            each = self._first.pop()
+            events.append(Event("ADDED", each.resource_version, each))
         while len(events) < limit:
             change = next(changes, None)
             if change is None:

@@ -85,16 +85,22 @@ class Objects:
 
     def follow(self, chosen: Filter, since: str = "", *, bookmarks: bool = False) -> HistoryWatch:
         """``watch``, of whatever a filter can choose."""
+        return self.beginning(chosen, since).watch(chosen, bookmarks)
+
+    def beginning(self, chosen: Filter, since: str = "") -> Beginning:
+        """The quick half of ``follow``, which must not be disturbed."""
         if since in ("", "0"):
             now = self._history.revision
             objects, places = self._at(chosen, now)
-            begin, end = _bounds(places, chosen.namespace, None)
-            first = [each for place in places[begin:end] if chosen.takes(each := objects[place])]
-            return HistoryWatch(self._history, chosen, now, first, bookmarks)
+            first, end = _bounds(places, chosen.namespace, None)
+            return Beginning(self._history, now, [objects[place] for place in places[first:end]])
         if not (since.isascii() and since.isdigit()):
             raise Invalid([Problem("resourceVersion", f"{since!r} is not a resource version")])
         self._history.check(int(since))
-        return HistoryWatch(self._history, chosen, int(since), (), bookmarks)
+        return Beginning(self._history, int(since), [])
+
+    def count(self, key: KindKey) -> int:
+        return len(self._objects.get(key, ()))
 
     def _at(self, chosen: Filter, revision: int) -> tuple[Mapping[Place, Stored], Sequence[Place]]:
         """The objects of a kind as they were at ``revision``, and the places of those that come into question."""
@@ -168,6 +174,19 @@ class Candidates:
         shown = tuple(items[:limit] if limit > 0 else items)
         rest = len(items) - len(shown) + self.beyond
         return Page(shown, str(self.revision), token_after(self.revision, shown[-1]) if rest else "", rest)
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where a watch begins, and what there is that it may have to tell."""
+
+    history: History
+    place: int
+    items: list[Stored]
+
+    def watch(self, chosen: Filter, bookmarks: bool) -> HistoryWatch:
+        first = [each for each in self.items if chosen.takes(each)]
+        return HistoryWatch(self.history, chosen, self.place, first, bookmarks)
 
 
 class Order:

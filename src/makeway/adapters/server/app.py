@@ -14,6 +14,7 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import Any, Protocol
 
@@ -96,7 +97,7 @@ class App:
         self._extras = extras
         self._rest = Rest(store, limits, clock)
         self._watches = Watches(store, limits)
-        self._pods = PodCalls(store, clock, extras.logs)
+        self._pods = PodCalls(self._rest, store, clock, extras.logs)
         self._upkeep = Upkeep(store, clock, events_ms=events_ms)
         self._loop: asyncio.AbstractEventLoop | None = None
         access.on_revoked(lambda: self._from_elsewhere(self._watches.bell.ring_all))
@@ -216,10 +217,11 @@ class App:
             exchange.text(b"user-agent"),
         )  # fmt: skip
         if not is_stored(kind):
-            return reviews.answer(call, user)
+            return await self._rest.apart(call, lambda: reviews.answer(call, user))
         if verb == "watch":
             shown, chosen = self._rest.shown(call), self._rest.chosen(call)
-            watching = self._watches.begin(call, chosen, shown, user.token, lambda: self._access.is_valid(user))
+            begin = partial(self._watches.begin, call, chosen, shown, user.token, partial(self._access.is_valid, user))
+            watching = await self._rest.among_many(route.stored, begin)
             return Answer(200, watching.lines(), call.form.content_type)
         if route.part in ("log", "binding", "eviction"):
             calls = {"log": self._pods.log, "binding": self._pods.bind, "eviction": self._pods.evict}

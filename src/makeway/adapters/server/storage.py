@@ -145,6 +145,10 @@ class SqliteStore:
         with self._reading:
             return self._shown.latest(kind)
 
+    def count(self, kind: Kind) -> int:
+        """How many objects of a kind there are."""
+        return self._shown.count(kind_key(kind))
+
     def get(self, kind: Kind, namespace: str, name: str) -> Stored:
         with self._reading:
             return self._shown.get(kind, namespace, name)
@@ -169,7 +173,8 @@ class SqliteStore:
     def follow(self, chosen: Filter, since: str = "", *, bookmarks: bool = False) -> SharedWatch:
         """See ``runtime.memory.Objects``."""
         with self._reading:
-            return SharedWatch(self._shown.follow(chosen, since, bookmarks=bookmarks), self._reading)
+            found = self._shown.beginning(chosen, since)
+        return SharedWatch(found.watch(chosen, bookmarks), self._reading)
 
     def on_commit(self, listener: OnCommit) -> None:
         """Have ``listener`` called with the changes of every group once they are shown, before their calls return.

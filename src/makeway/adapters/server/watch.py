@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -133,20 +133,21 @@ class Watches:
 
     def begin(self, call: Call, chosen: Filter, shown: Shown, who: str, allowed: Callable[[], bool]) -> Watching:
         """Raises ``Refused`` (429) where there are too many, and what the Store says of its beginning."""
-        limits = self.limits
-        if self.count >= limits.watches or self._counts[who] >= limits.watches_per_token:
+        if self.count >= self.limits.watches or self._counts[who] >= self.limits.watches_per_token:
             raise Refused(429, "too many watches are open", retry_seconds=5)
-        asked = Asked.of(call.query, limits)
-        watching = Watching(self, asked, chosen, shown, allowed)
+        watching = Watching(self, Asked.of(call.query, self.limits), chosen, shown, who, allowed)
         watching.open()
-        self._counts[who] += 1
-        watching.who = who
         return watching
 
-    def end(self, who: str) -> None:
-        self._counts[who] -= 1
-        if not self._counts[who]:
-            del self._counts[who]
+    @contextmanager
+    def counted(self, who: str) -> Iterator[None]:
+        self._counts[who] += 1
+        try:
+            yield
+        finally:
+            self._counts[who] -= 1
+            if not self._counts[who]:
+                del self._counts[who]
 
 
 class Piece(NamedTuple):
@@ -161,16 +162,16 @@ class Watching:
     """One watch: lines of JSON until its time is up."""
 
     def __init__(
-        self, watches: Watches, asked: Asked, chosen: Filter, shown: Shown, allowed: Callable[[], bool]
+        self, watches: Watches, asked: Asked, chosen: Filter, shown: Shown, who: str, allowed: Callable[[], bool]
     ) -> None:
-        self._watches, self._asked, self._chosen, self._shown, self._allowed = watches, asked, chosen, shown, allowed
+        self._watches, self._asked, self._chosen, self._shown = watches, asked, chosen, shown
+        self._who, self._allowed = who, allowed
         self._watch: SharedWatch | None = None
         self._place = ""  # up to where all is known to the client
         self._error: Refused | None = None
         self._is_up_to_date = False
         self._marked = ""  # the last place that a bookmark told
         self._initial_end = ""  # the revision at which what there was has been told
-        self.who = ""
 
     def open(self) -> None:
         store, asked = self._watches.store, self._asked
@@ -192,34 +193,34 @@ class Watching:
 
     async def lines(self) -> AsyncIterator[bytes]:
         """What is sent, some lines at a time."""
-        loop, bell = asyncio.get_running_loop(), self._watches.bell
-        limits = self._watches.limits
-        called = bell.join(self._chosen.key)
-        until, mark_at = loop.time() + self._asked.seconds, loop.time() + limits.bookmark_seconds
+        called = self._watches.bell.join(self._chosen.key)
         try:
-            yield b""  # the client learns at once that it is heard
-            while not self._watches.stopping and self._allowed():
-                called.clear()  # whatever comes from here on rings again
-                if news := self._news():
-                    yield news
-                if self._error is not None:
-                    return
-                now = loop.time()
-                if now >= until:
-                    return
-                if self._asked.bookmarks and now >= mark_at:
-                    mark_at = now + limits.bookmark_seconds
-                    if mark := self._bookmark():
-                        yield mark
-                if self._is_up_to_date:
-                    timer = loop.call_at(min(until, mark_at) if self._asked.bookmarks else until, called.set)
-                    await called.wait()
-                    timer.cancel()
-            if self._asked.bookmarks and self._allowed() and (mark := self._bookmark()):
-                yield mark
+            with self._watches.counted(self._who):
+                async for each in self._lines(called):
+                    yield each
         finally:
-            bell.leave(self._chosen.key, called)
-            self._watches.end(self.who)
+            self._watches.bell.leave(self._chosen.key, called)
+
+    async def _lines(self, called: asyncio.Event) -> AsyncIterator[bytes]:
+        loop, marks, every = asyncio.get_running_loop(), self._asked.bookmarks, self._watches.limits.bookmark_seconds
+        until, mark_at = loop.time() + self._asked.seconds, loop.time() + every
+        yield b""  # the client learns at once that it is heard
+        while not self._watches.stopping and self._allowed():
+            called.clear()  # whatever comes from here on rings again
+            if news := self._news():
+                yield news
+            now = loop.time()
+            if self._error is not None or now >= until:
+                break
+            if marks and now >= mark_at:
+                mark_at = now + every
+                yield self._bookmark()
+            if self._is_up_to_date:
+                timer = loop.call_at(min(until, mark_at) if marks else until, called.set)
+                await called.wait()
+                timer.cancel()
+        if marks and self._error is None and self._allowed():
+            yield self._bookmark()
 
     def _news(self) -> bytes:
         """What came since the last time. Watches that are alike and in the same place share the work."""
