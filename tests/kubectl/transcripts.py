@@ -39,7 +39,7 @@ _NORMAL: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(?<=  )\d+(s|m|h|d|m\d+s|h\d+m|d\d+h)(?=\s|$)", "AGE"),
         (r"^\d+(s|m|h|d|m\d+s)(?= )", "AGE"),
         (r"-[bcdfghjklmnpqrstvwxz2456789]{5}(?=[\s\"'.,)]|$)", "-RANDOM"),
-        (r"-[0-9a-f]{5}(?=[\s\"'.,)]|$)", "-HASH"),
+        (r"-[0-9a-f]{5}(?=[\s\"'.,)]|$)", "-RANDOM"),
         (r"(LIVE|MERGED)-\d+/", r"\1/"),
         (r"kubectl-edit-\d+", "kubectl-edit-RANDOM"),
         (r"\(\d\w* ago\)", "(AGE ago)"),
