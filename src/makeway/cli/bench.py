@@ -72,12 +72,13 @@ AIMS = {  # result -> what it is, its unit, what we aim at
 }
 
 
+LATENCY = "latency"  # of a server of its own, and of real processes
 STABILITY = "stability"  # it keeps promises that can be broken
 SIMULATE = "simulate"
 
 
 @click.command()
-@click.argument("name", type=click.Choice(sorted([*BENCHES, SIMULATE, STABILITY])))
+@click.argument("name", type=click.Choice(sorted([*BENCHES, LATENCY, SIMULATE, STABILITY])))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on one line.")
 @click.option("--states", type=click.IntRange(min=1), default=300, show_default=True, help="Of stability: how many.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of stability: which sequence of states.")
@@ -102,6 +103,9 @@ def bench(
     if name == SIMULATE:
         _simulate(only, philly, as_json=as_json)
         return
+    if name == LATENCY:
+        _latency(as_json=as_json)
+        return
     result = BENCHES[name](fair=True) if fair else BENCHES[name]()
     if as_json:
         click.echo(json.dumps(result))
@@ -114,6 +118,16 @@ def bench(
             click.echo(f"{what:<26} {result[key]:>8} {unit:<2}  (aim: {aim} {unit})")
     sizes = f"{result['object_bytes']} bytes a Workload, {result['validate_bytes']} bytes of documents"
     click.echo(f"{sizes}; Python {result['python']} on {result['machine']}")
+
+
+def _latency(*, as_json: bool) -> None:
+    from makeway.cli.bench_latency import bench_latency, print_latency
+
+    result = bench_latency()
+    if as_json:
+        click.echo(json.dumps(result))
+    else:
+        print_latency(result)
 
 
 def _stability(states: int, seed: int, first: int, *, fair: bool, as_json: bool) -> None:

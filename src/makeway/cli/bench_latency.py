@@ -8,33 +8,30 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import click
 
 from makeway.adapters.kubernetes.client import Client
 from makeway.adapters.kubernetes.resources import find_resource, known_resources
-from makeway.cli.connection import local_target
+from makeway.cli.following import JOBS as JOB_RESOURCE
+from makeway.cli.own_server import own_server
 from makeway.cli.screen import echo
-from makeway.runtime.ports import StoreError
 
 SAMPLES = 50
 JOBS = 1000
 SENDERS = 4
-START_SECONDS = 30.0
 SAMPLE_SECONDS = 30.0
 ALL_SECONDS = 600.0
 LOOK_SECONDS = 0.002
-AIM_P50_MS, AIM_PER_SECOND = 150, 60
+AIM_P50_MS, AIM_PER_SECOND, AIM_GET_MS = 150, 60, 250
 NAMESPACE = "default"
 KUEUE = "kueue.x-k8s.io/v1beta2"
 Tree = dict[str, Any]
@@ -42,13 +39,15 @@ Tree = dict[str, Any]
 
 def bench_latency(samples: int = SAMPLES, jobs: int = JOBS) -> Tree:
     """Raises ClickException where a job fails or does not end in time."""
-    with served() as client:
+    with own_server(("--node-capacity", "cpu=64,memory=64Gi")) as server:
+        client = server.client
         _set_up(client)
         with tempfile.TemporaryDirectory(prefix="makeway-bench-") as folder:
             for n in range(5):  # the first ones pay for what is done once
                 _sample(client, Path(folder), f"warm-{n}")
             times = sorted(_sample(client, Path(folder), f"one-{n}") for n in range(samples))
-        seconds = _many(client, jobs)
+        with _asking(client) as gets:
+            seconds = _many(client, jobs)
     return {
         "name": "latency",
         "samples": samples,
@@ -57,6 +56,8 @@ def bench_latency(samples: int = SAMPLES, jobs: int = JOBS) -> Tree:
         "jobs": jobs,
         "jobs_seconds": round(seconds, 2),
         "jobs_per_second": round(jobs / seconds, 1),
+        "get_p50_ms": _percentile(sorted(gets), 50),
+        "get_p99_ms": _percentile(sorted(gets), 99),
         "cpus": len(os.sched_getaffinity(0)),
         "load": round(os.getloadavg()[0], 2),
         "python": platform.python_version(),
@@ -70,6 +71,7 @@ def print_latency(result: Tree) -> None:
     echo(f"  p99 {result['p99_ms']:>8} ms")
     echo(f"{result['jobs']} jobs of `true` at once: {result['jobs_seconds']} s")
     echo(f"  {result['jobs_per_second']:>8} jobs per second  (aim: {AIM_PER_SECOND} on two cores)")
+    echo(f"  a get meanwhile: p50 {result['get_p50_ms']} ms, p99 {result['get_p99_ms']} ms  (aim: {AIM_GET_MS} ms)")
     echo(f"{result['cpus']} cores, load {result['load']}; Python {result['python']} on {result['machine']}")
 
 
@@ -78,41 +80,7 @@ def _percentile(times: list[float], percent: int) -> float:
     return round(times[rank - 1] * 1000, 1)
 
 
-# --- the server ------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def served() -> Iterator[Client]:
-    """A server in a folder of its own, until the end; nothing of it is left."""
-    folder = Path(tempfile.mkdtemp(prefix="makeway-bench-"))
-    command = [sys.executable, "-m", "makeway", "up", "--data", str(folder), "--port", "0"]
-    process = subprocess.Popen(
-        [*command, "--node-capacity", "cpu=64,memory=64Gi"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-    )
-    try:
-        client = _connected(folder, process)
-        try:
-            yield client
-        finally:
-            client.close()
-    finally:
-        process.terminate()
-        process.wait(30)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _connected(folder: Path, process: subprocess.Popen[bytes]) -> Client:
-    until = time.monotonic() + START_SECONDS
-    while time.monotonic() < until and process.poll() is None:
-        if (folder / "address").exists():
-            client = Client(local_target(folder), tries=1, seconds=30)
-            try:
-                client.send("GET", "/readyz")
-                return client
-            except StoreError:
-                client.close()
-        time.sleep(0.05)
-    raise click.ClickException("the server did not start\n\nhint: try `makeway up --data DIR` by hand")
+# --- what is needed ---------------------------------------------------------------------------------------------------
 
 
 def _set_up(client: Client) -> None:
@@ -184,13 +152,31 @@ def _many(client: Client, count: int) -> float:
         time.sleep(0.2)
 
 
+@contextmanager
+def _asking(client: Client) -> Iterator[list[float]]:
+    """How long it takes to get an object, again and again until the end of the block."""
+    times: list[float] = []
+    stop = Event()
+
+    def ask() -> None:
+        while not stop.is_set():
+            began = time.perf_counter()
+            client.send("GET", f"/apis/{KUEUE}/clusterqueues/bench")
+            times.append(time.perf_counter() - began)
+            time.sleep(0.02)
+
+    thread = Thread(target=ask, daemon=True)
+    thread.start()
+    try:
+        yield times
+    finally:
+        stop.set()
+        thread.join(30)
+
+
 def _ended(client: Client) -> tuple[int, int]:
-    found = find_resource("clusterqueue", known_resources())
-    assert found is not None
-    jobs = find_resource("job", known_resources())
-    assert jobs is not None
     done = failed = 0
-    for page in client.pages(jobs, NAMESPACE):
+    for page in client.pages(JOB_RESOURCE, NAMESPACE):
         for each in page["items"]:
             if each["metadata"]["name"].startswith("many-"):
                 conditions = {c["type"] for c in each.get("status", {}).get("conditions", ()) if c["status"] == "True"}

@@ -20,7 +20,7 @@ from makeway.adapters.kubernetes.resources import resource_of
 from makeway.api.objects.kubernetes import Job, Pod
 from makeway.api.objects.workload import Workload
 from makeway.api.versions import kind_of
-from makeway.cli.screen import echo, plain
+from makeway.cli.screen import echo, plain, plural
 from makeway.runtime.ports import NotFound, Retryable, StoreError
 
 JOBS, PODS, WORKLOADS = (resource_of(kind_of(each)) for each in (Job, Pod, Workload))
@@ -102,6 +102,8 @@ def _deactivated(workload: Object | None) -> Ended | None:
     if workload is None or workload["spec"].get("active", True):
         return None
     evicted = condition(workload, "Evicted") or {}
+    if not evicted and condition(workload, "Admitted") is not None:
+        return None  # why, is told with its eviction
     is_late = "MaximumExecutionTime" in str(evicted.get("reason", ""))
     words = str(evicted.get("message") or "it was deactivated")
     return Ended(TIMED_OUT if is_late else LOST, f"stopped: {words}")
@@ -120,9 +122,10 @@ def standing(found: Seen) -> str:
         conditions = (workload.get("status") or {}).get("conditions") or ()
         why = next((str(each.get("message") or "") for each in conditions if each["type"] == "QuotaReserved"), "")
         return f"waits in queue {queue}: {why}" if why else f"waits in queue {queue}"
-    running = sum((pod.get("status") or {}).get("phase") == "Running" for pod in found.pods)
-    if running:
-        return f"runs ({running} pods)" if len(found.pods) > 1 else "runs"
+    phases = [(pod.get("status") or {}).get("phase") for pod in found.pods]
+    there = [phase for phase in phases if phase not in ("Succeeded", "Failed")]
+    if there and all(phase == "Running" for phase in there):
+        return f"runs ({plural(len(there), 'pod')})" if len(phases) > 1 else "runs"
     stuck = _stuck(found.pods)
     return stuck or "starts"
 

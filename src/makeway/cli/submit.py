@@ -28,6 +28,7 @@ LOCAL_QUEUES = resource_of(kind_of(LocalQueue))
 DEFAULT_QUEUE = "default"
 IMAGE = "local"  # nothing is pulled
 INTERRUPTED = 130
+KEPT_SECONDS = 7 * 86_400  # a job that has ended, and its log
 _WORD = re.compile(r"[^a-z0-9]+")
 _NAME_MAX = 40
 _INTERPRETER = re.compile(r"(python|bash|sh|ruby|perl|node|julia|Rscript|env|nice|time)[0-9.]*")
@@ -148,7 +149,7 @@ def job_tree(
     return {
         "apiVersion": "batch/v1", "kind": "Job", "metadata": {**named, "namespace": namespace, "labels": labels},
         "spec": {
-            "parallelism": parallelism, **several, "backoffLimit": 0,
+            "parallelism": parallelism, **several, "backoffLimit": 0, "ttlSecondsAfterFinished": KEPT_SECONDS,
             "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
         },
     }  # fmt: skip

@@ -36,7 +36,7 @@ from makeway.api.objects.queueing import (
 )
 from makeway.api.quantity import Quantity, Time
 from makeway.controllers.contract import NOTHING, Action, Change, Edit, Outcome, Ref, View
-from makeway.core.figures import Figure, figures_of, local_figures, share_of, waiting_in
+from makeway.core.figures import Figure, figures_of, local_totals, share_of, waiting_in
 from makeway.core.lowering import Reason, inactive_reasons
 from makeway.core.model import DAWN, FR, Millis, QueueName, ResourceName
 from makeway.core.quota import Node
@@ -286,13 +286,10 @@ def _cluster_queue(stored: ClusterQueue, view: View) -> ClusterQueueStatus:
 
 
 def _local_queue(stored: LocalQueue, view: View) -> LocalQueueStatus:
-    meta = stored.metadata
-    workloads = view.in_local_queue(meta.namespace, meta.name)
-    members = ((view.queue_of(each), Ref.of(each).key) for each in workloads)
-    node = view.state.tree.queues.get(stored.spec.cluster_queue)
-    figures = local_figures(view.state, members, () if node is None else node.nominal)
+    queue, local = QueueName(stored.spec.cluster_queue), (stored.metadata.namespace, stored.metadata.name)
+    figures = local_totals(view.state, queue, local)
     return LocalQueueStatus(
-        pending_workloads=figures.waiting.total,
+        pending_workloads=figures.waiting,
         reserving_workloads=figures.reserving,
         admitted_workloads=figures.admitted,
         flavors_reservation=_flavors(figures.reservation, LocalQueueFlavorUsage, _local_resource),

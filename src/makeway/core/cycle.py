@@ -71,8 +71,11 @@ def _stands_back(state: State, head: Workload, ready: list[Workload]) -> bool:
     return head.family in {each.family for each in (*ready, *better)}
 
 
-def decide(state: State, now: Millis, of: Heads | None = None) -> Plan:
-    """The plan of the next cycle; ``of`` its heads, where somebody has asked for them already."""
+def decide(state: State, now: Millis, of: Heads | None = None, *, passing: bool = False) -> Plan:
+    """The plan of the next cycle; ``of`` its heads, where somebody has asked for them already.
+
+    ``passing``: who was refused before and has no hope is passed over, and not told the same again.
+    """
     ready, found = Heads.of(state) if of is None else of
     known = claims.Survey()
     if state.claims:
@@ -83,9 +86,14 @@ def decide(state: State, now: Millis, of: Heads | None = None) -> Plan:
         first = redeeming.verdicts()
         claims.foresee(state, redeeming.left, now)
         taking = Taking(state, now, redeeming.left)
-        verdicts = _take_all(state, now, found, taking)
+        passed = _in_vain(state, now, found, taking) if passing and state.shares_widely else ()
+        verdicts = _take_all(state, now, [each for each in found if each not in passed], taking)
     ended = (*known.ended, *taking.ended())
-    return Plan(now, (*first, *verdicts), ended)
+    return Plan(now, (*first, *verdicts), ended, passed)
+
+
+def _in_vain(state: State, now: Millis, found: list[Workload], taking: Taking) -> tuple[Workload, ...]:
+    return tuple(each for each in found if state.hope.is_in_vain(each, now) and not taking.is_out_of_reach(each))
 
 
 def _take_all(state: State, now: Millis, found: list[Workload], taking: Taking) -> list[Verdict]:
@@ -160,6 +168,8 @@ def carry_out(state: State, plan: Plan) -> None:
     state.next_cycle()
     kept_before = state.pending.standing()
     redeemed: list[QueueName] = []
+    for each in plan.passed:
+        state.pending.pass_over(each, plan.now, binds_larger=_has_no_choice(state, each.queue))
     for verdict in plan.verdicts:
         workload = replace(verdict.workload, claim=verdict.claim) if verdict.claim else verdict.workload
         state.pending.end_standing_in(workload.queue)
@@ -203,10 +213,14 @@ def _binds_larger(state: State, verdict: Verdict) -> bool:
     Where flavors are to be chosen from, or something is reserved for it, they might: by the one flavor it was not
     shown, or by what they reserve in turn.
     """
-    queue = state.queues.get(verdict.workload.queue)
-    if queue is None or verdict.workload.family is not None or verdict.reserved or not state.shares_widely:
+    if verdict.workload.family is not None or verdict.reserved or not state.shares_widely:
         return False
-    return all(len(group.flavors) == 1 for group in queue.groups)
+    return _has_no_choice(state, verdict.workload.queue)
+
+
+def _has_no_choice(state: State, name: QueueName) -> bool:
+    queue = state.queues.get(name)
+    return queue is not None and all(len(group.flavors) == 1 for group in queue.groups)
 
 
 def _displace(state: State, verdict: Verdict, now: Millis) -> None:

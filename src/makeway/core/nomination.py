@@ -188,14 +188,17 @@ class _Finder:
         self._excluded = excluded
         self._victims: dict[object, Victims] = {}
         self._sibling_runs = running_sibling(state, workload) is not None
-        self._search = Search(
-            tree=state.tree, node=state.tree.queues[workload.queue], queue=state.queues[workload.queue],
-            flavors=state.flavors, policy=state.policy, simulate=self._simulate, tried=tried, only=only,
-        )  # fmt: skip
+        self._tried = tried
+        self._only = only
         self.last: tuple[Assignment, Victims] = (Assignment(), Victims())
 
     def probe(self, counts: list[int]) -> tuple[Assignment, Victims]:
-        assignment = self._search.assign(self._workload, counts)
+        state, workload = self._state, self._workload
+        search = Search(  # not kept: it knows us, and what goes round is not freed at once
+            tree=state.tree, node=state.tree.queues[workload.queue], queue=state.queues[workload.queue],
+            flavors=state.flavors, policy=state.policy, simulate=self._simulate, tried=self._tried, only=self._only,
+        )  # fmt: skip
+        assignment = search.assign(workload, counts)
         victims = Victims()
         if assignment.mode not in (Mode.FIT, Mode.NO_FIT):
             victims = self._within_rounds(assignment.need, assignment.usage)

@@ -23,7 +23,7 @@ from makeway.core.figures import (
     Waiting,
     figures_by_local_queue,
     figures_of,
-    local_figures,
+    no_figures,
     share_of,
     waiting_in,
 )
@@ -365,7 +365,7 @@ class Metrics:
     def _refresh_locals(self, state: State, queue: QueueName, there: Iterable[LocalName]) -> None:
         """Whoever has a LocalQueue to this queue, or holds or waits by one. Parts in several queues add up."""
         node = state.tree.queues.get(queue)
-        idle = local_figures(state, (), () if node is None else node.nominal)
+        idle = no_figures(state, () if node is None else node.nominal)
         parts = {**dict.fromkeys(there, idle), **figures_by_local_queue(state, queue)}
         parts = {name: part for name, part in parts.items() if name[1]}
         before = self._locals_of.pop(queue, ())

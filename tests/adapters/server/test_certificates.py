@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -12,7 +14,7 @@ from cryptography import x509
 
 from makeway.adapters.server.certificates import CA_DAYS, RENEW_DAYS, SERVER_DAYS, Certificate, certificate
 from makeway.core.model import Millis
-from tests.adapters.server.serving import Server
+from tests.adapters.server.serving import Server, clock, running, until
 
 DAY = 24 * 60 * 60 * 1000
 NOON = Millis(1_767_268_800_000)
@@ -67,6 +69,26 @@ def test_what_is_broken_is_made_anew(tmp_path: Path, name: str, content: bytes |
     again = certificate(tmp_path, NOON)
     assert files(again)[0] == ca
     again.context()  # key and certificate fit each other
+
+
+def test_a_server_that_runs_on_gets_the_new_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("makeway.adapters.server.serving.RENEWAL_SECONDS", 0.05)
+    at = [clock()]
+    monkeypatch.setattr("tests.adapters.server.serving.clock", lambda: at[0])
+    with running(tmp_path) as server:
+        first = served(server)
+        at[0] = Millis(at[0] + (SERVER_DAYS - RENEW_DAYS + 1) * DAY)
+        until(lambda: served(server) != first)
+
+
+def served(server: Server) -> bytes | None:
+    """The certificate that a client is shown now; one who does not look at its times."""
+    trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+    where = urlsplit(server.url)
+    plain = socket.create_connection((where.hostname or "", where.port or 0), 10)
+    with plain, trust.wrap_socket(plain, server_hostname=where.hostname) as secure:
+        return secure.getpeercert(binary_form=True)
 
 
 def test_nobody_is_served_without_tls_or_with_an_old_one(server: Server) -> None:
