@@ -15,8 +15,8 @@ import gc
 import os
 import platform
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -88,7 +88,10 @@ class Installation:
         self.live: LiveEngine
 
     def start(self) -> str:
-        """The URL it serves at. Raises DataFileRefused, and OSError where the address or the folder cannot be had."""
+        """The URL it serves at, once the engine has read everything.
+
+        Raises DataFileRefused, and OSError where the address or the folder cannot be had.
+        """
         settings = self._settings
         try:
             self.store = open_store(settings.folder, self._clock)
@@ -109,6 +112,7 @@ class Installation:
             self.url = f"https://{f'[{host}]' if ':' in host else host}:{port}"
             _write_address(settings.folder, self.url)
             self._ends.append(lambda: _forget_address(settings.folder))
+            self.live.read_all()
         except BaseException:
             self.stop()
             raise
@@ -135,15 +139,18 @@ class Installation:
         self.live.stop(STOP_SECONDS)
 
 
-def have_the_process() -> None:
-    """Set up the interpreter for a process that does nothing else; call it when all has started.
+@contextmanager
+def own_process() -> Iterator[None]:
+    """Start within this, in a process that does nothing else.
 
-    What was read at the start stays: to look through it for circles again and again would stop all threads.
+    What is read at the start stays: to look through it for circles again and again would stop all threads.
     """
     sys.setswitchinterval(SWITCH_SECONDS)
-    gc.collect()
+    gc.disable()
+    yield
     gc.freeze()
     gc.set_threshold(GC_YOUNG, 50, 100)
+    gc.enable()
 
 
 class _Told:

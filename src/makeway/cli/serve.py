@@ -27,7 +27,7 @@ from makeway.adapters.server.data_file import DataFileRefused
 from makeway.api.objects.configuration import Configuration
 from makeway.cli.connection import connected, data_folder, server_options
 from makeway.cli.files import count, gather
-from makeway.cli.installation import ADDRESS_FILE, HOST, PORT, Installation, Settings, have_the_process
+from makeway.cli.installation import ADDRESS_FILE, HOST, PORT, Installation, Settings, own_process
 from makeway.cli.output import print_data
 from makeway.cli.screen import echo, plural, print_finding
 from makeway.runtime.ports import StoreError
@@ -64,10 +64,10 @@ def up(data: str | None, port: int, listen: str, config: str | None, detach: boo
     ending = _Ending()
     installation = Installation(settings, ending.fail)
     try:
-        url = installation.start()
+        with own_process():
+            url = installation.start()
     except (OSError, DataFileRefused) as error:
         raise _refused(error, settings) from error
-    have_the_process()
     try:
         _welcome(url, folder)
         ending.wait()
