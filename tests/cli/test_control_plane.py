@@ -165,15 +165,27 @@ def admitted(server: Living) -> dict[str, Any]:
     }
 
 
+def revisions(server: Living, names: dict[str, Any]) -> list[str]:
+    return [server.get(f"{WORKLOADS}/{name}")["metadata"]["resourceVersion"] for name in sorted(names)]
+
+
+def says(server: Living, path: str) -> tuple[int, int]:
+    status = server.get(path).get("status", {})
+    return status.get("pendingWorkloads", 0), status.get("admittedWorkloads", 0)
+
+
 def test_a_restart_takes_up_where_it_was(tmp_path: Path) -> None:
     with living(tmp_path) as server:
         server.create(flavor(), *queue(cpu=2), *(workload(f"w-{i}") for i in range(4)))
         until(lambda: len(server.holding()) == 2)
+        for path in (f"{QUEUEING}/clusterqueues/q", f"{QUEUEING}/namespaces/default/localqueues/q"):
+            until(lambda path=path: says(server, path) == (2, 2), "what the queue says of itself")  # type: ignore[misc]
         before = admitted(server)
+        untouched = revisions(server, before)
     with living(tmp_path) as server:
         until(lambda: server.client.get("/readyz").status_code == 200)
         assert admitted(server) == before
-        assert server.plane.live.engine.executor.writes == 0, "all was said already"
+        assert revisions(server, before) == untouched, "what was decided is not decided again"
         name = min(before)
         server.put_status(
             f"{WORKLOADS}/{name}",

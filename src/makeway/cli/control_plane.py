@@ -12,8 +12,8 @@ import gc
 import os
 import platform
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -107,7 +107,7 @@ class ControlPlane:
     # --- life ---
 
     def start(self, logs: PodLogs | None = None) -> str:
-        """The address it serves. Raises OSError where that cannot be had."""
+        """The address it serves, once the engine has read everything. Raises OSError where it cannot be had."""
         try:
             extras = Extras(self.store, self.live, logs)
             app = application(
@@ -122,6 +122,7 @@ class ControlPlane:
             self.url = f"https://{_reached(host)}:{port}"
             _write(self._folder / ADDRESS_FILE, self.url)
             self._open.callback((self._folder / ADDRESS_FILE).unlink, missing_ok=True)
+            self.live.read_all()
         except BaseException:
             self._open.close()
             raise
@@ -192,16 +193,19 @@ class Extras:
             raise Unavailable("the engine is busy and has not answered in time") from None
 
 
-def have_the_process() -> None:
-    """Set up the interpreter for a process that does nothing else; call it when all has started.
+@contextmanager
+def own_process() -> Iterator[None]:
+    """Start within this, in a process that does nothing else.
 
-    Who computes for long is interrupted often for those who wait. What was read at the start stays: to look through it
+    Who computes for long is interrupted often for those who wait. What is read at the start stays: to look through it
     for circles again and again would stop all threads.
     """
     sys.setswitchinterval(SWITCH_SECONDS)
-    gc.collect()
+    gc.disable()
+    yield
     gc.freeze()
     gc.set_threshold(GC_YOUNG, 50, 100)
+    gc.enable()
 
 
 def _platform() -> str:

@@ -120,7 +120,7 @@ def _serve(
     folder: Path, port: int, listen: str, value: Configuration, node: NodeSettings | None, wish: _Wish
 ) -> None:  # fmt: skip
     from makeway.adapters.server.data_file import DataFileRefused
-    from makeway.cli.control_plane import ControlPlane, Settings, have_the_process
+    from makeway.cli.control_plane import ControlPlane, Settings, own_process
     from makeway.cli.local_node import LocalNode, Logs, controllers_of_pods
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -132,7 +132,8 @@ def _serve(
     except OSError as error:
         raise click.ClickException(f"{folder} cannot be used: {error.strerror}\n\nhint: name another --data") from error
     try:
-        url = plane.start(None if node is None else Logs(folder))
+        with own_process():
+            url = plane.start(None if node is None else Logs(folder))
     except OSError as error:
         hint = "name another with --port, or 0 for a free one" if port else "name another --listen"
         words = (error.strerror or str(error)).lower()
@@ -142,7 +143,6 @@ def _serve(
             local = LocalNode(folder, plane.store, node, tell=plane.live.tell, failed=plane.fail)
             running.callback(local.stop)
             local.start()
-        have_the_process()
         _greet(folder, url)
         while not wish.asked and not plane.ended.wait(1.0):
             pass

@@ -6,6 +6,7 @@ was to happen at a time. A restart is a new one over the same Store, and takes u
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
@@ -22,6 +23,7 @@ from makeway.runtime.live_writer import LiveWriter
 from makeway.runtime.metrics import Metrics
 from makeway.runtime.ports import Clock, Store
 
+LOOK_SECONDS = 0.002
 POLL_MS = 30_000  # nobody is asked in vain: only clocks that were set are noticed so
 
 
@@ -64,6 +66,11 @@ class LiveEngine:
 
     def start(self) -> None:
         self._thread.start()
+
+    def read_all(self) -> None:
+        """Wait until it has read all objects, or has ended."""
+        while self._thread.is_alive and self.not_ready():
+            time.sleep(LOOK_SECONDS)
 
     def stop(self, seconds: float) -> bool:
         """Finish the step that runs; whether that was in time. Writes that are under way are the Store's to finish."""
