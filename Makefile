@@ -9,26 +9,20 @@ BENCH ?= codec
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest -q
 READY := .venv/.project
+COVERING := tests/api tests/core tests/model tests/controllers # counting branches takes time: only where it is asked for
 export PYTHON
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(READY) ## a first look: check examples/quickstart, then live through a morning of it
-	.venv/bin/makeway validate -f examples/quickstart
-	@echo
-	.venv/bin/makeway simulate -f examples/quickstart --eviction 30s
-	@echo
-	@echo "Try next:"
-	@echo "  .venv/bin/makeway plan -f examples/quickstart"
-	@echo "  .venv/bin/makeway simulate -f examples/time-sharing --until 12h"
-	@echo "  .venv/bin/makeway --help"
-	@echo "  change a number in examples/quickstart/queues.yaml to -1 and run make run again"
+run: $(READY) ## a first look: examples/quickstart at work, as real processes; ONCE=1 ends by itself
+	@.venv/bin/makeway demo -f examples/quickstart $(if $(filter-out 0,$(ONCE)),--once)
 
 test: $(READY) ## all tests, and the branch coverage of api/ and core/
 	@$(PY) tools/kubectl.py || true # once, outside the checkout; without it those tests say so
-	$(PYTEST) -n $(JOBS) --dist worksteal --cov --cov-report=term --cov-report=json:.venv/coverage.json
+	$(PYTEST) -n $(JOBS) --dist worksteal $(COVERING) --cov --cov-report=term --cov-report=json:.venv/coverage.json
 	$(PY) tools/branch_coverage.py .venv/coverage.json
+	$(PYTEST) -n $(JOBS) --dist worksteal tests $(COVERING:%=--ignore=%)
 
 check: $(READY) ## format, lint, types, import contracts, tidy and unit tests; under two minutes
 	$(PY) -m ruff format --check .

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytest
@@ -89,7 +91,27 @@ def test_what_the_server_sets_by_itself_is_no_change(server: Server) -> None:
 def test_what_was_applied_is_kept_where_kubectl_keeps_it(server: Server) -> None:
     server.told("apply", "-f", put(local_queue()))
     text = stored(server, "LocalQueue", "main", "default")["metadata"]["annotations"][LAST_APPLIED]
-    assert json.loads(text) == local_queue()
+    assert json.loads(text) == local_queue(annotations={})
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(which("kubectl") is None, reason="no kubectl on PATH")
+def test_it_takes_turns_with_kubectl(server: Server) -> None:
+    settings = ["--server", server.url, "--token", server.token, "--certificate-authority", f"{server.folder}/ca.crt"]
+
+    def kubectl(*arguments: str) -> str:
+        command = ["kubectl", "--kubeconfig", "/dev/null", *settings, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+
+    file = put(local_queue(labels={"a": "1", "b": "1"}))
+    assert server.told("apply", "-f", file) == "created     LocalQueue default/main\n"
+    assert kubectl("apply", "-f", file) == "localqueue.kueue.x-k8s.io/main unchanged\n"
+    put(local_queue(labels={"a": "2"}))
+    assert kubectl("apply", "-f", file) == "localqueue.kueue.x-k8s.io/main configured\n"
+    assert server.told("apply", "-f", file) == "unchanged   LocalQueue default/main\n"
+    put(local_queue(labels={"c": "3"}))
+    assert server.told("apply", "-f", file) == "configured  LocalQueue default/main\n"
+    assert stored(server, "LocalQueue", "main", "default")["metadata"]["labels"] == {"c": "3"}
 
 
 def test_a_name_is_made_each_time(server: Server) -> None:

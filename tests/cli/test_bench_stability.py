@@ -17,7 +17,8 @@ from makeway.core.model import WorkloadKey
 
 KEYS = [
     "states", "settled", "maxEvictionsOfOne", "maxCycles", "loopsWithGatesOff", "breaker", "overQuota",
-    "entitledWaiting", "utilisationOn", "utilisationOff", "evictionsOn", "evictionsOff", "unsettled",
+    "entitledWaiting", "utilisationOn", "utilisationOff", "waitingOn", "waitingOff", "evictionsOn", "evictionsOff",
+    "unsettled",
 ]  # fmt: skip
 
 
@@ -77,7 +78,17 @@ def test_only_causes_that_are_allowed_keep_the_promise() -> None:
     assert tally.broken == ["0/2 instant n/c: admitted above quota", "1 workload ran out of rounds"]
 
 
-def test_fair_sharing_is_refused_until_it_is_built() -> None:
-    result = CliRunner().invoke(main, ["bench", "stability", "--fair"])
+def test_with_fair_sharing_states_settle_too() -> None:
+    """Ten states with each list of strategies; many more in the properties of settling."""
+    result = CliRunner().invoke(main, ["bench", "stability", "--fair", "--states", "30", "--seed", "5", "--json"])
+    assert result.exit_code == 0, result.output
+    measured = json.loads(result.stdout)
+    assert (measured["states"], measured["settled"], measured["breaker"], measured["overQuota"]) == (30, 30, 0, 0)
+    assert 0 < measured["waitingOn"] < 1
+    assert measured != bench_stability.bench_stability(30, 5).result()
+
+
+def test_fair_sharing_says_nothing_about_other_benches() -> None:
+    result = CliRunner().invoke(main, ["bench", "codec", "--fair"])
     assert result.exit_code == 2
-    assert "fair sharing is not built yet" in result.stderr
+    assert "hint: it is for cycle, targets, stability" in result.stderr

@@ -97,7 +97,12 @@ def test_a_server_that_does_not_run(server: Server, tmp_path: Path) -> None:
     folder.mkdir()
     for name in ("ca.crt", "admin.token"):
         (folder / name).write_bytes((server.folder / name).read_bytes())
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+    stopped = run("get", "cq", XDG_DATA_HOME=str(tmp_path))
+    assert (stopped.exit_code, stopped.stderr) == (
+        1, f"Error: the server of {folder} does not run\n\n"
+        "hint: `makeway up` starts it; `--kubeconfig FILE` talks to another\n",
+    )  # fmt: skip
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # it was killed
         (folder / "address").write_text(f"https://127.0.0.1:{taken.getsockname()[1]}")
     result = run("get", "cq", XDG_DATA_HOME=str(tmp_path))
     assert result.exit_code == 1

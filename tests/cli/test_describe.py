@@ -140,6 +140,12 @@ def test_events_come_oldest_first_each_on_a_line(story: Server) -> None:
     assert "(x3)   Warning   Pending   workload/job-a" in story.told("events")
 
 
+def test_within_a_second_events_come_as_they_were_stored(server: Server) -> None:
+    for name in ("z", "a", "m"):
+        server.put(event(name, "Created"))
+    assert server.told("events", "-o", "name").split() == ["event/z", "event/a", "event/m"]
+
+
 def test_events_of_one_object_or_of_all_namespaces(story: Server) -> None:
     assert story.told("events", "--for", "workload/job-a", "-o", "name").split() == ["event/first", "event/second"]
     assert story.told("events", "--for", "gwl/job-a", "-o", "name").split() == ["event/foreign"]

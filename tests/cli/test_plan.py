@@ -273,15 +273,47 @@ def test_warnings_are_short_and_do_not_stop_the_plan() -> None:
     json.loads(result.stdout)
 
 
-def test_fair_sharing_is_refused() -> None:
-    Path("config.yaml").write_text(
-        "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
-        "fairSharing: {preemptionStrategies: [LessThanOrEqualToFinalShare]}\n",
-        "utf-8",
-    )
-    result = run("-f", "-", "--config", "config.yaml", stdin=QUEUES)
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "fair sharing comes with a later version" in result.stderr
+FAIR = ROOT / "examples" / "fair-sharing"
+
+
+def fairly(*more: str) -> Any:
+    return run("-f", str(FAIR), "--config", str(FAIR / "config.yaml"), "--now", "2026-03-02T10:00:00Z", *more)
+
+
+def test_with_fair_sharing_the_plan_shows_whose_share_decided() -> None:
+    told = fairly().stdout
+    assert "\n  shares     search 250, speech 125, vision 125\n  preempted  search/sweep-3: makes way for" in told
+    assert (
+        "Fair Sharing within the cohort, the newcomer's share rises from 125 to 187.5, below the 250 of its side, 125 "
+        "without it\n"
+    ) in told
+    assert (
+        "admitted   vision/train-2: in vision, 2 pods on gpu-node, borrows; before search/sweep-2: with it the share "
+        "of its side is 62.5, lower than the 125 of the next\n"
+    ) in told
+    assert "\n    its share would rise from 125 to 250; nobody of the richest side, with 187.5, may leave for" in told
+    assert told.endswith("\nShares at the end:\n  search 125, speech 125, vision 187.5\n")
+
+
+def test_shares_as_data_are_only_there_where_they_count() -> None:
+    told = json.loads(fairly("-o", "json").stdout)
+    assert told["shares"] == {
+        "clusterQueues": {"search": "125", "speech": "125", "vision": "187.5"}, "cohorts": {},
+    }  # fmt: skip
+    (victim,) = [each for cycle in told["cycles"] for each in cycle["preempted"]]
+    assert victim["rule"] == "preempt/fair-initial-share"
+    assert victim["sides"] == {"preemptor": "vision", "victim": "search"}
+    assert victim["shares"] == {
+        "preemptorBefore": "125", "preemptorAfter": "187.5", "victimBefore": "250", "victimAfter": "125",
+    }  # fmt: skip
+    first = told["cycles"][1]["admitted"][0]["turn"]
+    assert (first["rule"], first["shares"]) == ("order/lower-share", {"own": "62.5", "next": "125"})
+    barred = [each for each in told["cycles"][-1]["pending"] if "rule" in each]
+    assert {each["rule"] for each in barred} == {"preempt/not-by-shares"}
+    assert barred[0]["shares"] == {"before": "125", "after": "250", "richest": "187.5"}
+    classical = json.loads(run("-f", str(FAIR), "--now", "2026-03-02T10:00:00Z", "-o", "json").stdout)
+    assert "shares" not in classical
+    assert "shares" not in classical["cycles"][0]
 
 
 def test_a_configuration_in_the_folder_is_read_once_and_without_config_not_used() -> None:

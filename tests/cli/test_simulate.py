@@ -348,7 +348,7 @@ def test_wrong_usage_is_refused_with_a_hint(arguments: list[str], says: str, tmp
 
 def test_all_that_is_wrong_is_told_at_once_and_nothing_is_written(tmp_path: Path) -> None:
     Path("log.swf").write_text("one two\n" + SWF_JOB.format(1, "soon", 10, 1, 1))
-    Path("settings.yaml").write_text(CONFIGURATION + "fairSharing: {preemptionStrategies: [LessThanInitialShare]}\n")
+    Path("settings.yaml").write_text(CONFIGURATION + "fairSharing: {preemptionStrategies: [LessThanMyShare]}\n")
     Path("queues.yaml").write_text(queues().replace("nominalQuota: 4", "nominalQuota: many"))
     Path("work.yaml").write_text(work("a", 1, runs="soon"))
     before = sorted(tmp_path.iterdir())
@@ -360,7 +360,7 @@ def test_all_that_is_wrong_is_told_at_once_and_nothing_is_written(tmp_path: Path
     assert result.stdout == ""
     places = [line.partition(": error: ")[0] for line in result.stderr.splitlines() if ": error: " in line]
     assert places == [
-        "queues.yaml:13", "gone.yaml", "settings.yaml:3", "log.swf:1", "log.swf:2", "work.yaml:2", "away",
+        "settings.yaml:3", "queues.yaml:13", "gone.yaml", "log.swf:1", "log.swf:2", "work.yaml:2", "away",
         "no/such/page.html",
     ]  # fmt: skip
     assert "hint: `mkdir -p no/such` makes its folder" in result.stderr

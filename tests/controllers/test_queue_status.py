@@ -16,6 +16,7 @@ from makeway.controllers.contract import Change, Outcome, Ref
 from makeway.controllers.queue_status import INTERVAL_MS, ROWS_MAX, QueueStatus
 from makeway.core.lowering import inactive_reasons
 from makeway.core.model import Millis
+from makeway.core.policy import Policy
 from tests.controllers.views import FakeView
 from tests.runtime.wires import (
     IN_USE,
@@ -139,17 +140,72 @@ def test_more_flavors_than_a_status_may_hold_give_way_if_nobody_uses_them() -> N
     assert shown == [*list(quota)[: ROWS_MAX - 1], "f069"]
 
 
-def test_conditions_and_shares_of_others_are_left_alone() -> None:
-    before = msgspec.structs.replace(
-        cluster_queue(),
-        status=wire(
-            "ClusterQueue", "q", {}, {"conditions": [condition("Theirs")], "fairSharing": {"weightedShare": 7}}
-        ).status,
-    )
-    view = settled(before, flavor())
-    theirs = find(status(view).conditions, "Theirs")
-    assert theirs == before.status.conditions[0]  # type: ignore[union-attr]
-    assert status(view).fair_sharing.weighted_share == 7
+def test_conditions_of_others_are_left_alone() -> None:
+    theirs = wire("ClusterQueue", "q", {}, {"conditions": [condition("Theirs")]}).status
+    view = settled(msgspec.structs.replace(cluster_queue(), status=theirs), flavor())
+    assert find(status(view).conditions, "Theirs") == theirs.conditions[0]
+
+
+# --- shares -----------------------------------------------------------------------------------------------------------
+
+FAIR = Policy(fair_strategies=("LessThanOrEqualToFinalShare",))
+
+
+def shared(*weights: str, policy: Policy = FAIR) -> FakeView:
+    """Two queues of a cohort below another; the first uses 10 of its 4, the second nothing, 20 could be lent."""
+    first, second, above = ({"weight": weight} for weight in (*weights, "1", "1", "1")[:3])
+    view = FakeView.of(
+        cohort("r", 6, parentName="top", fairSharing=above), cohort("top", 10), flavor(), local_queue(),
+        cluster_queue("q", 4, cohortName="r", fairSharing=first),
+        cluster_queue("other", 0, cohortName="r", fairSharing=second),
+        holder("a", 6), holder("b", 4, admitted=False), policy=policy, now=NOW,
+    )  # fmt: skip
+    view.settle(QueueStatus(), *(ref for ref in view.objects if ref.kind in ("ClusterQueue", "Cohort")), now=NOW)
+    return view
+
+
+def shares(view: FakeView) -> dict[str, int | None]:
+    found = {ref.name: each.status for ref, each in view.objects.items() if ref.kind in ("ClusterQueue", "Cohort")}
+    return {
+        name: None if each is None or each.fair_sharing is None else each.fair_sharing.weighted_share
+        for name, each in found.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("weights", "shown"),
+    [
+        (("1",), {"q": 300, "other": 0, "r": 0, "top": 0}),
+        (("2",), {"q": 150, "other": 0, "r": 0, "top": 0}),
+        (("7",), {"q": 43, "other": 0, "r": 0, "top": 0}),  # 42.86, rounded up
+        (("0", "0"), {"q": 2**63 - 1, "other": 0, "r": 0, "top": 0}),
+    ],
+)
+def test_P20_with_fair_sharing_queues_and_cohorts_show_their_shares(
+    weights: tuple[str, ...], shown: dict[str, int]
+) -> None:
+    """S-9.3: all reservations count, admitted or not."""
+    assert shares(shared(*weights)) == shown
+
+
+def test_without_fair_sharing_there_is_no_share_and_an_old_one_goes() -> None:
+    view = shared()
+    view.policy, view._state = Policy(), None
+    view.settle(QueueStatus(), *(ref for ref in view.objects if ref.kind in ("ClusterQueue", "Cohort")), now=NOW)
+    assert shares(view) == {"q": None, "other": None, "r": None, "top": None}
+
+
+def test_the_share_of_a_cohort_is_written_at_most_once_in_an_interval() -> None:
+    view, controller, r = shared(), QueueStatus(), Ref("Cohort", "", "r")
+    assert controller.react(r, view, NOW).actions == ()
+    for size in (12, 14):
+        view.put(holder("a", size))
+        outcome = controller.react(r, view, NOW)
+        if size == 12:
+            view.apply(outcome)
+            assert shares(view)["r"] == 300, "6 above its 10 of 20"
+    assert outcome.again_at == NOW + INTERVAL_MS
+    assert outcome.actions == ()
 
 
 # --- Active -----------------------------------------------------------------------------------------------------------

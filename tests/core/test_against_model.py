@@ -6,6 +6,7 @@ is right; the seed of a difference is printed, and ``seeded`` makes the same wor
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -16,29 +17,36 @@ from makeway.api.quantity import Time
 from makeway.core import claims
 from makeway.core.cycle import Plan, Verdict, carry_out, decide, departed, heads, reason_kept
 from makeway.core.lowering import Loaded, load_state, workload_of
-from makeway.core.model import Millis, QueueName, Workload
+from makeway.core.model import Millis, QueueName, Workload, WorkloadKey
 from makeway.core.policy import Policy, Profile
 from makeway.core.state import State
 from makeway.core.waking import next_expiry
 from tests.model.play import CYCLE_MILLIS, play
-from tests.model.scenarios import seeded
+from tests.model.scenarios import fair, seeded
 from tests.soaking import InTime
 
 pytestmark = pytest.mark.slow
 
 FOUND = (5004,)  # seeds that once told a difference
+FOUND_FAIR: tuple[int, ...] = ()
+INPUTS_PER_FAIR = 29  # three profiles of as many each: 204 by default, 2,040 in a soak
 INPUTS_PER_SCENARIO = 10  # a scenario is as much work as so many damaged files: 200 by default, 2,000 in a soak
 
 
 def with_gates(scenario: dict[str, Any], *, stable: bool) -> dict[str, Any]:
     """The scenario with claims and rounds, or without either, whatever the profile says."""
-    gates = dict.fromkeys(("PreemptionClaims", "PreemptionEpochs"), stable)
+    gates = dict.fromkeys(("PreemptionClaims", "PreemptionEpochs", "PreemptionRevalidateTargets"), stable)
     return {**scenario, "featureGates": {**(scenario.get("featureGates") or {}), **gates}}
 
 
 def load(scenario: dict[str, Any], profile: Profile) -> tuple[Loaded, Millis]:
     base = Policy.of_profile(profile)
-    policy = replace(base, gates=base.gates.turned(scenario.get("featureGates") or {}))
+    fair = (scenario.get("config") or {}).get("fairSharing") or {}
+    policy = replace(
+        base,
+        gates=base.gates.turned(scenario.get("featureGates") or {}),
+        fair_strategies=tuple(fair.get("preemptionStrategies") or ()),
+    )
     objects = [codec.read(tree, "Ignore", limits=False).value for tree in scenario["objects"]]
     now = Millis(Time.parse(scenario["now"]).millis)
     return load_state([each for each in objects if each is not None], policy, now), now
@@ -57,7 +65,7 @@ def entry_facts(verdict: Verdict) -> dict[str, Any]:
                 "flavors": {
                     resource: {
                         "flavor": choice.flavor,
-                        "mode": "DeferredFit" if deferred and choice.mode.public == "Fit" else choice.mode.public,
+                        "mode": "DeferredFit" if deferred else choice.mode.public,
                     }
                     for resource, choice in sorted(part.choices.items())
                 },
@@ -73,6 +81,7 @@ def cycle_facts(state: State, plan: Plan, considered: list[Verdict]) -> dict[str
     return {
         "entries": [entry_facts(each) for each in considered],
         "preempted": sorted([t.workload.key, v.workload.key, t.reason] for v in plan.verdicts for t in v.targets),
+        "taken": sorted([key, v.workload.key] for v in plan.verdicts for key in v.took),
         "quotaReserved": sorted(v.workload.key for v in plan.admitted),
         "heap": {queue: state.pending.in_order(queue) for queue in sorted(lines) if lines[queue].waiting},
         "parked": {queue: sorted(lines[queue].parked) for queue in sorted(lines) if lines[queue].parked},
@@ -80,21 +89,46 @@ def cycle_facts(state: State, plan: Plan, considered: list[Verdict]) -> dict[str
     }
 
 
-def between(loaded: Loaded, plan: Plan, events: list[dict[str, Any]], now: Millis) -> None:
+class Leaving:
+    """Victims on their way out, by the cycle after which they are gone (``scenarios``)."""
+
+    def __init__(self, cycles: dict[str, list[int]]) -> None:
+        self._cycles = cycles
+        self._times: Counter[str] = Counter()
+        self._after: dict[str, tuple[int, str, Millis]] = {}  # who -> after which cycle, why, since when
+
+    def see_off(self, plan: Plan, number: int) -> None:
+        for target in [target for verdict in plan.verdicts for target in verdict.targets]:
+            key = target.workload.key
+            if key not in self._after:
+                cycles = self._cycles.get(key) or [0]
+                self._after[key] = (number + cycles[self._times[key] % len(cycles)], reason_kept(target), plan.now)
+                self._times[key] += 1
+
+    def gone(self, number: int) -> list[tuple[str, str, Millis]]:
+        found = sorted(key for key, (after, _, _) in self._after.items() if after <= number)
+        return [(key, *self._after.pop(key)[1:]) for key in found]
+
+    def forget(self, key: str) -> None:
+        self._after.pop(key, None)
+
+
+def between(loaded: Loaded, leaving: Leaving, number: int, events: list[dict[str, Any]], now: Millis) -> None:
     state, woken = loaded.state, set()
-    victims = {t.workload.key: t for v in plan.verdicts for t in v.targets}
-    for _, target in sorted(victims.items()):
-        held = state.holders.find(target.workload.queue, target.workload.key)
-        assert held is not None
-        state.release(held)
-        state.push(departed(state, held, reason_kept(target), now), now)
-        woken.add(held.queue)
+    for key, reason, since in leaving.gone(number):
+        held = state.holders.by_key.get(WorkloadKey(key))
+        if held is not None:
+            state.release(held)
+            state.push(departed(state, held, reason, since), now)
+            woken.add(held.queue)
     for event in events:
         for key in event.get("delete") or []:
             gone = find(state, key)
+            leaving.forget(key)
             if gone is not None:
                 (state.release if gone.usage is not None else state.pending.forget)(gone)
                 state.forget_progress(gone)
+                state.rounds_end_after(gone)
                 woken.add(gone.queue)
         for tree in event.get("create") or []:
             value = codec.read(tree, "Ignore", limits=False).value
@@ -119,6 +153,7 @@ def tell(scenario: dict[str, Any], profile: Profile) -> list[dict[str, Any]]:
     loaded, now = load(scenario, profile)
     state, told = loaded.state, []
     state.shares_widely = False  # the model looks at everybody; that sharing changes nothing is a test of its own
+    leaving = Leaving(scenario.get("leaving") or {})
     for i in range(scenario["cycles"]):
         expiries: dict[QueueName, Millis | None] = {queue: next_expiry(state, queue, now) for queue in state.queues}
         for claimant in claims.overdue(state, now):
@@ -127,7 +162,8 @@ def tell(scenario: dict[str, Any], profile: Profile) -> list[dict[str, Any]]:
         carry_out(state, plan)
         considered = [each for each in plan.verdicts if each.requeue not in ("Generic", "NamespaceMismatch")]
         told.append(cycle_facts(state, plan, considered))
-        between(loaded, plan, [e for e in scenario.get("events") or [] if e["afterCycle"] == i + 1], now)
+        leaving.see_off(plan, i + 1)
+        between(loaded, leaving, i + 1, [e for e in scenario.get("events") or [] if e["afterCycle"] == i + 1], now)
         later = Millis(now + scenario.get("stepMillis", CYCLE_MILLIS))
         for queue in state.queues:
             due = next_expiry(state, queue, now)
@@ -143,10 +179,12 @@ def expected(scenario: dict[str, Any], profile: Profile) -> list[dict[str, Any]]
     told = play(scenario, profile)
     for cycle in told:
         cycle["quotaReserved"] = sorted(cycle["quotaReserved"])
-        cycle["due"] = sorted(cycle["due"].values())
+        cycle["due"] = sorted([*cycle["due"].values(), *cycle["ready"]])
+        cycle["taken"] = sorted([claimant, by] for claimant, by, _ in cycle["taken"])
         for entry in cycle["entries"]:
-            if entry["status"] == "skipped":
+            if entry["status"] == "skipped" or entry["requeueReason"] == "PreemptionGated":
                 entry["targets"] = []  # nobody was asked to leave
+            entry["targets"] = [each for each in entry["targets"] if [each[0], entry["workload"]] not in cycle["taken"]]
             for extra in ("clusterQueue", "status", "requeueReason"):
                 del entry[extra]
         for extra in ("refused", "sticky"):
@@ -171,10 +209,23 @@ def test_the_engine_and_the_model_tell_the_same_story(
 ) -> None:
     """``stable``: with claims and rounds."""
     for seed in in_time((*FOUND, *range(fuzz_seed, fuzz_seed + fuzz_inputs // INPUTS_PER_SCENARIO))):
-        scenario = with_gates(seeded(seed), stable=stable)
-        ours, theirs = tell(scenario, profile), expected(scenario, profile)
-        for told in (ours, theirs):
-            without_levels_of_claims(told)
-        for number, (a, b) in enumerate(zip(ours, theirs, strict=True), start=1):
-            for what in a:
-                assert a[what] == b[what], f"seed {seed}, {profile}: cycle {number} differs in {what}"
+        compare(with_gates(seeded(seed), stable=stable), profile, f"seed {seed}")
+
+
+@pytest.mark.property
+@pytest.mark.parametrize(("profile", "stable"), [("parity", False), ("default", False), ("default", True)])
+def test_the_engine_and_the_model_share_alike(
+    profile: Profile, stable: bool, fuzz_seed: int, fuzz_inputs: int, in_time: InTime
+) -> None:
+    """The same with fair sharing: all lists of strategies, weights, victims that take their time."""
+    for seed in in_time((*FOUND_FAIR, *range(fuzz_seed, fuzz_seed + fuzz_inputs // INPUTS_PER_FAIR))):
+        compare(with_gates(fair(seed), stable=stable), profile, f"fair seed {seed}")
+
+
+def compare(scenario: dict[str, Any], profile: Profile, which: str) -> None:
+    ours, theirs = tell(scenario, profile), expected(scenario, profile)
+    for told in (ours, theirs):
+        without_levels_of_claims(told)
+    for number, (a, b) in enumerate(zip(ours, theirs, strict=True), start=1):
+        for what in a:
+            assert a[what] == b[what], f"{which}, {profile}: cycle {number} differs in {what}"

@@ -18,7 +18,7 @@ from makeway.core.planning import CYCLES_MAX, Planned, PlannedCycle, Waiting, ne
 from makeway.core.policy import Policy
 from makeway.core.state import State
 from makeway.testing.builders import FLAVOR, Part, clock, cohort, holder, queue, seconds, state, workload
-from tests.model.play import play
+from tests.model.play import play, strategies_of
 from tests.model.scenarios import seeded
 
 NOW = seconds(clock("12:00"))
@@ -290,7 +290,11 @@ def model_facts(scenario: Raw, profile: str) -> list[object]:
 
 def plan_of(scenario: Raw) -> Planned:
     policy = Policy.parity()
-    policy = replace(policy, gates=policy.gates.turned(scenario.get("featureGates") or {}))
+    policy = replace(
+        policy,
+        gates=policy.gates.turned(scenario.get("featureGates") or {}),
+        fair_strategies=strategies_of(scenario),  # type: ignore[arg-type]
+    )
     objects = [value for raw in scenario["objects"] if (value := codec.read(raw, limits=False).value) is not None]
     now = Millis(Time.parse(scenario["now"]).millis)
     return plan_cycles(load_state(objects, policy, now).state, now, cycles=scenario["cycles"])

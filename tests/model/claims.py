@@ -8,8 +8,9 @@ from dataclasses import replace
 from tests.model import facts, queues
 from tests.model.facts import Raw
 from tests.model.flavors import FIT, Assignment, Choice, PodSetAssignment
-from tests.model.preemption import Incoming, Target, ends_above_nominal, newly_evicted, that_count
+from tests.model.preemption import Incoming, Target
 from tests.model.quota import fits
+from tests.model.targets import ends_above_nominal, newly_evicted
 from tests.model.world import (
     Claim,
     Holder,
@@ -208,7 +209,7 @@ def count_round(world: World, tree: Snapshot, p: Incoming, found: Assignment, ta
     """An issue of preemptions or a taking of claims; ``tree`` is the one in which all other victims are gone."""
     done = rounds_of(world, p.key)
     done.total += bool(newly_evicted(tree, targets))
-    done.above += bool(that_count(tree, p, targets)) and ends_above_nominal(tree, p, targets, found.usage)
+    done.above += ends_above_nominal(tree, p, targets, found.usage)
 
 
 def lose_to(world: World, key: str, by: str) -> None:  # epochs 2

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tests.model import claims, facts, queues
+from tests.model import claims, facts, fair, queues
 from tests.model.amounts import Amounts, add, sub
 from tests.model.flavors import Assignment, PodSetAssignment
 from tests.model.nomination import nominate, refusal
@@ -36,6 +36,10 @@ class Entry:
     held_back: bool = False
     standing: Standing | None = None  # set: no head, only the place of a standing reservation
     claim: Claim | None = None  # set: a claimant whose victims are gone, beside the head
+
+    @property
+    def asks(self) -> Amounts:
+        return self.assignment.usage if self.standing is None else self.standing.asks
 
 
 @dataclass
@@ -158,7 +162,7 @@ def reserve(run: Run, e: Entry) -> None:  # S-5.8, S-5.13
     run.snap.charge(queue, amounts)
     run.reservations.append((queue, amounts, stays))
     if stays and any(amounts.values()):
-        world.standing[queue] = Standing(e.p.key, e.assignment.level, amounts)
+        world.standing[queue] = Standing(e.p.key, e.assignment.level, amounts, dict(e.assignment.usage))
 
 
 def lost_to_reservation(run: Run, e: Entry) -> bool:
@@ -393,6 +397,19 @@ def nominate_all(run: Run, popped: Sequence[tuple[str, str, Claim | None]], resu
     return entries
 
 
+def in_order(run: Run, entries: list[Entry]) -> Iterator[Entry]:
+    """The entries in the order of processing; with fair sharing the next is found when the last has been."""
+    if not run.world.settings.strategies:
+        yield from sorted(entries, key=lambda e: place(run.world, e))  # S-5.6
+        return
+    left = list(entries)
+    while left:  # S-9.4
+        gone = set(run.chosen) if run.world.settings.gates["PreemptionClaims"] else set()
+        e = fair.next_of(without(run.snap, gone), left, run.world.preemptors)
+        left.remove(e)
+        yield e
+
+
 def cycle(world: World, now: int) -> Result:
     """Run one cycle: change the world, say what was done."""  # S-5.1
     result = Result(over=claims.end_those_over(world, now))
@@ -409,7 +426,7 @@ def cycle(world: World, now: int) -> Result:
         result.entries.append(e)
     entries = standing_reservations(world, heads)
     entries += nominate_all(run, [(q, key, None) for q, key in heads.items()], result)
-    for e in sorted(entries, key=lambda e: place(world, e)):
+    for e in in_order(run, entries):
         process(run, e)
         if e.standing is None:
             result.entries.append(e)

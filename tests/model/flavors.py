@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from tests.model.amounts import Amounts, FlavorResource, add
 from tests.model.facts import PodSet, Raw
 from tests.model.placing import may_use
-from tests.model.preemption import Incoming, borrow_within_cohort, targets
+from tests.model.preemption import Incoming, borrow_within_cohort, policy
 from tests.model.quota import (
     available_to_queue,
     lowest_subtree,
     potential_available,
 )
+from tests.model.targets import targets
 from tests.model.world import Snapshot, queue_node
 
 NO_FIT, NO_CANDIDATES, PREEMPT, RECLAIM, FIT = range(5)  # S-6.6, ascending
@@ -132,7 +133,8 @@ def judge(call: Request, fr: FlavorResource, v: int) -> tuple[Verdict, str | Non
     if v <= available_to_queue(snap, queue, fr):
         return (FIT, level), None
     nominal = snap.tree[queue_node(queue)].nominal.get(fr, 0)
-    while_borrowing = borrow_within_cohort(snap, queue)[0] != "Never"
+    by_shares = bool(snap.settings.strategies) and policy(snap, queue, "reclaimWithinCohort") != "Never"
+    while_borrowing = borrow_within_cohort(snap, queue)[0] != "Never" or by_shares
     if nominal >= v or may_reclaim or while_borrowing:
         return search_targets(call, fr, v, level), None
     return (NO_FIT, level), "WaitingForQuota"

@@ -9,8 +9,9 @@ from fractions import Fraction
 from tests.model.amounts import parse_quantity, pod_requests
 from tests.model.facts import PodSet, Raw
 from tests.model.flavors import Assignment, Only, assign
-from tests.model.preemption import Incoming, Target, targets
+from tests.model.preemption import Incoming, Target
 from tests.model.queues import selector_matches
+from tests.model.targets import targets
 from tests.model.world import Snapshot, World
 
 

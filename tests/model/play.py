@@ -8,10 +8,11 @@ from typing import Any
 from tests.model import claims, facts, queues
 from tests.model.cycle import Entry, Result, cycle
 from tests.model.facts import Raw
-from tests.model.flavors import FIT, OUTSIDE
+from tests.model.flavors import OUTSIDE
 from tests.model.world import Claim, World, load, make_settings
 
 CYCLE_MILLIS = 10_000
+BOTH_STRATEGIES = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
 
 
 def listing(lists: dict[str, set[str]]) -> dict[str, list[str]]:
@@ -19,10 +20,10 @@ def listing(lists: dict[str, set[str]]) -> dict[str, list[str]]:
 
 
 def entry_facts(e: Entry) -> dict[str, Any]:
-    """One entry as recorded: the podsets of a deferred entry show its mode."""
+    """One entry as recorded: all resources of a deferred entry show its mode."""
 
     def shown(mode: int) -> str:
-        return "DeferredFit" if e.mode == "DeferredFit" and mode == FIT else OUTSIDE[mode]
+        return "DeferredFit" if e.mode == "DeferredFit" else OUTSIDE[mode]
 
     return {
         "workload": e.p.key,
@@ -111,8 +112,15 @@ class Leaving:
         self._after.pop(key, None)
 
 
+def strategies_of(scenario: Raw) -> tuple[str, ...]:
+    """Those of fair sharing, if it is on: an empty list means both."""
+    fair = (scenario.get("config") or {}).get("fairSharing")
+    return () if fair is None else tuple(fair.get("preemptionStrategies") or BOTH_STRATEGIES)
+
+
 def start(scenario: Raw, profile: str) -> World:
-    world = load(scenario["objects"], make_settings(profile, scenario.get("featureGates")))
+    settings = make_settings(profile, scenario.get("featureGates"), strategies=strategies_of(scenario))
+    world = load(scenario["objects"], settings)
     queues.fill(world, facts.millis(scenario["now"]))
     claims.take_up(world)
     return world

@@ -19,8 +19,6 @@ from tests.model.quota import (
 from tests.model.world import Holder, Settings, Snapshot, queue_node
 
 Need = frozenset[FlavorResource]
-MOST_ROUNDS = 10  # design 4, epochs 1
-MOST_ROUNDS_ABOVE = 1
 
 
 @dataclass(frozen=True)
@@ -237,7 +235,8 @@ def fill_back(
     return kept
 
 
-def search(snap: Snapshot, p: Incoming, need: Need, req: Amounts, left_out: frozenset[str]) -> list[Target]:  # S-8
+def search(snap: Snapshot, p: Incoming, need: Need, req: Amounts, left_out: frozenset[str]) -> list[Target]:
+    """Without fair sharing."""  # S-8
     groups = [*cohort_candidates(snap, p, need, req), same_queue_candidates(snap, p, need)]
     with_advantage, others, own = ([c for c in group if c.holder.key not in left_out] for group in groups)
     candidates = in_order(snap, p, [with_advantage, others, own])
@@ -246,51 +245,3 @@ def search(snap: Snapshot, p: Incoming, need: Need, req: Amounts, left_out: froz
         if found:
             return [Target(c.holder.key, c.holder.queue, c.reason, c.holder.claims) for c in found]
     return []
-
-
-def targets(snap: Snapshot, p: Incoming, need: Need, req: Amounts) -> list[Target]:
-    """Whom to evict so that ``req`` fits, where ``need`` is contested; nobody when that cannot help."""  # S-8
-    left_out: frozenset[str] = frozenset()
-    if any(p.uid in t.not_for for t in snap.holders.values()):
-        snap.limited.add(p.key)
-    while True:
-        found = search(snap, p, need, req, left_out)
-        extra = one_too_many(snap, p, found, req)
-        if extra is None:
-            return found
-        snap.limited.add(p.key)
-        left_out |= {extra}
-
-
-# rounds (design 4, epochs 1)
-
-
-def newly_evicted(snap: Snapshot, found: list[Target]) -> list[Target]:
-    """Those that make a set of targets a round."""
-    return [t for t in found if t.reason != "InClusterQueueTimeBased" and not snap.holders[t.key].evicted]
-
-
-def that_count(snap: Snapshot, p: Incoming, found: list[Target]) -> list[Target]:
-    """Those that make a round one of the rare kind, if it ends above nominal."""
-    return [t for t in newly_evicted(snap, found) if t.queue != p.queue or snap.holders[t.key].priority >= p.priority]
-
-
-def ends_above_nominal(snap: Snapshot, p: Incoming, found: list[Target], req: Amounts) -> bool:
-    after = snap.copy()
-    for t in found:
-        after.remove(t.key)
-    nominal = snap.tree[queue_node(p.queue)].nominal
-    return any(v > 0 and add(after.used[p.queue].get(fr, 0), v) > nominal.get(fr, 0) for fr, v in req.items())
-
-
-def one_too_many(snap: Snapshot, p: Incoming, found: list[Target], req: Amounts) -> str | None:
-    """Whom to leave out, because this preemptor may not have one more round of this kind."""
-    done = snap.rounds.get(p.key)
-    if done is None or not snap.settings.gates["PreemptionEpochs"]:
-        return None
-    if done.total >= MOST_ROUNDS and newly_evicted(snap, found):
-        return newly_evicted(snap, found)[0].key
-    counting = that_count(snap, p, found)
-    if done.above >= MOST_ROUNDS_ABOVE and counting and ends_above_nominal(snap, p, found, req):
-        return counting[0].key
-    return None

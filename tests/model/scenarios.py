@@ -7,6 +7,7 @@ cycle. All objects are valid by the API reference. The first value of each choic
 shrinks towards it.
 
 ``build`` is the broad mix. ``contend`` makes few queues quarrel for long, over little quota, by every kind of policy.
+``share_fairly`` adds fair sharing to either: strategies and weights.
 """
 
 from __future__ import annotations
@@ -395,6 +396,37 @@ def contended(seed: int, cycles: int | None = None) -> Raw:
 def quarrels(draw: st.DrawFn) -> Raw:
     """Quarrels for hypothesis."""
     return contend(Drawn(draw))
+
+
+STRATEGIES = [
+    ["LessThanOrEqualToFinalShare", "LessThanInitialShare"],
+    ["LessThanOrEqualToFinalShare"],
+    ["LessThanInitialShare"],
+]
+WEIGHTS = [None, None, "1", "2", "500m", "0", "3", "1n"]
+FAIR_GATES = {"FairSharingPreemptWithinNominal": False, "FairSharingPrioritizeNonBorrowing": False}
+
+
+def share_fairly(dice: Dice, scenario: Raw) -> Raw:
+    """The same scenario with one of the three lists of strategies, and weights here and there."""
+    for raw in scenario["objects"]:
+        if raw["kind"] in ("ClusterQueue", "Cohort"):
+            weight = dice.one_of(WEIGHTS)
+            if weight is not None:
+                raw["spec"]["fairSharing"] = {"weight": weight}
+            if raw["kind"] == "ClusterQueue" and raw["spec"].get("cohortName") and not dice.rarely(4):
+                raw["spec"]["preemption"]["reclaimWithinCohort"] = "Any"
+    gates = {gate: value for gate, value in FAIR_GATES.items() if dice.rarely(16)}
+    return scenario | {
+        "config": {"fairSharing": {"preemptionStrategies": dice.one_of(STRATEGIES)}},
+        "featureGates": scenario["featureGates"] | gates,
+    }
+
+
+def fair(seed: int, cycles: int | None = None) -> Raw:
+    """The fair scenario of a seed: every third is of the broad mix, the others are quarrels."""
+    dice = Seeded(seed)
+    return share_fairly(dice, build(dice) if seed % 3 == 0 and cycles is None else contend(dice, cycles))
 
 
 def seeded(seed: int) -> Raw:

@@ -15,9 +15,10 @@ from tests.model.facts import Raw
 from tests.model.flavors import OUTSIDE, assign
 from tests.model.placing import may_use
 from tests.model.play import between_cycles, play
-from tests.model.preemption import incoming_of, targets
+from tests.model.preemption import incoming_of
 from tests.model.quota import available, lowest_subtree, potential_available, usage
 from tests.model.scenarios import scenarios, seeded
+from tests.model.targets import targets
 from tests.model.world import Progress, World, cohort_node, make_settings, queue_node, snapshot
 
 pytestmark = pytest.mark.slow  # the model judges others; that it is right itself is asked less often

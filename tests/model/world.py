@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from tests.model import facts
-from tests.model.amounts import Amounts, add, amount, sub
+from tests.model.amounts import Amounts, add, amount, parse_quantity, sub
 from tests.model.facts import Raw
 
 if TYPE_CHECKING:
@@ -24,13 +25,17 @@ GATES = {  # api.md 9.2, column "Ours"
     "PrioritizePreemptorWorkloads": False,
     "MultiKueueOrchestratedPreemption": True,
     "TimeBasedSamePriorityPreemption": True,
+    "FairSharingPreemptWithinNominal": True,
+    "FairSharingPrioritizeNonBorrowing": True,
     "PreemptionClaims": True,
+    "PreemptionRevalidateTargets": True,
     "PreemptionEpochs": True,
     "AssignmentModeByWorstResource": True,
 }
 PARITY_GATES = GATES | {  # api.md 9.2, column "Parity"
     "MultiKueueOrchestratedPreemption": False,
     "PreemptionClaims": False,
+    "PreemptionRevalidateTargets": False,
     "PreemptionEpochs": False,
     "AssignmentModeByWorstResource": False,
 }
@@ -46,6 +51,7 @@ class Settings:
     ignore_undeclared: bool = False
     strict_fifo_lends: bool = False
     claim_timeout: int = 300_000
+    strategies: tuple[str, ...] = ()  # of fair sharing; none: classical preemption
 
 
 def make_settings(profile: str, gates: dict[str, bool] | None = None, **others: Any) -> Settings:
@@ -70,6 +76,7 @@ class Standing:
     workload: str
     level: int
     amounts: Amounts
+    asks: Amounts = field(default_factory=dict, compare=False)  # what its head would use: by that shares order it
 
 
 @dataclass
@@ -170,6 +177,7 @@ class Node:
     nominal: Amounts
     borrowing_limit: Amounts
     lending_limit: Amounts
+    weight: Fraction = Fraction(1)  # S-9.2
 
 
 @dataclass(frozen=True)
@@ -294,6 +302,7 @@ def build_tree(world: World) -> dict[str, Node]:  # S-2.1-2.3
             nominal=_limits(spec, "nominalQuota"),
             borrowing_limit=_limits(spec, "borrowingLimit"),
             lending_limit=_limits(spec, "lendingLimit"),
+            weight=parse_quantity((spec.get("fairSharing") or {}).get("weight", "1")),
         )
     return tree
 

@@ -20,7 +20,7 @@ from makeway.core.policy import Policy
 from makeway.runtime import engine as engine_module
 from makeway.runtime.engine import Engine
 from makeway.runtime.executor import Answer, DirectWriter
-from makeway.runtime.ports import Unavailable
+from makeway.runtime.ports import Forbidden, NotFound, Unavailable
 from tests.runtime.wires import cluster_queue, condition, flavor, groups, holder, local_queue, workload
 
 NOON = Millis(1_767_268_800_000)
@@ -220,6 +220,31 @@ def test_an_admission_that_cannot_be_written_is_taken_back_and_made_again(monkey
     assert steps < 500
     assert play.says("w", "Admitted") != play.says("other", "Admitted"), "one of them has the quota, not both"
     assert play.engine.journal.of(WorkloadKey("default/w"))[1].what == "failed"
+
+
+@pytest.mark.parametrize("error", [Forbidden("the namespace is being terminated"), NotFound("no such namespace")])
+def test_what_the_store_refuses_is_tried_again_with_growing_pauses(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Job in a namespace that is to go wants a Workload that cannot be made: nothing spins."""
+    play = Play(*small(), job())
+    tries: list[int] = []
+
+    def refuses(body: Any) -> Any:
+        tries.append(play.now - NOON)
+        raise error
+
+    create = play.store.create
+    monkeypatch.setattr(play.store, "create", refuses)
+    while play.now < NOON + 10 * MINUTE:
+        play.settle()
+        play.now = play.engine.next_at() or Millis(NOON + 10 * MINUTE)
+    assert tries[:5] == [0, 1000, 3000, 7000, 15_000]
+    assert len(tries) < 20
+    monkeypatch.setattr(play.store, "create", create)
+    play.settle(12 * MINUTE)
+    assert len(play.store.list(KIND).items) == 1
+    assert play.engine.executor.refusals == {}
 
 
 def job() -> dict[str, Any]:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from makeway.api.objects.workload import Workload
 from makeway.controllers.contract import Ref
 from makeway.core.model import Millis, QueueName
+from makeway.core.policy import Policy
 from makeway.runtime.exposition import Counter, Gauge, Histogram, Registry, number
 from makeway.runtime.metrics import BOUNDS, LONG_BOUNDS, Metrics, shown
 from tests.controllers.views import FakeView
@@ -376,6 +377,24 @@ def test_shares_are_shown_as_they_are_given_and_infinite_ones_as_no_number() -> 
     found = value(metrics, "kueue_cohort_weighted_share", cohort="r")
     assert found is not None
     assert isnan(found)
+
+
+def test_shares_follow_the_state_where_fair_sharing_is_on() -> None:
+    objects = (
+        cluster_queue("q", 4, cohortName="r", fairSharing={"weight": "3"}), cluster_queue("zero", 0, cohortName="r",
+        fairSharing={"weight": "0"}), cohort("r", 6), flavor(), local_queue(), local_queue("z", "zero"),
+        holder("a", 5), holder("b", 1, queue="zero", local="z"),
+    )  # fmt: skip
+    metrics = Metrics()
+    look(metrics, FakeView.of(*objects, policy=Policy(fair_strategies=("LessThanInitialShare",)), now=NOW))
+    found = value(metrics, "kueue_cluster_queue_weighted_share", cluster_queue="q", cohort="r")
+    assert found == pytest.approx(100 / 3)
+    infinite = value(metrics, "kueue_cluster_queue_weighted_share", cluster_queue="zero", cohort="r")
+    assert infinite is not None
+    assert isnan(infinite)
+    assert value(metrics, "kueue_cohort_weighted_share", cohort="r") == 0
+    look(metrics := Metrics(), FakeView.of(*objects, now=NOW))
+    assert value(metrics, "kueue_cluster_queue_weighted_share", cluster_queue="q", cohort="r") is None
 
 
 # --- what the state holds ---------------------------------------------------------------------------------------------

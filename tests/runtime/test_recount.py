@@ -66,6 +66,37 @@ def test_where_all_is_well_nothing_is_told() -> None:
     assert state.tree.cohorts["top"].subtree[FR] == 2000 + 3000 + 1000 + 2000
 
 
+FAIR = Policy(fair_strategies=("LessThanOrEqualToFinalShare",))
+
+
+def shared(weight: str) -> list[Any]:
+    limited = {"lendingLimit": "1", "borrowingLimit": "9"}
+    return [
+        flavor(), cohort("top", 2), cohort("r", 3, parentName="top", fairSharing={"weight": "2"}),
+        cluster_queue("q", 4, cohortName="r", limits=limited, fairSharing={"weight": weight}),
+        cluster_queue("p", 2, cohortName="r"), cluster_queue("alone", 1), local_queue(), local_queue("other", "p"),
+        holder("a", 7), holder("b", 4, queue="p", local="other"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("weight", ["1", "300m", "0"])
+def test_X5_shares_are_counted_anew_too(weight: str) -> None:
+    objects = shared(weight)
+    view, metrics = FakeView.of(*objects, policy=FAIR, now=NOW), Metrics()
+    metrics.touch(map(QueueName, view.state.tree.queues))
+    for each in view.all("Workload"):
+        metrics.seen(Ref.of(each).key, each, view.queue_of(each))
+    metrics.refresh(view)
+    assert recount(objects, view.state, metrics) == []
+    for name, labels in (("kueue_cluster_queue_weighted_share", ("q", "r")), ("kueue_cohort_weighted_share", ("r",))):
+        family = metrics.registry.families[name]
+        assert isinstance(family, Counter)
+        right, family.values[labels] = family.values[labels], 77.5
+        (told,) = recount(objects, view.state, metrics)
+        assert (told.where, told.whom, told.found) == (name, labels, 77.5)
+        family.values[labels] = right
+
+
 # --- planted in the state -----------------------------------------------------------------------------------------
 
 

@@ -140,8 +140,6 @@ def test_long_explanations_are_cut_unless_asked_for(tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize(
     ("tree", "reason"),
     [
-        (preference(preferred=False, featureGates={"FlavorFungibilityPreserveScanProgress": False}), "PreserveScan"),
-        (case("oracle", config={"fairSharing": {}}), "fair sharing"),
         (case("queue_head", config={"admissionFairSharing": {"usageHalfLifeTime": "1s"}}), "LocalQueue usage"),
         (case("concurrent_admission_reconcile"), "the controller of Options"),
         (case("schedule_cycle", tags=["elastic-slices"]), "elastic slices"),

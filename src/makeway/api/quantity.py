@@ -129,10 +129,7 @@ class Quantity(_Exact):
     @classmethod
     def of_units(cls, amount: int, resource: str) -> Quantity:
         """The quantity to show for an amount in the units of ``in_units`` (S-1.11)."""
-        if resource == "cpu":
-            return cls(amount * _MILLI_IN_NANO)
-        binary = resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
-        return cls(amount * _NANO, "BinarySI" if binary else "DecimalSI")
+        return _cached_units(amount, resource)
 
     @property
     def nano(self) -> int:
@@ -352,7 +349,8 @@ class Time(_Exact):
 
     @classmethod
     def of_millis(cls, millis: int) -> Self:
-        return cls(millis * 10**6)
+        time: Self = _cached_millis(cls, millis)
+        return time
 
     @property
     def nanos(self) -> int:
@@ -410,6 +408,19 @@ def _print_seconds(seconds: int) -> str:
     return f"{year_text}-{day.month:02}-{day.day:02}T{clock // 3600:02}:{clock // 60 % 60:02}:{clock % 60:02}"
 
 
+def _of_units(amount: int, resource: str) -> Quantity:
+    if resource == "cpu":
+        return Quantity(amount * _MILLI_IN_NANO)
+    binary = resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
+    return Quantity(amount * _NANO, "BinarySI" if binary else "DecimalSI")
+
+
+def _of_millis(kind: type[Time], millis: int) -> Any:
+    return kind(millis * 10**6)
+
+
+_cached_units = lru_cache(maxsize=4096)(_of_units)
+_cached_millis: Callable[[type, int], Any] = lru_cache(maxsize=1024)(_of_millis)
 _cached_quantity = lru_cache(maxsize=4096)(_read_quantity)
 _cached_duration = lru_cache(maxsize=1024)(_read_duration)
 _cached_time: Callable[[type, str], Any] = lru_cache(maxsize=4096)(_read_time)

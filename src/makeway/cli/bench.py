@@ -58,11 +58,12 @@ def bench_codec() -> dict[str, Any]:
     }
 
 
-BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
+BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
     "codec": bench_codec,
     "cycle": bench_cycle,
     "targets": bench_targets,
 }
+SHARING = ("cycle", "targets", "stability")  # which of them know fair sharing
 AIMS = {  # result -> what it is, its unit, what we aim at
     "decode_us": ("decode a Workload", "µs", 15),
     "encode_us": ("encode a Workload", "µs", 4),
@@ -71,17 +72,18 @@ AIMS = {  # result -> what it is, its unit, what we aim at
 }
 
 
+LATENCY = "latency"  # of a server of its own, and of real processes
 STABILITY = "stability"  # it keeps promises that can be broken
 SIMULATE = "simulate"
 
 
 @click.command()
-@click.argument("name", type=click.Choice(sorted([*BENCHES, SIMULATE, STABILITY])))
+@click.argument("name", type=click.Choice(sorted([*BENCHES, LATENCY, SIMULATE, STABILITY])))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on one line.")
 @click.option("--states", type=click.IntRange(min=1), default=300, show_default=True, help="Of stability: how many.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of stability: which sequence of states.")
 @click.option("--first", type=click.IntRange(min=0), default=0, show_default=True, help="Of stability: where to begin.")
-@click.option("--fair", is_flag=True, help="Of stability: with fair sharing.")
+@click.option("--fair", is_flag=True, help="Of stability, cycle and targets: with fair sharing.")
 @click.option("--only", multiple=True, metavar="NAME", help="Of simulate: baseline, large-scale; else baseline.")
 @click.option("--philly", metavar="FILE", help="Of simulate: a Philly trace too.")
 def bench(
@@ -93,13 +95,18 @@ def bench(
     Times are CPU time, the median of several rounds. Stability measures no time: it says whether preemption comes to
     rest in random states, and exits with 1 if a promise was broken.
     """
+    if fair and name not in SHARING:
+        raise click.UsageError(f"--fair says nothing about {name}\n\nhint: it is for {', '.join(SHARING)}")
     if name == STABILITY:
         _stability(states, seed, first, fair=fair, as_json=as_json)
         return
     if name == SIMULATE:
         _simulate(only, philly, as_json=as_json)
         return
-    result = BENCHES[name]()
+    if name == LATENCY:
+        _latency(as_json=as_json)
+        return
+    result = BENCHES[name](fair=True) if fair else BENCHES[name]()
     if as_json:
         click.echo(json.dumps(result))
         return
@@ -113,10 +120,18 @@ def bench(
     click.echo(f"{sizes}; Python {result['python']} on {result['machine']}")
 
 
+def _latency(*, as_json: bool) -> None:
+    from makeway.cli.bench_latency import bench_latency, print_latency
+
+    result = bench_latency()
+    if as_json:
+        click.echo(json.dumps(result))
+    else:
+        print_latency(result)
+
+
 def _stability(states: int, seed: int, first: int, *, fair: bool, as_json: bool) -> None:
-    if fair:
-        raise click.UsageError("fair sharing is not built yet")
-    tally = bench_stability(states, seed, first)
+    tally = bench_stability(states, seed, first, fair=fair)
     if as_json:
         click.echo(json.dumps(tally.result()))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any, Literal
 
 from makeway.core.cycle import decide
@@ -20,7 +21,8 @@ from makeway.core.model import (
     Workload,
     WorkloadKey,
 )
-from makeway.core.policy import Policy
+from makeway.core.policy import FairStrategy, Policy
+from makeway.core.preemption import fair_share
 from makeway.core.preemption.classical import find_victims
 from makeway.core.quota import QuotaSpec
 from makeway.core.state import State
@@ -30,6 +32,13 @@ HEADS: tuple[Heads, ...] = ("fit", "preempt", "reclaim", "hopeless")
 QUEUES = (30, 1_000)
 HOLDERS = (1_000, 10_000, 50_000)
 TARGETS = ((1_000, 10), (10_000, 10), (50_000, 10), (50_000, 25_000))
+Ground = Literal["share", "nominal"]
+FAIR_TARGETS: tuple[tuple[int, int, Ground], ...] = (
+    (1_000, 10, "share"), (10_000, 10, "share"), (50_000, 10, "share"), (50_000, 10, "nominal"),
+    (50_000, 25_000, "nominal"),
+)  # fmt: skip
+BORROWERS = 10
+STRATEGIES: tuple[FairStrategy, ...] = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
 QUEUES_PER_COHORT = 100
 CPU = ResourceName("cpu")
 FLAVOR = FlavorName("default")
@@ -38,13 +47,14 @@ CORE = 1_000
 NOON = Millis(10**12)
 
 
-def bench_cycle() -> dict[str, Any]:
+def bench_cycle(*, fair: bool = False) -> dict[str, Any]:
     """One cycle with a head in every queue: heads that fit, preempt, reclaim, or can never fit."""
-    return {"rows": [cycle_row(queues, holders, heads) for heads in HEADS for queues in QUEUES for holders in HOLDERS]}
+    rows = [(queues, holders, heads) for heads in HEADS for queues in QUEUES for holders in HOLDERS]
+    return {"rows": [cycle_row(*each, fair=fair) for each in rows]}
 
 
-def cycle_row(queues: int, holders: int, heads: Heads) -> dict[str, Any]:
-    state = crowd(queues, holders, heads)
+def cycle_row(queues: int, holders: int, heads: Heads, *, fair: bool = False) -> dict[str, Any]:
+    state = crowd(queues, holders, heads, fair=fair)
     steps_before = state.holders.looks + state.tree.questions
     before = time.process_time()
     plan = decide(state, NOON)
@@ -53,11 +63,13 @@ def cycle_row(queues: int, holders: int, heads: Heads) -> dict[str, Any]:
     row = {"queues": queues, "holders": holders, "heads": heads, "cpuMs": round(seconds * 1000, 2), "steps": steps}
     wanted = {"fit": "admitted", "preempt": "preempting", "reclaim": "preempting", "hopeless": "waiting"}[heads]
     assert {verdict.status for verdict in plan.verdicts} == {wanted}, "not the case it should be"
-    return row
+    return {**row, "shares": state.tree.shares} if fair else row
 
 
-def bench_targets() -> dict[str, Any]:
+def bench_targets(*, fair: bool = False) -> dict[str, Any]:
     """One search for victims among equal candidates."""
+    if fair:
+        return {"rows": [fair_targets_row(*each) for each in FAIR_TARGETS]}
     return {"rows": [targets_row(candidates, victims) for candidates, victims in TARGETS]}
 
 
@@ -72,9 +84,35 @@ def targets_row(candidates: int, victims: int) -> dict[str, Any]:
     return {"candidates": candidates, "victims": victims, "cpuMs": round(seconds * 1000, 2), "looked": looked}
 
 
-def crowd(queues: int, holders: int, heads: Heads) -> State:
-    """Full queues in cohorts of a hundred. To reclaim, every second queue owns all and the others use it."""
-    state = State(Policy.default())
+def fair_targets_row(candidates: int, victims: int, ground: Ground) -> dict[str, Any]:
+    """A cohort of queues that own nothing and use all. Who asks owns as much as it asks for, or nothing either."""
+    names = [QueueName(f"queue-{i:04}") for i in range(BORROWERS + 1)]
+    owned = victims * CORE if ground == "nominal" else 0
+    specs = [QuotaSpec(name=name, parent="cohort", nominal={CORES: 0 if i else owned}) for i, name in enumerate(names)]
+    rest = QuotaSpec(name="cohort", nominal={CORES: candidates * CORE - owned})
+    state = State(replace(Policy.default(), fair_strategies=STRATEGIES))
+    state.configure(
+        [(_queue(QueueName(spec.name), "reclaim"), spec) for spec in specs], [rest], [Flavor(name=FLAVOR, labels={})]
+    )
+    for i in range(candidates):
+        state.hold(_running(names[1 + i % BORROWERS], i))
+    incoming = _waiting(names[0], victims * CORE, priority=10)
+    before = time.process_time()
+    found = fair_share.find_victims(state, incoming, (CORES,), {CORES: victims * CORE}, NOON)
+    seconds = time.process_time() - before
+    assert len(found.targets) == victims, "not the case it should be"
+    return {
+        "candidates": candidates, "victims": victims, "by": ground, "cpuMs": round(seconds * 1000, 2),
+        "looked": state.holders.looks, "shares": state.tree.shares,
+    }  # fmt: skip
+
+
+def crowd(queues: int, holders: int, heads: Heads, *, fair: bool = False) -> State:
+    """Full queues in cohorts of a hundred. To reclaim, every second queue owns all and the others use it.
+
+    ``fair``: with fair sharing, and the cohorts are of one tree.
+    """
+    state = State(replace(Policy.default(), fair_strategies=STRATEGIES) if fair else Policy.default())
     per_queue = holders // queues
     owns = [_owned(i, per_queue, heads) for i in range(queues)]
     names = [QueueName(f"queue-{i:04}") for i in range(queues)]
@@ -86,7 +124,7 @@ def crowd(queues: int, holders: int, heads: Heads) -> State:
             )
             for i, (name, owned) in enumerate(zip(names, owns, strict=True))
         ],
-        [],
+        [QuotaSpec(name=f"cohort-{i}", parent="all") for i in range(-(-queues // QUEUES_PER_COHORT))] if fair else [],
         [Flavor(name=FLAVOR, labels={})],
     )
     state.namespaces["bench"] = {}

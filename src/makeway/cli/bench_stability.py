@@ -30,6 +30,8 @@ WORDS = {  # result -> what it is
     "overQuota": "admissions above quota",
     "utilisationOn": "mean use of quota, gates on",
     "utilisationOff": "mean use of quota, gates off",
+    "waitingOn": "mean part of the workloads that waits, on",
+    "waitingOff": "mean part of the workloads that waits, off",
     "evictionsOn": "evictions, gates on",
     "evictionsOff": "evictions, gates off",
 }
@@ -50,6 +52,8 @@ class Tally:
     entitled: list[tuple[str, Entitled]] = field(default_factory=list)
     utilisation_on: float = 0.0
     utilisation_off: float = 0.0
+    waiting_on: float = 0.0
+    waiting_off: float = 0.0
     evictions_on: int = 0
     evictions_off: int = 0
 
@@ -81,6 +85,8 @@ class Tally:
         cycles = max(on.cycles, off.cycles, 1)
         self.utilisation_on += on.utilisation(cycles) / len(MODELS)
         self.utilisation_off += off.utilisation(cycles) / len(MODELS)
+        self.waiting_on += on.waiting(cycles) / len(MODELS)
+        self.waiting_off += off.waiting(cycles) / len(MODELS)
         self.evictions_on += on.evictions.total()
         self.evictions_off += off.evictions.total()
 
@@ -115,17 +121,19 @@ class Tally:
             },
             "utilisationOn": round(self.utilisation_on / self.states, 4),
             "utilisationOff": round(self.utilisation_off / self.states, 4),
+            "waitingOn": round(self.waiting_on / self.states, 4),
+            "waitingOff": round(self.waiting_off / self.states, 4),
             "evictionsOn": self.evictions_on,
             "evictionsOff": self.evictions_off,
             "unsettled": self.unsettled,
         }
 
 
-def bench_stability(states: int, seed: int, first: int = 0) -> Tally:
-    """Play the states of these numbers in the sequence of a seed."""
+def bench_stability(states: int, seed: int, first: int = 0, *, fair: bool = False) -> Tally:
+    """Play the states of these numbers in the sequence of a seed, with or without fair sharing."""
     tally = Tally(seed)
     for number in _shown(range(first, first + states)):
-        tally.add(number, world(seed, number))
+        tally.add(number, world(seed, number, fair=fair))
     return tally
 
 

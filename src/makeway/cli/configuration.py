@@ -10,10 +10,10 @@ from makeway.cli.files import gather
 from makeway.cli.screen import plural, print_finding
 
 
-def read_configuration(path: str | None) -> Configuration | None:
-    """What a file says; None without one. Ends the command where anything is wrong."""
+def read_configuration(path: str | None) -> Configuration:
+    """What a file says; the defaults without one. Ends the command where anything is wrong."""
     if path is None:
-        return None
+        return Configuration()
     gathered = gather([path], recursive=False)
     found = gathered.findings()
     errors = [each for each in found if each.severity == "error"]

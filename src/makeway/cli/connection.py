@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,7 +26,9 @@ from makeway.runtime.ports import Conflict, Expired, Forbidden, Invalid, NotFoun
 F = TypeVar("F", bound=Callable[..., Any])
 PORT = 7443
 TRIES = 2
+ADDRESS_FILE = "address"
 LOCAL = "the local server"
+ANOTHER = "`--kubeconfig FILE` talks to another"
 NOT_SERVED = ("could not find the requested resource", "page not found")
 
 
@@ -89,7 +91,7 @@ def connected(ctx: click.Context | None = None, *, seconds: float = ANSWER_SECON
 
 def _target(data: str | None, kubeconfig: str | None, context: str | None) -> Target:
     if kubeconfig is None and context is None:
-        return local_target(data_folder(data))
+        return _running_target(data_folder(data))
     if data is not None:
         raise click.UsageError("--data names the local server, --kubeconfig another\n\nhint: give one of the two")
     named = [Path(kubeconfig)] if kubeconfig else kubeconfig_paths(os.environ, Path.home())
@@ -101,19 +103,28 @@ def _target(data: str | None, kubeconfig: str | None, context: str | None) -> Ta
 
 
 def local_target(folder: Path) -> Target:
-    """The server whose data folder this is. Raises what to do where there is none."""
+    """The server whose data folder this is, whether it runs or not. Raises what to do where there never was one."""
+    address = f"https://127.0.0.1:{PORT}"
     try:
         token = (folder / "admin.token").read_text("ascii").strip()
         authority = (folder / "ca.crt").read_bytes()
-        address = (folder / "address").read_text("ascii").strip() if (folder / "address").exists() else ""
+        with suppress(FileNotFoundError):
+            address = (folder / ADDRESS_FILE).read_text("ascii").strip()
     except FileNotFoundError as error:
-        hint = "`makeway up` starts one; `--kubeconfig FILE` talks to another"
+        hint = f"`makeway up` starts one; {ANOTHER}"
         raise click.ClickException(f"no server has been started in {folder}\n\nhint: {hint}") from error
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         hint = "run this as the account that runs the server, or use `--kubeconfig FILE`"
         raise click.ClickException(f"{folder} cannot be read: {reason}\n\nhint: {hint}") from error
-    return Target(address or f"https://127.0.0.1:{PORT}", authority=authority, token=token)
+    return Target(address, authority=authority, token=token)
+
+
+def _running_target(folder: Path) -> Target:
+    target = local_target(folder)
+    if not (folder / ADDRESS_FILE).exists():  # it is there while a server is
+        raise click.ClickException(f"the server of {folder} does not run\n\nhint: `makeway up` starts it; {ANOTHER}")
+    return target
 
 
 def failure(error: StoreError, server: str) -> click.ClickException:

@@ -8,10 +8,12 @@ survive ends all: a server that answers but no longer decides would only look he
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import platform
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -27,31 +29,31 @@ from makeway.adapters.server.certificates import certificate
 from makeway.adapters.server.limits import Limits
 from makeway.adapters.server.pod_calls import PodLogs
 from makeway.adapters.server.serving import Serving
+from makeway.adapters.server.storage import SqliteStore
 from makeway.api.documents import Tree
 from makeway.api.names import DEFAULT_NAMESPACE
+from makeway.api.objects.configuration import Configuration
 from makeway.api.objects.kubernetes import Job, Namespace
 from makeway.api.versions import kind_of
-from makeway.controllers.contract import Controller, Note, View
+from makeway.controllers.contract import Controller
 from makeway.controllers.job_running import JobRunning
 from makeway.controllers.jobs import why_unmanaged
 from makeway.controllers.over_quota import OverQuota
 from makeway.controllers.queue_status import QueueStatus
 from makeway.controllers.workloads import Workloads
-from makeway.core.model import Millis
+from makeway.core.lowering import policy_of
 from makeway.core.policy import Policy
-from makeway.runtime.desk import Desk, Question, pending_workloads
-from makeway.runtime.engine import Engine
-from makeway.runtime.events import Recorder
+from makeway.runtime.desk import Question, pending_workloads
 from makeway.runtime.informers import watched_kinds
-from makeway.runtime.live import Live, LiveThread, wall_clock
-from makeway.runtime.live_writer import LiveWriter
+from makeway.runtime.live import wall_clock
+from makeway.runtime.live_engine import LiveEngine
 from makeway.runtime.metrics import Metrics
 from makeway.runtime.ports import NotFound, Unavailable
-from makeway.runtime.virtual import Actor
 
 ADDRESS_FILE = "address"
 KUBERNETES_MINOR = 37  # whose API this is; clients compare it with their own
-POLL_MS = 30_000  # the storage calls; this only notices that the machine slept or its clock was set
+SWITCH_SECONDS = 0.001  # a shorter span costs throughput, a longer one is felt by everybody who watches
+GC_YOUNG = 20_000  # objects made before they are looked through; nearly all are gone by then
 STOP_SECONDS = 10.0
 ANSWER_SECONDS = 10.0
 NAMESPACES = kind_of(Namespace)
@@ -63,7 +65,7 @@ T = TypeVar("T")
 class Settings:
     """What a control plane is made of, beside its data folder."""
 
-    policy: Policy = field(default_factory=Policy.default)
+    configuration: Configuration = field(default_factory=Configuration)
     host: str = "127.0.0.1"
     port: int = 0
     limits: Limits = field(default_factory=Limits)
@@ -75,6 +77,7 @@ class ControlPlane:
     def __init__(self, folder: Path, settings: Settings, *, controllers: Sequence[Controller] = ()) -> None:
         """Raises ``DataFileRefused`` where the folder cannot be used, also because another server has it."""
         self._settings = settings
+        self._policy: Policy = policy_of(settings.configuration)
         self._folder = folder
         self._open = ExitStack()
         self.ended = Event()  # something failed, or somebody wants it to end
@@ -83,53 +86,43 @@ class ControlPlane:
         self.store = open_store(folder, wall_clock, admission=Admission(self._manages))
         self._open.callback(self.store.close)
         try:
-            self.access = Access(self.store)
+            self.access = Access(self.store, wall_clock)
             self.token = admin_token(folder, self.access)
             self._certificate = certificate(folder, wall_clock(), [settings.host])
         except BaseException:
             self._open.close()
             raise
-        self.engine = self._engine(controllers)
-        self.desk = Desk(self.engine, self._poke)
-        recorder = Recorder(self.engine.notes, self.engine.get, self.store.submit, self._poke)
-        self._live = Live(wall_clock, [self.engine, self.desk, recorder], poll_ms=POLL_MS)
-        self._thread = LiveThread(self._live, self.fail)
+        self.live = self._live_engine(controllers)
 
-    def _engine(self, more: Sequence[Controller]) -> Engine:
-        policy = self._settings.policy
-        react: list[Controller] = [Workloads(lambda _: 0), JobRunning(), OverQuota(), QueueStatus(), *more]
-        writer = LiveWriter(self.store.submit, self._poke)
+    def _live_engine(self, more: Sequence[Controller]) -> LiveEngine:
+        react: list[Controller] = [Workloads(), JobRunning(), OverQuota(), QueueStatus(), *more]
+        shown = self._settings.configuration.metrics
+        metrics = Metrics(
+            queue_resources=shown.enable_cluster_queue_resources, local_queues=shown.local_queue_metrics.enable,
+            build={"platform": _platform()},
+        )  # fmt: skip
         kinds = watched_kinds(on_nodes=bool(more))
-        return Engine(self.store, policy, react, writer=writer, metrics=Metrics(), kinds=kinds)
-
-    def _poke(self) -> None:
-        self._live.poke()
-
-    def tell(self, note: Note) -> None:
-        """Let a note of somebody else become an Event; from any thread."""
-        self.engine.notes.append(note)
-        self._poke()
-
-    def add(self, actor: Actor) -> None:
-        """Let ``actor`` take its turns beside the engine; before ``start``."""
-        self._live.add(actor)
+        return LiveEngine(self.store, self._policy, react, wall_clock, self.fail, metrics=metrics, kinds=kinds)
 
     # --- life ---
 
     def start(self, logs: PodLogs | None = None) -> str:
-        """The address it serves. Raises OSError where that cannot be had."""
+        """The address it serves, once the engine has read everything. Raises OSError where it cannot be had."""
         try:
-            extras = Extras(self.engine, self.desk, self._thread, logs)
-            app = application(self.store, self.access, extras, self._settings.limits, wall_clock)
+            extras = Extras(self.store, self.live, logs)
+            app = application(
+                self.store, self.access, extras, self._settings.limits, wall_clock,
+                events_ms=self._settings.configuration.makeway.events.ttl.nanos // 1_000_000,
+            )  # fmt: skip
             serving = Serving(app, self._certificate, host=self._settings.host, port=self._settings.port)
             host, port = serving.start()
             self._open.callback(serving.stop)
-            self.store.on_commit(lambda changes: self._poke())
-            self._thread.start()
-            self._open.callback(self._stop_engine)
+            self.live.start()
+            self._open.callback(self.live.stop, STOP_SECONDS)
             self.url = f"https://{_reached(host)}:{port}"
             _write(self._folder / ADDRESS_FILE, self.url)
             self._open.callback((self._folder / ADDRESS_FILE).unlink, missing_ok=True)
+            self.live.read_all()
         except BaseException:
             self._open.close()
             raise
@@ -147,10 +140,6 @@ class ControlPlane:
     ) -> None:
         self.stop()
 
-    def _stop_engine(self) -> None:
-        self._thread.stop(STOP_SECONDS)
-        self.desk.close()
-
     def fail(self, error: BaseException) -> None:
         """Something that the rest cannot do without has ended; from any thread."""
         self.failure = error
@@ -161,16 +150,15 @@ class ControlPlane:
         labels: Mapping[str, str] = {}
         with suppress(NotFound):
             labels = self.store.get(NAMESPACES, "", job.metadata.namespace or DEFAULT_NAMESPACE).labels
-        return not why_unmanaged(job.metadata, self._settings.policy.jobs, labels)
+        return not why_unmanaged(job.metadata, self._policy.jobs, labels)
 
 
 class Extras:
     """What the API server is told about the rest of the process; see ``adapters.server.app.Extras``."""
 
-    def __init__(self, engine: Engine, desk: Desk, thread: LiveThread, logs: PodLogs | None) -> None:
-        self._engine = engine
-        self._desk = desk
-        self._thread = thread
+    def __init__(self, store: SqliteStore, live: LiveEngine, logs: PodLogs | None) -> None:
+        self._store = store
+        self._live = live
         self.logs = logs
 
     def version(self) -> Mapping[str, str]:
@@ -179,21 +167,16 @@ class Extras:
             "major": "1", "minor": str(KUBERNETES_MINOR),
             "gitVersion": f"v1.{KUBERNETES_MINOR}.0+makeway.{__version__}",
             "gitCommit": "", "gitTreeState": "", "buildDate": "", "goVersion": f"python{python}", "compiler": "cpython",
-            "platform": f"{sys.platform}/{os.uname().machine}",
+            "platform": _platform(),
         }  # fmt: skip
 
     def not_ready(self) -> str:
-        if not self._thread.is_alive:
-            return "the engine does not run"
-        return "" if self._engine.informers.are_complete else "the engine has not read all objects yet"
+        return self._store.trouble or self._live.not_ready()
 
     async def metrics(self) -> bytes:
-        def text(view: View, now: Millis) -> str:
-            assert self._engine.metrics is not None
-            self._engine.metrics.refresh(view)
-            return self._engine.metrics.text()
-
-        return (await self._asked(text)).encode()
+        metrics = self._live.metrics
+        await self._asked(lambda view, now: metrics.refresh(view))
+        return (await asyncio.to_thread(metrics.text)).encode()
 
     async def pending_workloads(
         self, namespace: str | None, queue: str, *, offset: int, limit: int
@@ -205,9 +188,29 @@ class Extras:
     async def _asked(self, question: Question[T]) -> T:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                return await asyncio.wrap_future(self._desk.ask(question))
+                return await asyncio.wrap_future(self._live.desk.ask(question))
         except TimeoutError:
             raise Unavailable("the engine is busy and has not answered in time") from None
+
+
+@contextmanager
+def own_process() -> Iterator[None]:
+    """Start within this, in a process that does nothing else.
+
+    Who computes for long is interrupted often for those who wait. What is read at the start stays: to look through it
+    for circles again and again would stop all threads.
+    """
+    sys.setswitchinterval(SWITCH_SECONDS)
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.set_threshold(GC_YOUNG, 50, 100)
+    gc.enable()
+
+
+def _platform() -> str:
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    return f"{platform.system().lower()}/{machine}"
 
 
 def _reached(host: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 import click
+import msgspec
 import yaml
 
 from makeway.adapters.kubernetes.client import Client
@@ -23,11 +24,12 @@ from makeway.adapters.kubernetes.kubeconfig import kubeconfig_paths
 from makeway.adapters.server.access import (
     PREFIX,
     ROLES,
-    TOKEN_TYPE,
     TOKENS_NAMESPACE,
     Access,
     Role,
+    Token,
     new_token,
+    read_token,
     token_object,
 )
 from makeway.adapters.server.beginning import open_store
@@ -35,6 +37,7 @@ from makeway.adapters.server.data_file import DataFileRefused
 from makeway.adapters.server.storage import SqliteStore
 from makeway.api import codec
 from makeway.api.objects.kubernetes import Secret
+from makeway.api.quantity import Duration, Time
 from makeway.cli.connection import connected, data_folder, local_target
 from makeway.cli.output import Table, print_data, yaml_text
 from makeway.cli.screen import echo, plain
@@ -124,9 +127,17 @@ class _Known:
     name: str
     role: str
     created: str
+    expires: str = ""  # it does not end by itself
+
+    @classmethod
+    def of(cls, token: Token) -> _Known:
+        expires = "" if token.expires is None else str(token.expires)
+        return cls(token.id, token.user.name, token.user.role, token.created, expires)
 
     def tree(self) -> dict[str, str]:
-        return {"id": self.id, "name": self.name, "role": self.role, "created": self.created}
+        return {
+            "id": self.id, "name": self.name, "role": self.role, "created": self.created, "expires": self.expires
+        }  # fmt: skip
 
 
 class _Tokens(Protocol):
@@ -150,7 +161,8 @@ class _ThroughServer:
 
     def list(self) -> Sequence[_Known]:
         items = self._client.send("GET", self._path).tree()["items"]
-        return [_known(each) for each in items if each.get("type") == TOKEN_TYPE]
+        read = (read_token(codec.decode(msgspec.json.encode(each), Secret)) for each in items)
+        return [_Known.of(each) for each in read if each is not None]
 
     def revoke(self, id_: str) -> bool:
         try:
@@ -171,17 +183,10 @@ class _InFolder:
         self._store.create(token)
 
     def list(self) -> Sequence[_Known]:
-        return [_Known(each.id, each.user.name, each.user.role, each.created) for each in self._access.tokens()]
+        return [_Known.of(each) for each in self._access.tokens()]
 
     def revoke(self, id_: str) -> bool:
         return self._access.revoke(id_)
-
-
-def _known(secret: Mapping[str, Any]) -> _Known:
-    data = {name: base64.b64decode(each).decode(errors="replace") for name, each in secret.get("data", {}).items()}
-    meta = secret["metadata"]
-    id_ = meta["name"].removeprefix(PREFIX)
-    return _Known(id_, data.get("name") or id_, data.get("role", ""), meta.get("creationTimestamp", ""))
 
 
 @contextmanager
@@ -209,19 +214,32 @@ def token() -> None:
 @token.command()
 @click.option("--role", type=click.Choice(ROLES), required=True, help="viewer reads all but Secrets; admin may do all.")
 @click.option("--name", metavar="NAME", help="Whose it is, for the list and for audits.  [default: the role]")
+@click.option("--expires", metavar="SPAN", help="After which it ends, for example 12h.  [default: never]")
 @DATA
 @OUTPUT
-def create(role: Role, name: str | None, data: str | None, output: str) -> None:
+def create(role: Role, name: str | None, expires: str | None, data: str | None, output: str) -> None:
     """Make a token and print it. It is told once and stored nowhere."""
     id_, secret = new_token()
+    ends = None if expires is None else _end(expires)
     with _tokens(data) as tokens:
-        tokens.put(token_object(id_, secret, name or role, role))
+        tokens.put(token_object(id_, secret, name or role, role, ends))
     if output == "text":
         click.echo(f"{id_}.{secret}")
     elif output == "name":
         click.echo(f"token/{id_}")
     else:
-        print_data({"id": id_, "name": name or role, "role": role, "token": f"{id_}.{secret}"}, output)
+        told = {"id": id_, "name": name or role, "role": role, "expires": "" if ends is None else str(ends)}
+        print_data({**told, "token": f"{id_}.{secret}"}, output)
+
+
+def _end(expires: str) -> Time:
+    try:
+        span = Duration.parse(expires)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}\n\nhint: for example 90m, 12h or 720h", param_hint="--expires") from error
+    if span.nanos <= 0:
+        raise click.BadParameter("must be longer than nothing\n\nhint: for example 12h", param_hint="--expires")
+    return Time.of_millis(wall_clock() // 1000 * 1000 + span.nanos // 1_000_000)
 
 
 @token.command(name="list")
@@ -232,7 +250,7 @@ def list_(data: str | None, output: str) -> None:
     with _tokens(data) as tokens:
         found = sorted(tokens.list(), key=lambda each: (each.created, each.id))
     if output == "text":
-        Table(("id", "name", "role", "created")).print([tuple(each.tree().values()) for each in found])
+        Table(("id", "name", "role", "created", "expires")).print([tuple(each.tree().values()) for each in found])
     elif output == "name":
         for each in found:
             click.echo(f"token/{each.id}")

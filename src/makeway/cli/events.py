@@ -52,7 +52,7 @@ def events(namespace: str | None, everywhere: bool, about: str | None, watch: bo
 
 def _sorted(found: Sequence[Object], subject: tuple[Resource, str] | None) -> list[Object]:
     """Those that are about the subject, newest last."""
-    return sorted((each for each in found if _concerns(each, subject)), key=happened_at)
+    return sorted((each for each in found if _concerns(each, subject)), key=_order)
 
 
 def _subject(connection: Connection, about: str | None) -> tuple[Resource, str] | None:
@@ -84,18 +84,23 @@ def events_about(connection: Connection, resource: Resource, namespace: str, nam
     return _sorted(all_items(connection.client, EVENTS, scope), (resource, name))
 
 
-def happened_at(event: Mapping[str, Any]) -> tuple[str, str]:
-    """The last time, as text that sorts; and the name, so that equal times have an order."""
+def happened_at(event: Mapping[str, Any]) -> str:
+    """The last time that it happened."""
+    times = ((event.get("series") or {}).get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    return str(next((each for each in times if each), (event.get("metadata") or {}).get("creationTimestamp") or ""))
+
+
+def _order(event: Mapping[str, Any]) -> tuple[str, int, str]:
+    """By time, which has whole seconds only; within one as they were stored."""
     meta = event.get("metadata") or {}
-    series = event.get("series") or {}
-    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
-    return str(next((each for each in times if each), meta.get("creationTimestamp") or "")), str(meta.get("name") or "")
+    version = str(meta.get("resourceVersion") or "")
+    return happened_at(event)[:19], int(version) if version.isdigit() else 0, str(meta.get("name") or "")
 
 
 def event_cells(event: Mapping[str, Any], now: Millis) -> list[object]:
     of = event.get("involvedObject") or {}
     count = int(event.get("count") or 0)
-    seen = age(happened_at(event)[0], now)
+    seen = age(happened_at(event), now)
     return [
         f"{seen} (x{count})" if count > 1 else seen, event.get("type"), event.get("reason"),
         f"{str(of.get('kind') or '').lower()}/{of.get('name')}", " ".join(str(event.get("message") or "").split()),

@@ -60,7 +60,6 @@ class LocalNode:
         offers = offers_of(settings.offers, find_gpus())
         chosen = AgentSettings(root, offers, settings.images, base_environment())
         self.agent = Agent(store, LiveWriter(store.submit, self.call), chosen, tell)
-        self.logs = Logs(root)
         self._thread = Thread(target=self._run, name="makeway-node", daemon=True)
 
     def start(self) -> None:
@@ -72,7 +71,10 @@ class LocalNode:
         """Pods go on; whoever serves next finds them."""
         self._is_stopping = True
         self.call()
-        self._thread.join(STOP_SECONDS)
+        if self._thread.is_alive():
+            self._thread.join(STOP_SECONDS)
+        else:
+            self._close()
 
     def call(self) -> None:
         """There is news; from any thread."""
@@ -91,8 +93,13 @@ class LocalNode:
         except BaseException as error:  # nobody is above it who could tell
             self._failed(error)
         finally:
+            self._close()
+
+    def _close(self) -> None:
+        if self._called >= 0:
             self.agent.close()
-            os.close(self._called)
+            called, self._called = self._called, -1
+            os.close(called)
             os.close(self._heard)
 
     def _wait(self) -> None:
@@ -110,8 +117,8 @@ class LocalNode:
 class Logs:
     """``adapters.server.pod_calls.PodLogs`` over the folders of pods."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, folder: Path) -> None:
+        self._root = folder / FOLDER
 
     async def read(self, pod: Stored, options: LogOptions) -> AsyncIterator[bytes]:
         query = LogQuery(

@@ -21,6 +21,15 @@ from makeway.api.objects.configuration import Configuration
 from makeway.api.quantity import Time
 from makeway.cli.files import STDIN, STDIN_NAME, count, gather
 from makeway.cli.screen import WIDTH_MIN, echo, is_terminal, plain, plural, print_finding
+from makeway.cli.shares import (
+    TOLD_OF_VICTIMS,
+    refusal_data,
+    shares_data,
+    shares_text,
+    turn_data,
+    turn_of,
+    victim_data,
+)
 from makeway.controllers.jobs import Prepared, outside, prepared
 from makeway.core.cycle import Verdict
 from makeway.core.lowering import load_state, policy_of
@@ -31,7 +40,7 @@ from makeway.core.policy import Policy
 from makeway.core.trace import Rule
 
 Profile = Literal["default", "parity"]
-BY_PRIORITY = (Rule.LOWER_PRIORITY, Rule.RECLAIM_WHILE_BORROWING)
+TOLD_IN_WORDS = (Rule.LOWER_PRIORITY, Rule.RECLAIM_WHILE_BORROWING, *TOLD_OF_VICTIMS)
 
 
 def _instant(_: click.Context, __: click.Parameter, value: str | None) -> Millis:
@@ -105,11 +114,6 @@ def _policy(settings: list[Manifest], config: str | None, profile: Profile) -> P
         raise click.ClickException(
             f"{config} is not a Configuration\n\nhint: it must hold one object of kind Configuration and nothing else"
         )
-    if settings[0].value.fair_sharing is not None:
-        raise click.ClickException(
-            f"{config}: fairSharing: fair sharing comes with a later version\n\n"
-            "hint: without fairSharing the plan shows classical preemption"
-        )
     return policy_of(settings[0].value, profile)
 
 
@@ -125,18 +129,23 @@ class _Story:
     outside: Sequence[Waiting]
 
     def data(self) -> dict[str, object]:
-        return {"cycles": [self._cycle_data(each) for each in self.planned.cycles]}
+        at_the_end = {"shares": shares_data(self.planned.shares)} if self.planned.shares else {}
+        return {"cycles": [self._cycle_data(each) for each in self.planned.cycles], **at_the_end}
 
     def _cycle_data(self, cycle: PlannedCycle) -> dict[str, object]:
         return {
+            **({"shares": shares_data(cycle.shares)} if cycle.shares else {}),
             "admitted": [_admitted_data(each) for each in cycle.plan.admitted],
             "preempted": [
-                {"workload": each.workload.key, "by": each.by.key, "reason": each.reason} for each in cycle.preempted
+                {
+                    "workload": each.workload.key, "by": each.by.key, "reason": each.reason, **victim_data(each.step),
+                }
+                for each in cycle.preempted
             ],
             "pending": [
                 {
                     "workload": each.workload, "clusterQueue": each.queue, "reason": each.reason,
-                    "message": each.message, "parked": each.parked,
+                    "message": each.message, "parked": each.parked, **refusal_data(each.by_shares),
                 }
                 for each in (*cycle.pending, *self.outside)
             ],
@@ -158,6 +167,9 @@ class _Story:
         yield _bold(self._ending(bool(waiting)))
         for each in waiting:
             yield from self._waiting_lines(each)
+        if self.planned.shares:
+            yield from ("", _bold("Shares at the end:"))
+            yield from _folded(plain(shares_text(self.planned.shares)), 2)
         left_out = list(self.left_out())
         if left_out:
             yield ""
@@ -176,12 +188,15 @@ class _Story:
 
     def _cycle_lines(self, cycle: PlannedCycle) -> Iterator[str]:
         told = False
+        if cycle.shares:
+            yield from _folded(f"{'shares':<9}  {plain(shares_text(cycle.shares))}", 2, 13)
         for verdict in cycle.plan.admitted:
             told = True
-            yield from self._titled("admitted", self._name(verdict.workload.key), _placed(verdict), "green")
+            text = _placed(verdict) + self._turn(verdict)
+            yield from self._titled("admitted", self._name(verdict.workload.key), text, "green")
         for each in cycle.preempted:
             told = True
-            why = HUMAN_REASONS[each.reason] + (f", {each.step}" if each.step.rule in BY_PRIORITY else "")
+            why = HUMAN_REASONS[each.reason] + (f", {each.step}" if each.step.rule in TOLD_IN_WORDS else "")
             text = f"makes way for {self._name(each.by.key)}: {why}"
             yield from self._titled("preempted", self._name(each.workload.key), text, "red")
         judged = {each.workload.key for each in cycle.plan.verdicts}
@@ -191,6 +206,11 @@ class _Story:
                 yield from self._titled("waits", self._name(waiting.workload), self._why(waiting), "yellow")
         if not told:
             yield "  nobody is looked at"
+
+    def _turn(self, verdict: Verdict) -> str:
+        """Why it came before the next one, where shares decide that."""
+        step = turn_of(verdict.steps)
+        return "" if step is None else f"; before {self._name(WorkloadKey(step.subjects[1]))}: {step}"
 
     def _titled(self, title: str, name: str, text: str, colour: str) -> Iterator[str]:
         first, *rest = _folded(f"{title:<9}  {name}: {text}", 2, 13)
@@ -206,6 +226,8 @@ class _Story:
         yield from _folded(f"{self._name(waiting.workload)}{where} ({waiting.reason}): {self._why(waiting)}", 2, 4)
         for need in waiting.needs:
             yield from _folded(self._need(need), 4, 6)
+        if waiting.by_shares is not None:
+            yield from _folded(str(waiting.by_shares), 4, 6)
 
     def _need(self, need: Need) -> str:
         needed, free, missing = (amount(each, need.resource) for each in (need.needed, need.free, need.missing))
@@ -227,6 +249,7 @@ def _admitted_data(verdict: Verdict) -> dict[str, object]:
             for part in verdict.assignment.pod_sets
         ],
         "borrows": verdict.assignment.level > 0,
+        **turn_data(verdict.steps),
     }
 
 

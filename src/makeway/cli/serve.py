@@ -22,13 +22,14 @@ from typing import Any
 
 import click
 
+from makeway.adapters.node import processes
+from makeway.adapters.node.folders import supervised
+from makeway.api.objects.configuration import Configuration
 from makeway.cli.configuration import read_configuration
 from makeway.cli.connection import PORT, connected, data_folder, local_target, server_options
 from makeway.cli.node_options import NodeSettings, node_options, offers, words
 from makeway.cli.output import print_data
-from makeway.cli.screen import echo, plain
-from makeway.core.lowering import policy_of
-from makeway.core.policy import Policy
+from makeway.cli.screen import echo, plain, plural
 from makeway.runtime.ports import StoreError
 
 DATA_FILE = "makeway.db"
@@ -87,10 +88,9 @@ def up(
     if detach:
         _detached(folder, port, listen, config, words(node_capacity, nodes, no_node=no_node))
         return
-    policy = Policy.default() if value is None else policy_of(value)
-    node = None if no_node else NodeSettings(offered, {} if value is None else value.makeway.images)
+    node = None if no_node else NodeSettings(offered, value.makeway.images)
     with _signals() as ask_to_end:
-        _serve(folder, port, listen, policy, node, ask_to_end)
+        _serve(folder, port, listen, value, node, ask_to_end)
 
 
 @dataclass(slots=True)
@@ -116,30 +116,33 @@ def _signals() -> Iterator[_Wish]:
             signal.signal(number, handler)
 
 
-def _serve(folder: Path, port: int, listen: str, policy: Policy, node: NodeSettings | None, wish: _Wish) -> None:
+def _serve(
+    folder: Path, port: int, listen: str, value: Configuration, node: NodeSettings | None, wish: _Wish
+) -> None:  # fmt: skip
     from makeway.adapters.server.data_file import DataFileRefused
-    from makeway.cli.control_plane import ControlPlane, Settings
-    from makeway.cli.local_node import LocalNode, controllers_of_pods
+    from makeway.cli.control_plane import ControlPlane, Settings, own_process
+    from makeway.cli.local_node import LocalNode, Logs, controllers_of_pods
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        settings = Settings(policy=policy, host=listen, port=port)
+        settings = Settings(configuration=value, host=listen, port=port)
         plane = ControlPlane(folder, settings, controllers=controllers_of_pods())
-        local = None if node is None else LocalNode(folder, plane.store, node, tell=plane.tell, failed=plane.fail)
     except DataFileRefused as error:
         raise click.ClickException(f"{error}\n\nhint: {_about_folder(folder)}") from error
     except OSError as error:
         raise click.ClickException(f"{folder} cannot be used: {error.strerror}\n\nhint: name another --data") from error
     try:
-        url = plane.start(None if local is None else local.logs)
+        with own_process():
+            url = plane.start(None if node is None else Logs(folder))
     except OSError as error:
         hint = "name another with --port, or 0 for a free one" if port else "name another --listen"
         words = (error.strerror or str(error)).lower()
         raise click.ClickException(f"cannot listen on {listen} port {port}: {words}\n\nhint: {hint}") from error
     with plane, ExitStack() as running:
-        if local is not None:
-            local.start()
+        if node is not None:
+            local = LocalNode(folder, plane.store, node, tell=plane.live.tell, failed=plane.fail)
             running.callback(local.stop)
+            local.start()
         _greet(folder, url)
         while not wish.asked and not plane.ended.wait(1.0):
             pass
@@ -221,9 +224,21 @@ def _is_ready(folder: Path) -> bool:
 @click.command()
 @DATA
 @click.option("--timeout", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait.")
-def down(data: str | None, timeout: float) -> None:
-    """End the server of this machine; it comes back as it was with `makeway up`."""
+@click.option("--pods", is_flag=True, help="End the processes of pods too, each in its grace period.")
+def down(data: str | None, timeout: float, pods: bool) -> None:
+    """End the server of this machine; it comes back as it was with `makeway up`.
+
+    Pods that run go on without it, unless --pods is given.
+    """
     folder = data_folder(data)
+    _end_server(folder, timeout)
+    if pods:
+        _end_pods(folder, timeout)
+    elif count := len(list(supervised(folder / "pods"))):
+        echo(f"{plural(count, 'pod')} go on; `makeway up` finds them again, `makeway down --pods` ends them")
+
+
+def _end_server(folder: Path, timeout: float) -> None:
     holder = holder_of(folder)
     if holder is None:
         echo(f"no server runs in {plain(str(folder))}")
@@ -245,6 +260,20 @@ def down(data: str | None, timeout: float) -> None:
             raise click.ClickException(f"process {holder} has not ended after {timeout:g} s\n\nhint: {hint}")
         time.sleep(LOOK_SECONDS)
     echo(f"the server in {plain(str(folder))} has ended")
+
+
+def _end_pods(folder: Path, timeout: float) -> None:
+    """Their supervisors end them as they would at a deletion, and note how; the next server reads it."""
+    found = list(supervised(folder / "pods"))
+    for each in found:
+        processes.send(each, signal.SIGTERM)
+    until = time.monotonic() + timeout
+    while left := [each for each in found if processes.is_alive(each.pid, each.ticks, processes.boot_id())]:
+        if time.monotonic() >= until:
+            hint = "give them more time with --timeout; they are killed when their grace period is over"
+            raise click.ClickException(f"{plural(len(left), 'pod')} have not ended after {timeout:g} s\n\nhint: {hint}")
+        time.sleep(LOOK_SECONDS)
+    echo(f"{plural(len(found), 'pod')} ended")
 
 
 # --- status ----------------------------------------------------------------------------------------------------------

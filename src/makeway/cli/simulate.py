@@ -288,11 +288,6 @@ def _policy(settings: Sequence[Manifest], config: str | None, found: list[Findin
         hint = "it must hold one object of kind Configuration and nothing else"
         found.append(_about(config, "is not a Configuration", hint))
         return Policy.default()
-    if value.fair_sharing is not None:
-        line_of = settings[0].line_of
-        hint = "without fairSharing the simulation uses classical preemption"
-        message = "fairSharing: fair sharing comes with a later version"
-        found.append(_about(config, message, hint, None if line_of is None else line_of("fairSharing")))
     return policy_of(value)
 
 

@@ -24,6 +24,9 @@ from makeway.api.names import RESOURCE_IN_USE
 from makeway.api.objects.queueing import (
     ClusterQueue,
     ClusterQueueStatus,
+    Cohort,
+    CohortStatus,
+    FairSharingStatus,
     FlavorUsage,
     LocalQueue,
     LocalQueueFlavorUsage,
@@ -33,9 +36,10 @@ from makeway.api.objects.queueing import (
 )
 from makeway.api.quantity import Quantity, Time
 from makeway.controllers.contract import NOTHING, Action, Change, Edit, Outcome, Ref, View
-from makeway.core.figures import Figure, figures_of, local_figures, waiting_in
+from makeway.core.figures import Figure, figures_of, local_totals, share_of, waiting_in
 from makeway.core.lowering import Reason, inactive_reasons
 from makeway.core.model import DAWN, FR, Millis, QueueName, ResourceName
+from makeway.core.quota import Node
 
 INTERVAL_MS = 1000
 ROWS_MAX = 64  # flavors in a status, and resources in a flavor
@@ -98,7 +102,10 @@ class DropFinalizer:
 
 @dataclass(frozen=True, slots=True)
 class ShowStatus:
-    """Bring a queue's figures and its Active condition up to date; other conditions and shares are left alone."""
+    """Bring a queue's figures and its Active condition up to date; other conditions are left alone.
+
+    So are shares of a LocalQueue, which are not ours.
+    """
 
     figures: ClusterQueueStatus | LocalQueueStatus
     reasons: tuple[Reason, ...]
@@ -107,7 +114,9 @@ class ShowStatus:
 
     def __call__(self, stored: Any) -> Any:
         before = type(self.figures)() if stored.status is None else stored.status
-        shown = replace(self.figures, conditions=self.conditions(stored), fair_sharing=before.fair_sharing)
+        shown = replace(self.figures, conditions=self.conditions(stored))
+        if isinstance(shown, LocalQueueStatus):
+            shown = replace(shown, fair_sharing=before.fair_sharing)
         return replace(stored, status=shown)
 
     def conditions(self, stored: Any) -> Any:
@@ -121,6 +130,17 @@ class ShowStatus:
             now=Time.of_millis(self.at),
             observed_generation=self.generation or None,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ShowShare:
+    """Bring the share of a Cohort up to date; None: there is none to show."""
+
+    share: FairSharingStatus | None
+
+    def __call__(self, stored: Any) -> Any:
+        before = CohortStatus() if stored.status is None else stored.status
+        return replace(stored, status=replace(before, fair_sharing=self.share))
 
 
 # --- the controller --------------------------------------------------------------------------------------------------
@@ -148,6 +168,8 @@ class QueueStatus:
                 return held or self._show(whom, stored, view, now, _cluster_queue)
             case "LocalQueue":
                 return self._show(whom, stored, view, now, _local_queue)
+            case "Cohort":
+                return self._show_share(whom, stored, view, now)
             case "ResourceFlavor":
                 return _kept_while(lambda: _names_flavor(view, whom.name), whom, stored) or NOTHING
             case "AdmissionCheck":
@@ -176,6 +198,23 @@ class QueueStatus:
             return Outcome(again_at=not_before)
         self._next[whom] = Millis(now + self._interval_ms)
         return _write(whom, edit, stored)
+
+    def _show_share(self, whom: Ref, stored: Cohort, view: View, now: Millis) -> Outcome:
+        """A Cohort shows nothing else, so it is written only where shares count, or counted once."""
+        node, not_before = view.state.tree.cohorts.get(whom.name), self._next.get(whom, DAWN)
+        shown = None if node is None else _share(view, node)
+        before = None if stored.status is None else stored.status.fair_sharing
+        if shown == before:
+            return NOTHING
+        if now < not_before:
+            return Outcome(again_at=not_before)
+        self._next[whom] = Millis(now + self._interval_ms)
+        return _write(whom, ShowShare(shown), stored)
+
+
+def _share(view: View, node: Node) -> FairSharingStatus | None:
+    found = share_of(view.state, node)
+    return None if found is None else FairSharingStatus(weighted_share=found.status)
 
 
 def _write(whom: Ref, edit: Edit, stored: Any, *, status: bool = True) -> Outcome:
@@ -242,17 +281,15 @@ def _cluster_queue(stored: ClusterQueue, view: View) -> ClusterQueueStatus:
         pending_workloads=waiting_in(view.state, name).total,
         reserving_workloads=figures.reserving,
         admitted_workloads=figures.admitted,
+        fair_sharing=_share(view, view.state.tree.queues[name]),
     )
 
 
 def _local_queue(stored: LocalQueue, view: View) -> LocalQueueStatus:
-    meta = stored.metadata
-    workloads = view.in_local_queue(meta.namespace, meta.name)
-    members = ((view.queue_of(each), Ref.of(each).key) for each in workloads)
-    node = view.state.tree.queues.get(stored.spec.cluster_queue)
-    figures = local_figures(view.state, members, () if node is None else node.nominal)
+    queue, local = QueueName(stored.spec.cluster_queue), (stored.metadata.namespace, stored.metadata.name)
+    figures = local_totals(view.state, queue, local)
     return LocalQueueStatus(
-        pending_workloads=figures.waiting.total,
+        pending_workloads=figures.waiting,
         reserving_workloads=figures.reserving,
         admitted_workloads=figures.admitted,
         flavors_reservation=_flavors(figures.reservation, LocalQueueFlavorUsage, _local_resource),

@@ -25,3 +25,13 @@ def subtract(a: int, b: int) -> int:
 
 def multiply(a: int, b: int) -> int:
     return max(LEAST, min(MOST, a * b))
+
+
+def ratio_text(number: int, scale: int) -> str:
+    """A fraction as people read it: whole, with one decimal, or ``infinite`` where the denominator is 0."""
+    if not scale:
+        return "infinite"
+    if number % scale == 0:
+        return str(number // scale)
+    tenths = (20 * number + scale) // (2 * scale)
+    return f"{tenths // 10}.{tenths % 10}"

@@ -8,16 +8,17 @@ The state is left as it was found; ``carry_out`` applies a plan to it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 from makeway.core import claims
-from makeway.core.model import FR, Millis, PodSetUse, QueueName, Workload, WorkloadKey, stored
+from makeway.core.model import Millis, PodSetUse, QueueName, Workload, WorkloadKey, stored
 from makeway.core.nomination import Entry, nominate
 from makeway.core.pending import Standing
 from makeway.core.state import State
 from makeway.core.taking import Redeeming, Taking, reservation, stays_reserved
+from makeway.core.tournament import Contestant, Tournament
 from makeway.core.verdicts import Plan, Status, Verdict, refused_at_once
 from makeway.core.waking import after_admission
 
@@ -70,8 +71,11 @@ def _stands_back(state: State, head: Workload, ready: list[Workload]) -> bool:
     return head.family in {each.family for each in (*ready, *better)}
 
 
-def decide(state: State, now: Millis, of: Heads | None = None) -> Plan:
-    """The plan of the next cycle; ``of`` its heads, where somebody has asked for them already."""
+def decide(state: State, now: Millis, of: Heads | None = None, *, passing: bool = False) -> Plan:
+    """The plan of the next cycle; ``of`` its heads, where somebody has asked for them already.
+
+    ``passing``: who was refused before and has no hope is passed over, and not told the same again.
+    """
     ready, found = Heads.of(state) if of is None else of
     known = claims.Survey()
     if state.claims:
@@ -82,29 +86,67 @@ def decide(state: State, now: Millis, of: Heads | None = None) -> Plan:
         first = redeeming.verdicts()
         claims.foresee(state, redeeming.left, now)
         taking = Taking(state, now, redeeming.left)
-        verdicts = _take_all(state, now, found, taking)
+        passed = _in_vain(state, now, found, taking) if passing and state.shares_widely else ()
+        verdicts = _take_all(state, now, [each for each in found if each not in passed], taking)
     ended = (*known.ended, *taking.ended())
-    return Plan(now, (*first, *verdicts), ended)
+    return Plan(now, (*first, *verdicts), ended, passed)
+
+
+def _in_vain(state: State, now: Millis, found: list[Workload], taking: Taking) -> tuple[Workload, ...]:
+    return tuple(each for each in found if state.hope.is_in_vain(each, now) and not taking.is_out_of_reach(each))
 
 
 def _take_all(state: State, now: Millis, found: list[Workload], taking: Taking) -> list[Verdict]:
     entries = [nominate(state, head, now, taking.is_out_of_reach(head)) for head in found]
     refused = [refused_at_once(each) for each in entries if each.refused is not None]
-    turns: list[tuple[tuple[Any, ...], Entry | tuple[QueueName, Mapping[FR, int], str]]] = [
-        (order(state, each), each) for each in entries if each.refused is None
-    ]
+    turns: list[_Turn] = [each for each in entries if each.refused is None]
     for queue, standing in state.pending.standing().items():
         refused_head = state.pending.first(queue)
         if refused_head in standing and refused_head in state.pending.line(queue).refused:
-            turns.append((standing[refused_head].order, (queue, standing[refused_head].amounts, refused_head)))
-    turns.sort(key=lambda turn: turn[0])
-    verdicts = []
-    for _, turn in turns:
+            turns.append(_Kept(queue, refused_head, standing[refused_head]))
+    taken = _take_by_shares if state.policy.fair_sharing else _take_in_order
+    return [*taken(state, turns, taking), *refused]
+
+
+class _Kept(NamedTuple):
+    """A turn that only keeps quota free for a refused head (S-5.13)."""
+
+    queue: QueueName
+    head: WorkloadKey
+    standing: Standing
+
+
+_Turn = Entry | _Kept
+
+
+def _take_in_order(state: State, turns: list[_Turn], taking: Taking) -> Iterator[Verdict]:
+    """All turns are put in order before the first is taken (S-5.6)."""
+    for turn in sorted(turns, key=lambda turn: order(state, turn) if isinstance(turn, Entry) else turn.standing.order):
         if isinstance(turn, Entry):
-            verdicts.append(taking.take(turn))
+            yield taking.take(turn)
         else:
-            taking.keep_free(*turn)
-    return [*verdicts, *refused]
+            taking.keep_free(turn.queue, turn.standing.amounts, turn.head)
+
+
+def _take_by_shares(state: State, turns: list[_Turn], taking: Taking) -> Iterator[Verdict]:
+    """Each turn is chosen by shares that count what those before it took (S-9.4)."""
+    nodes = state.tree.queues
+    contestants: list[Contestant[_Turn]] = []
+    for turn in turns:
+        if isinstance(turn, Entry):
+            contestants.append(Contestant(turn.workload, nodes[turn.workload.queue], turn.assignment.usage, turn))
+        else:
+            head = state.pending.line(turn.queue).members[turn.head]
+            contestants.append(Contestant(head, nodes[turn.queue], turn.standing.asked, turn))
+    tournament: Tournament[_Turn] = Tournament(state, contestants, taking.as_ordered)
+    while (picked := tournament.pick()) is not None:
+        turn, why = picked
+        if isinstance(turn, Entry):
+            verdict = taking.take(turn)
+            yield replace(verdict, steps=(*verdict.steps, why))
+        else:
+            taking.keep_free(turn.queue, turn.standing.amounts, turn.head)
+        tournament.refresh(nodes[queue] for queue in taking.left_since())
 
 
 def order(state: State, entry: Entry) -> tuple[Any, ...]:
@@ -126,6 +168,8 @@ def carry_out(state: State, plan: Plan) -> None:
     state.next_cycle()
     kept_before = state.pending.standing()
     redeemed: list[QueueName] = []
+    for each in plan.passed:
+        state.pending.pass_over(each, plan.now, binds_larger=_has_no_choice(state, each.queue))
     for verdict in plan.verdicts:
         workload = replace(verdict.workload, claim=verdict.claim) if verdict.claim else verdict.workload
         state.pending.end_standing_in(workload.queue)
@@ -155,7 +199,7 @@ def carry_out(state: State, plan: Plan) -> None:
             state.pending.hold_back(workload)
         if verdict.reserved and stays_reserved(state, workload.queue):
             place = order(state, Entry(workload, verdict.assignment))
-            state.pending.keep_free(workload, Standing(place, verdict.reserved))
+            state.pending.keep_free(workload, Standing(place, verdict.reserved, verdict.assignment.usage))
     for ended in plan.ended:
         claims.end(state, ended.workload.key, ended.why, plan.now)
     for queue in redeemed:
@@ -169,10 +213,14 @@ def _binds_larger(state: State, verdict: Verdict) -> bool:
     Where flavors are to be chosen from, or something is reserved for it, they might: by the one flavor it was not
     shown, or by what they reserve in turn.
     """
-    queue = state.queues.get(verdict.workload.queue)
-    if queue is None or verdict.workload.family is not None or verdict.reserved or not state.shares_widely:
+    if verdict.workload.family is not None or verdict.reserved or not state.shares_widely:
         return False
-    return all(len(group.flavors) == 1 for group in queue.groups)
+    return _has_no_choice(state, verdict.workload.queue)
+
+
+def _has_no_choice(state: State, name: QueueName) -> bool:
+    queue = state.queues.get(name)
+    return queue is not None and all(len(group.flavors) == 1 for group in queue.groups)
 
 
 def _displace(state: State, verdict: Verdict, now: Millis) -> None:

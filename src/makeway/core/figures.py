@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from makeway.core.amounts import add, subtract
-from makeway.core.model import FR, QueueName, Workload, WorkloadKey
+from makeway.core.model import FR, LocalName, QueueName, Workload
+from makeway.core.quota import Node
+from makeway.core.shares import Share, share
 from makeway.core.state import State
 
 
@@ -49,6 +52,28 @@ def _table(state: State, queue: QueueName, workloads: list[Workload]) -> dict[FR
     return {fr: Figure(n, max(0, subtract(n, node.nominal.get(fr, 0))) if lent else 0) for fr, n in totals}
 
 
+def share_of(state: State, node: Node) -> Share | None:
+    """Of a queue or cohort, by what is really held (S-9.2); None: fair sharing is off, and shares mean nothing."""
+    return share(state.tree, node) if state.policy.fair_sharing else None
+
+
+class NodeShare(NamedTuple):
+    """The share of one queue or cohort."""
+
+    name: str
+    is_queue: bool
+    share: Share
+
+
+def all_shares(state: State) -> tuple[NodeShare, ...]:
+    """Of all that can have one, being part of a cohort: queues by name, then cohorts; nothing without fair sharing."""
+    if not state.policy.fair_sharing:
+        return ()
+    nodes = [*state.tree.queues.values(), *state.tree.cohorts.values()]
+    within = sorted((not node.is_queue, node.name, node) for node in nodes if node.parent is not None)
+    return tuple(NodeShare(name, not is_cohort, share(state.tree, node)) for is_cohort, name, node in within)
+
+
 # --- what a status shows beside that ---------------------------------------------------------------------------------
 
 
@@ -77,28 +102,49 @@ class LocalFigures:
 
 def waiting_in(state: State, queue: QueueName) -> Waiting:
     line = state.pending.lines.get(queue)
-    return Waiting(0, 0) if line is None else _waiting(state, line.waiting.values(), line.parked.values())
+    if line is None:
+        return Waiting(0, 0)
+    if line.has_options:
+        return _waiting(state, line.waiting.values(), line.parked.values())
+    in_line = line.count_in_line()
+    return Waiting(in_line, len(line.members) - in_line)
 
 
-def local_figures(
-    state: State, members: Iterable[tuple[QueueName, WorkloadKey]], declared: Iterable[FR] = ()
-) -> LocalFigures:
-    """Of these workloads, each looked up in the queue that is named with it; who neither waits nor holds is nobody."""
-    holders, in_line, parked = [], [], []
-    for queue, key in members:
-        line = state.pending.lines.get(queue)
-        held = state.holders.find(queue, key)
-        if held is not None:
-            holders.append(held)
-        elif line is not None and key in line.waiting:
-            in_line.append(line.waiting[key])
-        elif line is not None and key in line.parked:
-            parked.append(line.parked[key])
-    return _local(state, declared, holders, in_line, parked)
+@dataclass(frozen=True, slots=True)
+class LocalTotals:
+    """What the status of a LocalQueue shows; tables as in ``Figures``, by what its ClusterQueue declares."""
+
+    waiting: int
+    reserving: int
+    admitted: int
+    reservation: dict[FR, int]
+    usage: dict[FR, int]
 
 
-def figures_by_local_queue(state: State, queue: QueueName) -> dict[tuple[str, str], LocalFigures]:
-    """Of every LocalQueue, as (namespace, name), that somebody holds or waits by in this queue."""
+def local_totals(state: State, queue: QueueName, local: LocalName) -> LocalTotals:
+    """Of a LocalQueue to this queue: who waits there by it, and who holds anywhere by it."""
+    line, node = state.pending.lines.get(queue), state.tree.queues.get(queue)
+    waiting = 0
+    if line is not None and not line.has_options:
+        waiting = line.count_by.get(local, 0)
+    elif line is not None:
+        groups = [_by_local_queue(each.values()).get(local, []) for each in (line.waiting, line.parked)]
+        waiting = _waiting(state, groups[0], groups[1]).total
+    holders = list(state.holders.of_local.get(local, {}).values())
+    admitted = [each for each in holders if each.admitted]
+    declared: Iterable[FR] = () if node is None else node.nominal
+    return LocalTotals(
+        waiting, _count(holders), _count(admitted), _totals(declared, holders), _totals(declared, admitted)
+    )
+
+
+def no_figures(state: State, declared: Iterable[FR]) -> LocalFigures:
+    """Of a LocalQueue that nobody uses."""
+    return _local(state, declared, [], [], [])
+
+
+def figures_by_local_queue(state: State, queue: QueueName) -> dict[LocalName, LocalFigures]:
+    """Of every LocalQueue that somebody holds or waits by in this queue."""
     line = state.pending.lines.get(queue)
     holders = _by_local_queue(state.holders.of_queue.get(queue, {}).values())
     in_line = _by_local_queue(() if line is None else line.waiting.values())
@@ -120,10 +166,10 @@ def _local(
     return LocalFigures(waiting, _count(holders), _count(admitted), *tables)
 
 
-def _by_local_queue(workloads: Iterable[Workload]) -> dict[tuple[str, str], list[Workload]]:
-    found: dict[tuple[str, str], list[Workload]] = {}
+def _by_local_queue(workloads: Iterable[Workload]) -> dict[LocalName, list[Workload]]:
+    found: dict[LocalName, list[Workload]] = {}
     for each in workloads:
-        found.setdefault((each.namespace, each.local_queue), []).append(each)
+        found.setdefault(each.local, []).append(each)
     return found
 
 

@@ -14,7 +14,7 @@ from heapq import merge
 from typing import Any
 
 from makeway.core.amounts import MOST
-from makeway.core.model import DAWN, FR, Millis, QueueName, Uid, Workload, WorkloadKey, invariant
+from makeway.core.model import DAWN, FR, LocalName, Millis, QueueName, Uid, Workload, WorkloadKey, invariant
 from makeway.core.undo import UndoLog
 
 Place = tuple[int, int, str, WorkloadKey]  # priority, time in the run's direction, uid, key: no two are alike
@@ -37,6 +37,7 @@ class Holders:
         self._reserved: dict[QueueName, list[tuple[int, WorkloadKey]]] = {}
         self.of_queue: dict[QueueName, dict[WorkloadKey, Workload]] = {}
         self.of_family: dict[Uid, dict[WorkloadKey, Workload]] = {}  # Options (KEP-8691)
+        self.of_local: dict[LocalName, dict[WorkloadKey, Workload]] = {}
         self.by_key: dict[WorkloadKey, Workload] = {}
         self.looks = 0  # candidates read so far; tests count them
 
@@ -45,6 +46,7 @@ class Holders:
         invariant(workload.key not in members, "{} holds quota already", workload.key)
         self._log.put(members, workload.key, workload)
         self._log.put(self.by_key, workload.key, workload)
+        self._log.put(self.of_local.setdefault(workload.local, {}), workload.key, workload)
         if workload.family is not None:
             self._log.put(self.of_family.setdefault(workload.family, {}), workload.key, workload)
         for run, place in self._places(workload):
@@ -58,6 +60,7 @@ class Holders:
         held = members[workload.key]
         self._log.drop(members, workload.key)
         self._log.drop(self.by_key, workload.key)
+        self._log.drop(self.of_local[held.local], workload.key)
         if held.family is not None:
             self._log.drop(self.of_family[held.family], workload.key)
         for run, place in self._places(held):

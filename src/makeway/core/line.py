@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any, Literal, NamedTuple
 
-from makeway.core.model import ResourceName, Usage, Workload, WorkloadKey, invariant
+from makeway.core.model import LocalName, ResourceName, Usage, Workload, WorkloadKey, invariant
 from makeway.core.undo import UndoLog
 
 Place = tuple[int, int, str, int, str, WorkloadKey]
@@ -77,6 +77,7 @@ class Standing:
 
     order: tuple[Any, ...]  # the head's place among the entries of a cycle
     amounts: Usage
+    asked: Usage = field(default_factory=dict)  # what the head would use: by that its place is found where shares count
 
 
 @dataclass(slots=True)
@@ -99,6 +100,9 @@ class Line:
     _least: Least | None = None  # of those that rest, once somebody asked
     standing: dict[WorkloadKey, Standing] = field(default_factory=dict)  # of a refused strict head
     held_back: dict[WorkloadKey, None] = field(default_factory=dict)  # refused because of what is kept free
+    count_by: dict[LocalName, int] = field(default_factory=dict)  # members by LocalQueue
+    options: dict[WorkloadKey, None] = field(default_factory=dict)  # members that are Options of a family
+    judged: dict[WorkloadKey, None] = field(default_factory=dict)  # looked at since they came, and found too large
 
     # --- reading ---
 
@@ -116,6 +120,10 @@ class Line:
         if self._least is None:
             self._least = _least(self.resting)
         return None if self._least is UNKNOWN else self._least
+
+    @property
+    def has_options(self) -> bool:
+        return bool(self.options)
 
     def is_parked(self, key: WorkloadKey) -> bool:
         """Of one who waits: whether it is out of the line."""
@@ -152,7 +160,7 @@ class Line:
         kin: Kin = (shape(workload), workload.namespace)
         if kin in self.resting and not rests:
             kin = (*kin, workload.key)
-        self.log.put(self.members, workload.key, workload)
+        self._put_member(workload)
         self.log.drop(self.alone, workload.key)
         self.log.put(self.kin_of, workload.key, kin)
         places = self.kins.get(kin)
@@ -171,8 +179,25 @@ class Line:
             self.rest(kin)
 
     def park_alone(self, workload: Workload) -> None:
-        self.log.put(self.members, workload.key, workload)
+        self._put_member(workload)
         self.log.put(self.alone, workload.key, None)
+
+    def _put_member(self, workload: Workload) -> None:
+        known = self.members.get(workload.key)
+        if known is None or known.local != workload.local:
+            self._count(known, -1)
+            self._count(workload, 1)
+        if workload.family is not None:
+            self.log.put(self.options, workload.key, None)
+        self.log.put(self.members, workload.key, workload)
+
+    def _count(self, workload: Workload | None, more: int) -> None:
+        if workload is not None:
+            total = self.count_by.get(workload.local, 0) + more
+            if total:
+                self.log.put(self.count_by, workload.local, total)
+            else:
+                self.log.drop(self.count_by, workload.local)
 
     def leave(self, key: WorkloadKey) -> None:
         """It is neither in the line nor parked any more."""
@@ -184,6 +209,9 @@ class Line:
                 self.log.drop(self.kin_of, key)
             self.log.drop(self.alone, key)
             self.log.drop(self.members, key)
+            self._count(known, -1)
+            self.log.drop(self.options, key)
+            self.log.drop(self.judged, key)
         self._forget_verdict(key)
 
     def _leave_kin(self, kin: Kin, where: Place) -> None:
@@ -210,8 +238,9 @@ class Line:
             self.log.put(self.resting, kin, None)
             self._least = None
             self.log.save(self._forget_least)
-            for where in self.kins[kin] if self.refused or self.held_back or self.standing else ():
-                self._forget_verdict(where[5])
+            for key in [key for table in (self.refused, self.held_back, self.standing) for key in table]:
+                if self.kin_of.get(key) == kin:
+                    self._forget_verdict(key)
 
     def verdict_of(self, key: WorkloadKey) -> tuple[bool, bool, Standing | None]:
         """What was found about one in the line: refused, held back, and what is kept free for it."""
@@ -254,6 +283,7 @@ class Line:
             list(self.ordered()), sorted(self.parked), sorted(self.refused), sorted(map(repr, self.shapes)),
             dict(self.sticky), dict(self.wakes), sorted(self.standing), sorted(self.held_back), self.fronts[:],
             sorted((key, repr(kin)) for key, kin in self.kin_of.items()), sorted(map(repr, self.resting)),
+            dict(sorted(self.count_by.items())), sorted(self.options), sorted(self.judged),
         )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ QueueName = NewType("QueueName", str)
 FlavorName = NewType("FlavorName", str)
 ResourceName = NewType("ResourceName", str)
 WorkloadKey = NewType("WorkloadKey", str)  # "namespace/name"
+LocalName = tuple[str, str]  # a LocalQueue: namespace, name
 Uid = NewType("Uid", str)
 Millis = NewType("Millis", int)  # a point in time or a span; always an int, never read from a clock here
 FR = tuple[FlavorName, ResourceName]  # what quota is kept of: a resource in a flavor
@@ -237,6 +238,11 @@ class Workload:
     @property
     def namespace(self) -> str:
         return self.key.partition("/")[0]
+
+    @property
+    def local(self) -> LocalName:
+        """The LocalQueue by which it came."""
+        return self.namespace, self.local_queue
 
 
 # --- queues ----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from makeway.core.flavors import Assignment, Mode, Search, Tried
 from makeway.core.model import FR, FlavorName, Millis, PodSet, ResourceName, Usage, Workload
 from makeway.core.options import running_sibling, stays_beside
 from makeway.core.pending import Requeue
-from makeway.core.preemption.classical import Target, Victims, find_victims
+from makeway.core.preemption import classical, fair_share
+from makeway.core.preemption.classical import Target, Victims
 from makeway.core.rounds import Round
 from makeway.core.state import State
 from makeway.core.trace import Rule, Step
@@ -144,15 +145,20 @@ def _counts(full: list[int], reduced: list[int], index: int, total: int) -> list
 
 
 def round_of(state: State, workload: Workload, usage: Usage, targets: Sequence[Target]) -> Round:
-    """What displacing these counts as: who leaves anyway, or had its time, makes no round (design 4, epochs 1)."""
+    """What displacing these counts as: who leaves anyway, or had its time, makes no round (design 4, epochs 1).
+
+    Own victims of lower priority make no round above nominal quota as long as the queue does not use more than before:
+    then nothing is taken from others (0042).
+    """
     if not any(_displaces(each) for each in targets):
         return ""
-    if not any(_makes_it_one(workload, each, "above") for each in targets):
-        return "free"
+    only_below = all(_is_below(workload, each) for each in targets if _displaces(each))
     node = state.tree.queues[workload.queue]
     for fr, amount in usage.items():
+        used = node.usage.get(fr, 0)
         leaving = sum((t.workload.usage or {}).get(fr, 0) for t in targets if t.workload.queue == workload.queue)
-        if amount and node.usage.get(fr, 0) - leaving + amount > node.nominal.get(fr, 0):
+        grows = amount > leaving or not only_below
+        if amount and grows and used - leaving + amount > node.nominal.get(fr, 0):
             return "above"
     return "free"
 
@@ -161,10 +167,15 @@ def _displaces(target: Target) -> bool:
     return not target.workload.evicted and target.reason != "InClusterQueueTimeBased"
 
 
-def _makes_it_one(workload: Workload, target: Target, kind: Round) -> bool:
-    """Whether the target makes the round what it is; the circuit breaker counts everybody who is displaced."""
-    is_below = target.workload.queue == workload.queue and target.workload.priority < workload.priority
-    return _displaces(target) and not (kind == "above" and is_below)
+def _is_below(workload: Workload, target: Target) -> bool:
+    return target.workload.queue == workload.queue and target.workload.priority < workload.priority
+
+
+def _first_that_counts(workload: Workload, targets: Sequence[Target], kind: Round) -> Target:
+    """Whom to leave out of a round too many; the circuit breaker counts everybody who is displaced."""
+    displaced = [each for each in targets if _displaces(each)]
+    others = [each for each in displaced if not _is_below(workload, each)] if kind == "above" else []
+    return (others or displaced)[0]
 
 
 class _Finder:
@@ -177,14 +188,17 @@ class _Finder:
         self._excluded = excluded
         self._victims: dict[object, Victims] = {}
         self._sibling_runs = running_sibling(state, workload) is not None
-        self._search = Search(
-            tree=state.tree, node=state.tree.queues[workload.queue], queue=state.queues[workload.queue],
-            flavors=state.flavors, policy=state.policy, simulate=self._simulate, tried=tried, only=only,
-        )  # fmt: skip
+        self._tried = tried
+        self._only = only
         self.last: tuple[Assignment, Victims] = (Assignment(), Victims())
 
     def probe(self, counts: list[int]) -> tuple[Assignment, Victims]:
-        assignment = self._search.assign(self._workload, counts)
+        state, workload = self._state, self._workload
+        search = Search(  # not kept: it knows us, and what goes round is not freed at once
+            tree=state.tree, node=state.tree.queues[workload.queue], queue=state.queues[workload.queue],
+            flavors=state.flavors, policy=state.policy, simulate=self._simulate, tried=self._tried, only=self._only,
+        )  # fmt: skip
+        assignment = search.assign(workload, counts)
         victims = Victims()
         if assignment.mode not in (Mode.FIT, Mode.NO_FIT):
             victims = self._within_rounds(assignment.need, assignment.usage)
@@ -201,6 +215,7 @@ class _Finder:
     def _search_within_rounds(self, need: tuple[FR, ...], usage: Usage) -> Victims:
         """Whom to evict without a round too many: who would make it one is left out, the first first (design 4)."""
         state, workload = self._state, self._workload
+        find_victims = fair_share.find_victims if state.policy.fair_sharing else classical.find_victims
         spared: frozenset[str] = frozenset()
         while True:
             victims = find_victims(
@@ -215,8 +230,7 @@ class _Finder:
                 victims = Victims((), (Step(Rule.ROUND_TOO_MANY, (workload.key,), (count.total, count.above)),))
             if not state.rounds.is_too_many(workload, kind):
                 return replace(victims, round=kind, spared=spared) if kind or spared else victims
-            counting = (each for each in victims.targets if _makes_it_one(workload, each, kind))
-            spared |= {next(counting).workload.key}
+            spared |= {_first_that_counts(workload, victims.targets, kind).workload.key}
 
     def succeeds(self, counts: list[int]) -> bool:
         assignment, victims = self.probe(counts)

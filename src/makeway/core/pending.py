@@ -146,6 +146,8 @@ class Pending:
         parks = (wants_park and not woken and not has_untried) or backs_off
         if reason in STICKY:
             self.stick(workload)
+        if reason in SHAPE_MOVING:
+            self._log.put(line.judged, workload.key, None)
         if not parks:
             line.enter(workload)
             if reason != "FailedAfterNomination" and not has_untried and not woken:
@@ -161,6 +163,19 @@ class Pending:
             if binds_larger:
                 self._park_larger(line, workload)
         return True
+
+    def pass_over(self, workload: Workload, now: Millis, *, binds_larger: bool) -> None:
+        """A head takes its turn without a look, for the verdict would be the same: it too large, nobody to leave."""
+        line = self.line(workload.queue)
+        if line.strict or len(line.kin_of[workload.key]) != 2:
+            self.pop(workload)
+            self.requeue(
+                workload, "NoFit", now, woken=False, has_untried=False, shapes_count=True, binds_larger=binds_larger
+            )
+            return
+        self._park_alike(line, shape(workload))
+        if binds_larger:
+            self._park_larger(line, workload)
 
     def stick(self, workload: Workload) -> None:
         """It comes first in its line from now on; a strict line keeps its order (S-4.9)."""

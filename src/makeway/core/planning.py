@@ -19,6 +19,7 @@ from typing import NamedTuple
 from makeway.api.quantity import Time
 from makeway.core import claims
 from makeway.core.cycle import Plan, Verdict, carry_out, decide, departed, heads, reason_kept
+from makeway.core.figures import NodeShare, all_shares
 from makeway.core.messages import pending_message, pending_reason
 from makeway.core.model import FR, FlavorName, Millis, QueueName, ResourceName, Workload, WorkloadKey
 from makeway.core.nomination import find_assignment
@@ -70,11 +71,13 @@ class Waiting:
     parked: bool  # not in the line: only a change that may matter brings it back
     other: WorkloadKey | None = None  # whom the message names
     needs: tuple[Need, ...] = ()
+    by_shares: Step | None = None  # why nobody leaves for it, where shares say so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCycle:
     plan: Plan
+    shares: tuple[NodeShare, ...] = ()  # as the cycle found them; none without fair sharing
     preempted: tuple[Departure, ...]  # in the order in which they were chosen
     pending: tuple[Waiting, ...]  # by queue; the line first, in its order, then the parked
 
@@ -88,6 +91,7 @@ class PlannedCycle:
 class Planned:
     cycles: tuple[PlannedCycle, ...]
     settled: bool  # False: the limit was hit, and another cycle would have found something to do
+    shares: tuple[NodeShare, ...] = ()  # at the end
 
 
 def plan_cycles(state: State, now: Millis, *, cycles: int | None = None) -> Planned:
@@ -110,7 +114,7 @@ def plan_cycles(state: State, now: Millis, *, cycles: int | None = None) -> Plan
             last = len(done)
         if cycles is None and settled:
             break
-    return Planned(tuple(done[:last]), settled)
+    return Planned(tuple(done[:last]), settled, all_shares(state))
 
 
 _Users = dict[tuple[bool, str, FR], tuple[Holder, ...]]  # root of a tree, flavor-resource -> its largest users
@@ -121,6 +125,7 @@ class _Told(NamedTuple):
     message: str
     other: WorkloadKey | None = None
     needs: tuple[Need, ...] = ()
+    by_shares: Step | None = None
 
 
 class _Planning:
@@ -139,6 +144,7 @@ class _Planning:
         for claimant in claims.overdue(state, self._now):
             claims.end(state, claimant.key, claims.EXPIRED, self._now)
         resumed = {head.key for head in heads(state) if state.tried(head)}
+        shares = all_shares(state)
         plan = decide(state, self._now)
         carry_out(state, plan)
         users: _Users = {}
@@ -150,13 +156,14 @@ class _Planning:
                 continue
             steps = self._all_steps(verdict.workload) if _saw_little(verdict, resumed) else verdict.assignment.steps
             found = tuple(_needs(state, verdict.workload.queue, steps, users))
-            self._told[key] = _Told(pending_reason(verdict), pending_message(verdict), needs=found)
+            by_shares = next((step for step in verdict.steps if step.rule is Rule.NOT_BY_SHARES), None)
+            self._told[key] = _Told(pending_reason(verdict), pending_message(verdict), None, found, by_shares)
         leaving = tuple(
             Departure(target.workload, verdict.workload, target.reason, target.step)
             for verdict in plan.verdicts
             for target in verdict.targets
         )
-        cycle = PlannedCycle(plan=plan, preempted=leaving, pending=tuple(self._waiting()))
+        cycle = PlannedCycle(plan=plan, shares=shares, preempted=leaving, pending=tuple(self._waiting()))
         self._compare(cycle)
         self.tells_news = cycle.changes or self._told != told_before
         self._depart(leaving)
@@ -250,7 +257,7 @@ def _saw_little(verdict: Verdict, resumed: set[WorkloadKey]) -> bool:
 def _as_waiting(key: WorkloadKey, queue: QueueName, told: _Told, *, parked: bool) -> Waiting:
     return Waiting(
         workload=key, queue=queue, reason=told.reason, message=told.message, parked=parked, other=told.other,
-        needs=told.needs,
+        needs=told.needs, by_shares=told.by_shares,
     )  # fmt: skip
 
 

@@ -9,10 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from makeway.core.amounts import add, subtract
-from makeway.core.model import FR, Usage, invariant
+from makeway.core.model import FR, ResourceName, Usage, invariant
 from makeway.core.undo import UndoLog
+
+if TYPE_CHECKING:
+    from makeway.core.shares import Term
+
+WEIGHT_ONE = 10**9  # a weight of 1: weights are kept in billionths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,14 +30,15 @@ class QuotaSpec:
     nominal: Mapping[FR, int] = field(default_factory=dict)
     borrowing: Mapping[FR, int] = field(default_factory=dict)  # absent: no limit
     lending: Mapping[FR, int] = field(default_factory=dict)  # absent: everything
+    weight: int = WEIGHT_ONE  # of its share (S-9.2); 0: whatever it borrows, others come first
 
 
 class Node:
     """A queue (leaf) or a cohort of the forest. Read it freely; only ``QuotaTree`` writes."""
 
     __slots__ = (
-        "borrowing", "children", "height", "in_cycle", "is_queue", "lending", "local", "name", "nominal", "parent",
-        "subtree", "usage",
+        "borrowing", "children", "height", "in_cycle", "is_queue", "lendable", "lending", "local", "name", "nominal",
+        "parent", "subtree", "terms", "usage", "weight",
     )  # fmt: skip
 
     def __init__(self, name: str, *, is_queue: bool) -> None:
@@ -45,6 +52,9 @@ class Node:
         self.subtree: dict[FR, int] = {}  # S-2.4
         self.local: dict[FR, int] = {}  # S-2.5; absent: 0
         self.usage: dict[FR, int] = {}
+        self.weight = WEIGHT_ONE
+        self.terms: tuple[Term, ...] | None = None  # what its share is measured by, once somebody asked (``shares``)
+        self.lendable: Mapping[ResourceName, int] | None = None  # of a cohort, likewise
         self.height = 0
         self.in_cycle = False  # a cohort above it is its own ancestor (S-2.3)
 
@@ -73,6 +83,7 @@ class QuotaTree:
         self.queues: dict[str, Node] = {}
         self.cohorts: dict[str, Node] = {}
         self.questions = 0  # how often somebody asked or changed what is free; tests and benchmarks count them
+        self.shares = 0  # how often a share was computed, likewise
 
     # --- structure ---
 
@@ -105,6 +116,7 @@ class QuotaTree:
 
     def _attach(self, node: Node, spec: QuotaSpec, cyclic: set[str]) -> None:
         node.nominal, node.borrowing, node.lending = spec.nominal, spec.borrowing, spec.lending
+        node.weight = spec.weight
         node.in_cycle = not node.is_queue and node.name in cyclic
         if spec.parent and not node.in_cycle:  # a cycle is cut, so that sums end; its queues are inactive
             node.parent = self.cohorts[spec.parent]

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from makeway.core.claims import Claims, still_charged
+from makeway.core.claims import Claims
 from makeway.core.flavors import AT_END, Tried
 from makeway.core.holders import Holders
+from makeway.core.hope import NOTHING, Hope
 from makeway.core.line import Least
 from makeway.core.model import (
     Flavor,
@@ -16,14 +17,13 @@ from makeway.core.model import (
     Millis,
     Queue,
     QueueName,
-    ResourceName,
     Workload,
     WorkloadKey,
     selects,
 )
 from makeway.core.pending import Pending, Shape, shape
 from makeway.core.policy import Policy
-from makeway.core.quota import Node, QuotaSpec, QuotaTree
+from makeway.core.quota import QuotaSpec, QuotaTree
 from makeway.core.rounds import Rounds
 from makeway.core.undo import UndoLog
 
@@ -49,10 +49,13 @@ class State:
         self.claims = Claims(self._log)
         self.rounds = Rounds(self._log)
         self.pending = Pending(self._log, lambda workload: self.claims.drop(workload.key))
+        self.hope = Hope(self)
         self.queues: dict[QueueName, Queue] = {}
         self.flavors: dict[FlavorName, Flavor] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}  # labels by name
         self.shares_widely = policy.profile != "parity" and policy.gates.scheduling_equivalence_hashing
+        if policy.fair_sharing:  # who asks for more may fare better there, and a full queue take from others (0041)
+            self.shares_widely = False
         self.waits_for_pods = False  # blockAdmission, and some admitted workload is not ready (S-5.7.12)
         self._progress: dict[WorkloadKey, Progress] = {}
         self._preemptors: dict[WorkloadKey, None] = {}  # requeued with preemptions pending, no quota since (S-5.6.2)
@@ -72,6 +75,7 @@ class State:
         """Queues, cohorts and flavors as they are from now on; who holds or waits stays."""
         pairs = list(queues)
         self._trees.clear()
+        self.hope.forget_queues()
         self.queues = {queue.name: queue for queue, _ in pairs}
         self.flavors = {flavor.name: flavor for flavor in flavors}
         known = set(self.tree.queues)
@@ -180,56 +184,16 @@ class State:
 
     def wake_after_release(self, queues: Iterable[QueueName], now: Millis) -> None:
         """Somebody left, or leaves no more: those return for whom that can make a difference (S-4.5.3, 4.6)."""
-        is_hopeless = self._hopeless() if self.shares_widely else None
+        is_hopeless: Callable[[QueueName, Least], bool] | None = None
+        if self.shares_widely:
+            promised = self.hope.promised()
+
+            def is_hopeless(name: QueueName, least: Least) -> bool:
+                node = self.tree.queues.get(name)
+                known = NOTHING if node is None else promised.get(node.root, NOTHING)
+                return self.hope.is_short(name, least.priority, least.amounts, known)
+
         self.pending.wake(queues, now, self.namespace_matches, lists_returned=False, is_hopeless=is_hopeless)
-
-    def _hopeless(self) -> Callable[[QueueName, Least], bool]:
-        """Whether nobody of a queue who asks for that much, and may displace no more, would get another verdict.
-
-        Told where it can be told for sure: with one flavor to choose and one cohort at most, a queue that uses all of
-        its own quota finds room, or victims of its own, or nobody. Claims are taken for room: what their victims
-        leave, and what who takes one gets.
-        """
-        promised: dict[Node, dict[ResourceName, int]] = {}
-        for known in self.claims.within(list(self.claims.of_queue)) if self.claims else ():
-            node, claimant = self.tree.queues.get(known.queue), self.pending.find(known.queue, known.key)
-            if node is None or claimant is None:
-                continue
-            amounts = promised.setdefault(node.root, {})
-            for pod_set in claimant.pod_sets:
-                for resource, amount in pod_set.look.totals.items():
-                    amounts[resource] = amounts.get(resource, 0) + amount
-            for victim in still_charged(self, known.claim):
-                for (_, resource), amount in (victim.usage or {}).items():
-                    amounts[resource] = amounts.get(resource, 0) + amount
-
-        def is_hopeless(name: QueueName, least: Least) -> bool:
-            node = self.tree.queues.get(name)
-            return node is not None and self._is_short(name, node, least, promised.get(node.root, {}))
-
-        return is_hopeless
-
-    def _is_short(self, name: QueueName, node: Node, least: Least, promised: Mapping[ResourceName, int]) -> bool:
-        queue = self.queues[name]
-        if not queue.active or queue.borrow != "Never":
-            return False
-        if node.parent is not None and node.parent.parent is not None:
-            return False
-        is_short = False
-        for resource, amount in least.amounts.items():
-            group = queue.group_of(resource)
-            if group is None or len(group.flavors) != 1:
-                return False
-            fr = (group.flavors[0], resource)
-            used, nominal = node.usage.get(fr, 0), node.nominal.get(fr, 0)
-            if used < nominal and queue.reclaim != "Any":
-                return False  # it would reserve what is left of its own quota
-            equals = queue.within == "LowerOrNewerEqualPriority"
-            own = 0 if queue.within == "Never" else self.holders.freed_at_most(name, fr, least.priority + equals)
-            if used >= nominal or used - own + amount > nominal:  # it would borrow, so nobody else leaves for it
-                free = max(0, self.tree.available(node, fr)) + promised.get(resource, 0)
-                is_short = is_short or amount > free + own
-        return is_short
 
     def namespace_matches(self, workload: Workload) -> bool:
         queue = self.queues.get(workload.queue)

@@ -6,7 +6,8 @@ All of it happens inside a trial of the cycle.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Literal
 
@@ -126,6 +127,7 @@ class Taking:
         self._leaving: dict[QueueName, dict[FR, int]] = {}  # what chosen victims still use, per queue
         self._kept: list[tuple[QueueName, Mapping[FR, int], str]] = []  # reserved or claimed; for whom, if it stays
         self._migrating: list[Workload] = []
+        self._left_since: dict[QueueName, None] = {}  # queues of those who were chosen since somebody asked
 
     def is_out_of_reach(self, workload: Workload) -> frozenset[str]:
         """Claimants whose claims it may not take, being one of their victims (design 4, claims 3)."""
@@ -155,6 +157,25 @@ class Taking:
                 and key not in self._taken
             ]
         return found
+
+    def left_since(self) -> list[QueueName]:
+        """Queues whose victims were chosen since this was last asked."""
+        found, self._left_since = list(self._left_since), {}
+        return found
+
+    @contextmanager
+    def as_ordered(self, root: Node) -> Iterator[None]:
+        """The tree as it counts for the order by shares: as it will be, or with the cycle's victims still in it.
+
+        The latter without claims: the recorded system takes victims off for the fit alone (S-5.7.10).
+        """
+        victims = [] if self._state.policy.gates.preemption_claims else list(self._chosen.values())
+        tree = self._state.tree
+        with self._state.trial() if victims else nullcontext():
+            for each in victims:
+                if tree.queues[each.queue].root is root:
+                    tree.charge_all(tree.queues[each.queue], each.usage or {})
+            yield
 
     def keep_free(self, queue: QueueName, amounts: Mapping[FR, int], owner: str) -> None:
         """Nobody after this takes what is reserved for a head that must wait (S-5.8, 5.13); "": for this cycle."""
@@ -287,6 +308,7 @@ class Taking:
             leaving.append(entry.replaces)
         for victim in leaving:
             self._chosen[victim.key] = victim
+            self._left_since[victim.queue] = None
             tree.release_all(tree.queues[victim.queue], victim.usage or {})
             if victim.key in self._claimants:
                 self._taken[victim.key] = entry.workload

@@ -8,6 +8,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+from makeway.core.amounts import ratio_text
+
 
 class Rule(StrEnum):
     """Stable ids: printed by ``makeway plan`` and ``explain``, documented one by one."""
@@ -25,7 +27,11 @@ class Rule(StrEnum):
     NEWER_EQUAL = "preempt/newer-equal"
     RECLAIM = "preempt/reclaim"
     RECLAIM_WHILE_BORROWING = "preempt/reclaim-while-borrowing"
+    FAIR_WITHIN_NOMINAL = "preempt/fair-within-nominal"
+    FAIR_FINAL_SHARE = "preempt/fair-final-share"
+    FAIR_INITIAL_SHARE = "preempt/fair-initial-share"
     NO_TARGETS = "preempt/no-targets"
+    NOT_BY_SHARES = "preempt/not-by-shares"
     NOT_EVEN_ALL = "preempt/not-even-all"
     ROUND_TOO_MANY = "preempt/round-too-many"
     GATED = "cycle/preemption-gated"
@@ -38,6 +44,13 @@ class Rule(StrEnum):
     REFUSED = "cycle/refused"
     MIGRATES = "cycle/migration"
     PODS_NOT_READY = "cycle/pods-not-ready"
+    ORDER_PREEMPTOR = "order/preemptor"
+    ORDER_WITHIN_NOMINAL = "order/within-nominal"
+    ORDER_LOWER_SHARE = "order/lower-share"
+    ORDER_PRIORITY = "order/priority"
+    ORDER_EARLIER = "order/earlier"
+    ORDER_NAME = "order/name"
+    ORDER_ALONE = "order/alone"
 
 
 WORDS = {
@@ -54,7 +67,11 @@ WORDS = {
     Rule.NEWER_EQUAL: "queued at {}, after {}",
     Rule.RECLAIM: "its queue uses {} more than its own quota",
     Rule.RECLAIM_WHILE_BORROWING: "priority {} is below {}, so a borrower may displace it",
+    Rule.FAIR_WITHIN_NOMINAL: "its side has share {2}, {3} without it; the newcomer stays within its own quota",
+    Rule.FAIR_FINAL_SHARE: "its side's share falls from {2} to {3}, the newcomer's rises from {0} to {1}, no higher",
+    Rule.FAIR_INITIAL_SHARE: "the newcomer's share rises from {0} to {1}, below the {2} of its side, {3} without it",
     Rule.NO_TARGETS: "nobody whom it may displace would free enough",
+    Rule.NOT_BY_SHARES: "its share would rise from {} to {}; nobody of the richest side, with {}, may leave for that",
     Rule.NOT_EVEN_ALL: "{} are missing, and all it might displace hold {}",
     Rule.ROUND_TOO_MANY: "it has displaced others {} times, {} of them to borrow, and may not again",
     Rule.GATED: "a preemption gate is closed",
@@ -67,7 +84,19 @@ WORDS = {
     Rule.REFUSED: "it cannot be considered",
     Rule.MIGRATES: "it takes over from a less preferred Option of its family",
     Rule.PODS_NOT_READY: "an admitted workload is not ready, and admissions wait for it",
+    Rule.ORDER_PREEMPTOR: "it displaced others before, so it goes first; shares would be {} and {}",
+    Rule.ORDER_WITHIN_NOMINAL: "with it its side stays within its own quota, the next one borrows; shares {} and {}",
+    Rule.ORDER_LOWER_SHARE: "with it the share of its side is {}, lower than the {} of the next",
+    Rule.ORDER_PRIORITY: "shares would be equal, {} and {}; its priority {} is above {}",
+    Rule.ORDER_EARLIER: "shares would be equal, {} and {}; queued {} ms earlier",
+    Rule.ORDER_NAME: "shares would be equal, {} and {}, and all else; the name of the queue decides",
+    Rule.ORDER_ALONE: "nobody else of its tree is left",
 }
+SHARES_IN = {  # how many of a rule's numbers, two for each, are shares: they come first
+    Rule.FAIR_WITHIN_NOMINAL: 4, Rule.FAIR_FINAL_SHARE: 4, Rule.FAIR_INITIAL_SHARE: 4, Rule.NOT_BY_SHARES: 3,
+    Rule.ORDER_PREEMPTOR: 2, Rule.ORDER_WITHIN_NOMINAL: 2, Rule.ORDER_LOWER_SHARE: 2, Rule.ORDER_PRIORITY: 2,
+    Rule.ORDER_EARLIER: 2, Rule.ORDER_NAME: 2,
+}  # fmt: skip
 
 
 class Step(NamedTuple):
@@ -77,5 +106,12 @@ class Step(NamedTuple):
     subjects: tuple[str, ...]
     numbers: tuple[int, ...] = ()
 
+    @property
+    def shares(self) -> tuple[tuple[int, int], ...]:
+        """The shares among its numbers, as fractions; a denominator of 0: without end."""
+        count = 2 * SHARES_IN.get(self.rule, 0)
+        return tuple(zip(self.numbers[:count:2], self.numbers[1:count:2], strict=True))
+
     def __str__(self) -> str:
-        return WORDS[self.rule].format(*self.numbers)
+        shares = self.shares
+        return WORDS[self.rule].format(*(ratio_text(*each) for each in shares), *self.numbers[2 * len(shares) :])

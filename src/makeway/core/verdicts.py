@@ -51,6 +51,7 @@ class Plan:
     now: Millis
     verdicts: tuple[Verdict, ...]  # in the order in which the entries were taken
     ended: tuple[EndedClaim, ...] = ()  # claims that are over, but for those whose workload is admitted
+    passed: tuple[Workload, ...] = ()  # heads who took their turn without a look, for it would be in vain
 
     @property
     def admitted(self) -> list[Verdict]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from makeway.api.versions import Kind
-from makeway.controllers.contract import Action, Change, Controller, Create, Note, Outcome, Ref
+from makeway.controllers.contract import Action, Change, Controller, Create, Note, Outcome, Ref, Write
 from makeway.controllers.eviction import Evict
 from makeway.controllers.scheduling import Scheduling
 from makeway.core import claims
@@ -72,6 +72,7 @@ class Engine:
         self._expiries: Timers[QueueName] = Timers()
         self._backoffs: Timers[WorkloadKey] = Timers()
         self._retries: Timers[WorkloadKey] = Timers()
+        self._refused: Timers[Ref] = Timers()  # objects whose write the Store refused: looked at again, but not at once
         self._wake_at: Millis | None = None
         self._has_begun = False
         self._now = Millis(0)
@@ -103,7 +104,7 @@ class Engine:
         times = [
             self.executor.next_at(), self.informers.next_at(), self._later.next_at(), self._expiries.next_at(),
             self._backoffs.next_at(), self._wake_at, self.scheduling.next_at(), claims.next_deadline(self._state),
-            self._pause_until, self._retries.next_at(), self._figures.next_at(),
+            self._pause_until, self._retries.next_at(), self._figures.next_at(), self._refused.next_at(),
         ]  # fmt: skip
         known = [at for at in times if at is not None]
         return min(known) if known else None
@@ -163,6 +164,9 @@ class Engine:
     def _timers(self, now: Millis) -> int:
         count = 0
         for _, ref in self._later.due(now):
+            self.facts.look(ref)
+            count += 1
+        for ref in self._refused.due(now):
             self.facts.look(ref)
             count += 1
         for queue in self._expiries.due(now):
@@ -284,12 +288,12 @@ class Engine:
         if parity and self._pause_until is not None and now < self._pause_until:
             return 0
         self._pause_until = None
-        found = Heads.of(self._state)
-        if not found.ready and not found.others:
+        plan = self._next_plan(now)
+        if plan is None:
             return 0
+        if not plan.verdicts and not plan.ended:
+            return 1
         self.cycles += 1
-        plan = decide(self._state, now, found)
-        carry_out(self._state, plan)
         if self._tally is not None:
             self._tally.cycle(plan, 0.0)  # no clock here: whoever drives the engine measures
             self._tally.exhausted(self._state.rounds.exhausted)
@@ -303,6 +307,22 @@ class Engine:
         if parity:
             self._pause(plan, now)
         return 1
+
+    def _next_plan(self, now: Millis) -> Plan | None:
+        """The plan of the next cycle, carried out; None: nobody is due.
+
+        Where all heads only take their turns, and nothing is under way that they could wait for, the next ones follow.
+        """
+        while True:
+            found = Heads.of(self._state)
+            if not found.ready and not found.others:
+                return None
+            plan = decide(self._state, now, found, passing=True)
+            carry_out(self._state, plan)
+            for each in plan.passed:
+                self.facts.passed(each)
+            if plan.verdicts or plan.ended or not self.is_quiet or self.facts.looks or len(self._looks):
+                return plan
 
     def _pause(self, plan: Plan, now: Millis) -> None:
         """The recorded system looks at every head in every cycle; it pauses so as not to spin."""
@@ -350,23 +370,27 @@ class Engine:
             self._state.pending.refuse(waiting)
             self._retries.set(key, Millis(self._now + backoff_ms(failed.attempts)))
 
-    def _look_at_owners(self, write: Create) -> None:
-        """What could not be made is asked for again by whoever wanted it."""
-        meta = write.body.metadata  # type: ignore[attr-defined]
-        for owner in meta.owner_references:
-            self.facts.look(Ref(owner.kind, meta.namespace, owner.name))
+    def _look_again(self, write: Write, stored: bool) -> None:
+        """At the object, and at whoever wanted what could not be made; after a pause, where the Store said no."""
+        whom = [write.ref, *self._put_off.pop(write.ref, ())]
+        if isinstance(write, Create) and not stored:
+            meta = write.body.metadata  # type: ignore[attr-defined]
+            whom += [Ref(owner.kind, meta.namespace, owner.name) for owner in meta.owner_references]
+        refusals = 0 if stored else self.executor.refusals.get(write.ref, 0)
+        for ref in whom:
+            if refusals:
+                self._refused.set(ref, Millis(self._now + backoff_ms(refusals)))
+            else:
+                self.facts.look(ref)
 
     def _done(self, action: Action, stored: bool) -> None:
         write = action.write
-        for ref in (write.ref, *self._put_off.pop(write.ref, ())):
-            self.facts.look(ref)
+        self._look_again(write, stored)
         if not stored:
             self.journal.write(
                 self._now, "failed", write.ref.key if write.ref.kind == "Workload" else None,
                 decision=action.decision, reason=_called(action), by=action.by or "",
             )  # fmt: skip
-            if isinstance(write, Create):
-                self._look_at_owners(write)
             self._answered(action, stored)
             return
         self._answered(action, stored)

@@ -35,6 +35,7 @@ from makeway.runtime.workqueue import Timers, backoff_ms
 
 ATTEMPTS_MAX = 6
 CONFLICTS_MAX = 20
+REFUSED_MAX = 10_000
 
 Call = Callable[[Store], Stored]
 
@@ -114,6 +115,7 @@ class Executor:
         self._sent: dict[int, _Task] = {}
         self._pauses: Timers[Ref] = Timers()
         self._count = 0
+        self.refusals: dict[Ref, int] = {}  # how often in a row the Store said no to a write of an object for good
         self.writes = 0  # calls that changed something
 
     # --- asking ---
@@ -225,6 +227,8 @@ class Executor:
             self._read_again(task, now, then_fail=strict or task.conflicts > CONFLICTS_MAX)
         elif isinstance(error, NotFound):
             self._objects.see_gone(task.ref, self._objects.revision(task.ref))
+            if isinstance(write, Create):  # its namespace is not there
+                self._note_refusal(task.ref)
             self._finish(task, isinstance(write, Delete), now)
         elif isinstance(error, Retryable | Conflict) and task.attempts < ATTEMPTS_MAX:
             task.attempts += 1
@@ -233,7 +237,14 @@ class Executor:
             pause = max(backoff_ms(task.attempts), asked or 0)
             self._pauses.set(task.ref, Millis(now + pause))
         else:
+            self._note_refusal(task.ref)
             self._finish(task, False, now)
+
+    def _note_refusal(self, ref: Ref) -> None:
+        """It will not be otherwise if it is tried again at once; whoever wants it must wait longer each time."""
+        self.refusals[ref] = self.refusals.pop(ref, 0) + 1
+        if len(self.refusals) > REFUSED_MAX:
+            del self.refusals[next(iter(self.refusals))]
 
     def _read_again(self, task: _Task, now: Millis, *, then_fail: bool = False) -> None:
         """Somebody was quicker: see what is there now, then go on, or give up."""
@@ -249,6 +260,8 @@ class Executor:
         if not line:
             del self._lines[task.ref]
         self._pauses.set(task.ref, None)
+        if stored:
+            self.refusals.pop(task.ref, None)
         for each in task.tail if stored else ():
             self._enter(each, now)
         if not stored:

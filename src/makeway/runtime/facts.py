@@ -216,6 +216,15 @@ class Facts:
         self.figures[Ref("ClusterQueue", "", workload.queue)] = None
         if workload.local_queue:
             self.figures[Ref("LocalQueue", workload.namespace, workload.local_queue)] = None
+        node = self.state.tree.queues.get(workload.queue) if self.state.policy.fair_sharing else None
+        for cohort in () if node is None else node.ancestors():  # their shares change with it
+            self.figures[Ref("Cohort", "", cohort.name)] = None
+
+    def passed(self, workload: Workload) -> None:
+        """It took its turn: how many wait in the line and how many are parked may be told anew."""
+        self.figures[Ref("ClusterQueue", "", workload.queue)] = None
+        if workload.local_queue:
+            self.figures[Ref("LocalQueue", workload.namespace, workload.local_queue)] = None
 
     def _count_unready(self, key: WorkloadKey, after: WireWorkload | None) -> None:
         waits = self.state.policy.pods_ready

@@ -99,9 +99,18 @@ class HistoryWatch:
         self._filter = chosen
         self._place = place
         self._told = place - 1 if first else place  # a bookmark ends the state that a watch may begin with
-        self._first = [Event("ADDED", each.resource_version, each) for each in reversed(first)]
+        self._first = list(reversed(first))
         self._bookmarks = bookmarks
         self._closed = False
+
+    @property
+    def place(self) -> int | None:
+        """The revision up to which all was told; None while it still tells what there was at its beginning."""
+        return None if self._first else self._place
+
+    def move(self, place: int) -> None:
+        """Go on from a later place: what lies between was told by somebody else."""
+        self._place = self._told = place
 
     def poll(self, limit: int = 1000) -> Sequence[Event]:
         if self._closed:
@@ -115,7 +124,8 @@ class HistoryWatch:
         events: list[Event] = []
         changes = self._history.after(self._place, self._filter.key)
         while self._first and len(events) < limit:
-            events.append(self._first.pop())
+            each = self._first.pop()
+            events.append(Event("ADDED", each.resource_version, each))
         while len(events) < limit:
             change = next(changes, None)
             if change is None:

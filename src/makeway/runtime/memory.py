@@ -285,7 +285,7 @@ class RuledObjects(Objects):
 
     def _commit(self, kind: Kind, value: Any, old: Stored | None) -> Stored:
         meta = _cleaned(value.metadata, resource_version=str(self._history.revision + 1))
-        new = Stored.of(kind, meta, codec.encode(replace(value, metadata=meta)))
+        new = Stored.made(kind, replace(value, metadata=meta))
         self.apply(Change("ADDED" if old is None else "MODIFIED", old, new))
         return new
 
@@ -338,7 +338,6 @@ class RuledObjects(Objects):
             else:
                 self._keep(change.before, None if change.type == "DELETED" else change.after)
         self._suspects.clear()
-        self._pages = (("", ""), -1, ())  # its revision may come again with another state
 
     # --- what lost its owner ---
 

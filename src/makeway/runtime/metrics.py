@@ -23,7 +23,8 @@ from makeway.core.figures import (
     Waiting,
     figures_by_local_queue,
     figures_of,
-    local_figures,
+    no_figures,
+    share_of,
     waiting_in,
 )
 from makeway.core.model import FR, QueueName, WorkloadKey
@@ -324,6 +325,14 @@ class Metrics:
                 self._refresh_locals(view.state, queue, by_queue.get(queue, ()))
         if touched and self.queue_resources:
             self._refresh_cohorts(view.state)
+        if touched and view.state.policy.fair_sharing:
+            self._refresh_shares(view.state)
+
+    def _refresh_shares(self, state: State) -> None:
+        queues = {
+            (QueueName(name), _owner(node)[0]): _share_of(state, node) for name, node in state.tree.queues.items()
+        }
+        self.shares(queues, {name: _share_of(state, node) for name, node in state.tree.cohorts.items()})
 
     def _refresh_queue(self, state: State, queue: QueueName) -> None:
         node, configured = state.tree.queues.get(queue), state.queues.get(queue)
@@ -356,7 +365,7 @@ class Metrics:
     def _refresh_locals(self, state: State, queue: QueueName, there: Iterable[LocalName]) -> None:
         """Whoever has a LocalQueue to this queue, or holds or waits by one. Parts in several queues add up."""
         node = state.tree.queues.get(queue)
-        idle = local_figures(state, (), () if node is None else node.nominal)
+        idle = no_figures(state, () if node is None else node.nominal)
         parts = {**dict.fromkeys(there, idle), **figures_by_local_queue(state, queue)}
         parts = {name: part for name, part in parts.items() if name[1]}
         before = self._locals_of.pop(queue, ())
@@ -391,6 +400,12 @@ class Metrics:
             use.update(_rows((name,), {fr: node.usage.get(fr, 0) for fr in {**node.subtree, **node.usage}}))
         self._subtree_quota.set_group("all", quota)
         self._subtree_use.set_group("all", use)
+
+
+def _share_of(state: State, node: Node) -> Number | None:
+    found = share_of(state, node)
+    number, scale = (0, 1) if found is None else found.fraction()
+    return number / scale if scale else None
 
 
 def _share(share: Number | None) -> Number:

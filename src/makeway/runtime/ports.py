@@ -36,11 +36,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -175,12 +176,7 @@ class _Header(msgspec.Struct):
 
 _HEADERS = msgspec.json.Decoder(_Header, dec_hook=decode_hook)
 RECENT_MAX = 4096
-
-
-@lru_cache(maxsize=RECENT_MAX)
-def _decoded(data: bytes, type_: type[Any]) -> Any:
-    """What was decoded last is kept: a write is read by several at once."""
-    return codec.decode(data, type_)
+_recent: deque[Stored] = deque()  # those whose value is kept beside their bytes: a write is read by several at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,11 +194,19 @@ class Stored:
     finalizers: tuple[str, ...]
     deleting: bool  # it has a deletionTimestamp
     data: bytes
+    _value: Any = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
     def read(cls, kind: Kind, data: bytes) -> Stored:
         """From bytes that a Store wrote, in the stored version; of the rest only the end is looked for."""
         return cls.of(kind, _HEADERS.decode(data).metadata, data)
+
+    @classmethod
+    def made(cls, kind: Kind, value: Any) -> Stored:
+        """From a value that reads the same from its bytes."""
+        new = cls.of(kind, value.metadata, codec.encode(value))
+        new._keep(value)
+        return new
 
     @classmethod
     def of(cls, kind: Kind, meta: ObjectMeta, data: bytes) -> Stored:
@@ -218,7 +222,7 @@ class Stored:
         """The same state under another resourceVersion, as a removal shows it."""
         value = self.value()
         metadata = msgspec.structs.replace(value.metadata, resource_version=resource_version)
-        return Stored.of(self.kind, metadata, codec.encode(msgspec.structs.replace(value, metadata=metadata)))
+        return Stored.made(self.kind, msgspec.structs.replace(value, metadata=metadata))
 
     @property
     def revision(self) -> int:
@@ -227,7 +231,17 @@ class Stored:
 
     def value(self) -> Any:
         """A wire struct of ``kind.type``. All who ask for it soon after each other share one, and change nothing."""
-        return _decoded(self.data, self.kind.type)
+        found = self._value
+        if found is None:
+            found = codec.decode(self.data, self.kind.type)
+            self._keep(found)
+        return found
+
+    def _keep(self, value: Any) -> None:
+        object.__setattr__(self, "_value", value)
+        _recent.append(self)
+        if len(_recent) > RECENT_MAX:
+            object.__setattr__(_recent.popleft(), "_value", None)
 
     def tree(self, version: str = "") -> dict[str, Tree]:
         """The object as a served version shows it; a tree of its own for every caller."""
@@ -235,8 +249,7 @@ class Stored:
         return from_stored(self.kind, version or self.kind.versions[0], tree)
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """What happened to an object. DELETED carries its last state, with the revision at which it went.
 
     A BOOKMARK has no object: it says that nothing was missed up to its resourceVersion.
@@ -337,8 +350,7 @@ class Store(Protocol):
 # --- rules of the API that all Stores of our own follow --------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One revision. ``after`` is the last state, at this revision, where the object was removed."""
 
     type: EventType

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
+from math import inf, isnan
 from typing import Any, NamedTuple
 
 from makeway.api.names import ADMISSION_GATED_BY, DEFAULT_NAMESPACE
 from makeway.api.objects.meta import Wire
-from makeway.api.objects.queueing import ClusterQueue, Cohort, LocalQueue, ResourceGroup
+from makeway.api.objects.queueing import ClusterQueue, Cohort, FairSharing, LocalQueue, ResourceGroup
 from makeway.api.objects.workload import Workload, WorkloadStatus
 from makeway.core.amounts import MOST, UNLIMITED, add, subtract
 from makeway.core.figures import waiting_in
@@ -23,6 +25,7 @@ from makeway.core.model import FR, FlavorName, QueueName, ResourceName
 from makeway.core.state import State
 from makeway.runtime.exposition import Counter, Labels, Number
 from makeway.runtime.metrics import LocalName, Metrics, shown, unadmitted_because
+from makeway.runtime.recount_shares import share_of
 
 Amounts = dict[FR, int]
 
@@ -44,7 +47,10 @@ def recount(objects: Iterable[Wire], state: State, metrics: Metrics | None = Non
     """All differences between the objects and what is kept of them; empty where all is well."""
     counted = _count(list(objects), reclaims=state.policy.gates.reclaimable_pods)
     found = _state_differences(counted, state)
-    return found if metrics is None else [*found, *_metric_differences(counted, metrics)]
+    if metrics is None:
+        return found
+    shares = _share_differences(counted, metrics) if state.policy.fair_sharing else []
+    return [*found, *_metric_differences(counted, metrics), *shares]
 
 
 # --- counting --------------------------------------------------------------------------------------------------------
@@ -79,6 +85,7 @@ class _Quota:
     subtree: Amounts = field(default_factory=dict)
     local: Amounts = field(default_factory=dict)
     usage: Amounts = field(default_factory=dict)
+    weight: Fraction = Fraction(1)
 
 
 @dataclass(slots=True)
@@ -99,9 +106,11 @@ def _count(objects: list[Wire], *, reclaims: bool) -> _Counted:
             counted.locals[_place(each)] = _Tally()
         elif isinstance(each, ClusterQueue):
             counted.queues[each.metadata.name] = _Tally()
-            counted.quotas[each.metadata.name] = _quota(each.spec.cohort_name, each.spec.resource_groups)
+            spec = each.spec
+            counted.quotas[each.metadata.name] = _quota(spec.cohort_name, spec.resource_groups, spec.fair_sharing)
         elif isinstance(each, Cohort):
-            counted.cohorts[each.metadata.name] = _quota(each.spec.parent_name, each.spec.resource_groups)
+            above = each.spec.parent_name
+            counted.cohorts[each.metadata.name] = _quota(above, each.spec.resource_groups, each.spec.fair_sharing)
     workloads = [each for each in objects if isinstance(each, Workload)]
     by_uid = {each.metadata.uid: each for each in workloads}
     for each in workloads:
@@ -200,8 +209,10 @@ def _held(each: Workload, *, reclaims: bool) -> Amounts:
 # --- quota -----------------------------------------------------------------------------------------------------------
 
 
-def _quota(parent: str, groups: Iterable[ResourceGroup]) -> _Quota:
+def _quota(parent: str, groups: Iterable[ResourceGroup], sharing: FairSharing | None) -> _Quota:
     quota = _Quota(parent)
+    if sharing is not None and sharing.weight is not None:
+        quota.weight = Fraction(sharing.weight.nano, 10**9)
     for group in groups:
         for flavor in group.flavors:
             for each in flavor.resources:
@@ -222,7 +233,7 @@ def _sum_cohorts(counted: _Counted) -> None:
     for named in [quota.parent for quota in (*counted.quotas.values(), *cohorts.values()) if quota.parent]:
         cohorts.setdefault(named, _Quota(""))
     for name in [name for name in cohorts if name in _ancestors(cohorts, name)]:
-        cohorts[name] = _Quota("", *_declared(cohorts[name]))
+        cohorts[name] = _Quota("", *_declared(cohorts[name]), weight=cohorts[name].weight)
     depths = {name: len(_ancestors(cohorts, name)) for name in cohorts}
     ordered = [cohorts[name] for name in sorted(cohorts, key=lambda name: (-depths[name], name))]
     for quota in (*counted.quotas.values(), *ordered):
@@ -297,6 +308,25 @@ def _metric_differences(counted: _Counted, metrics: Metrics) -> list[Difference]
             for labels, value in family.values.items():
                 values[labels[:-1]] = values.get(labels[:-1], 0) + value
         found += _compared(name, "value", expected[name], values)
+    return found
+
+
+def _share_differences(counted: _Counted, metrics: Metrics) -> list[Difference]:
+    """Infinite shares are shown as NaN, which equals nothing, so they are compared as infinite."""
+    expected: dict[str, dict[Labels, Number]] = {
+        "kueue_cluster_queue_weighted_share": {
+            (name, quota.parent): share_of(quota, counted.cohorts) for name, quota in counted.quotas.items()
+        },
+        "kueue_cohort_weighted_share": {
+            (name,): share_of(quota, counted.cohorts) for name, quota in counted.cohorts.items()
+        },
+    }
+    found = []
+    for name, shares in expected.items():
+        family = metrics.registry.families[name]
+        assert isinstance(family, Counter), "a gauge"
+        values = {labels: inf if isnan(value) else value for labels, value in family.values.items()}
+        found += _compared(name, "value", shares, values)
     return found
 
 

@@ -30,7 +30,7 @@ from makeway.core.model import (
     WorkloadKey,
 )
 from makeway.core.policy import Policy
-from makeway.core.quota import QuotaSpec
+from makeway.core.quota import WEIGHT_ONE, QuotaSpec
 from makeway.core.state import State
 
 Amount = int | float
@@ -81,12 +81,14 @@ def queue(
     borrowing: Amounts | None = None,
     lending: Amounts | None = None,
     min_admit: Amount | None = None,
+    weight: Amount = 1,
     **settings: Any,
 ) -> tuple[Queue, QuotaSpec]:
     """A queue and its quota; ``settings`` are fields of ``Queue``. One group covers all it has quota of."""
     spec = QuotaSpec(
-        name=name, parent=cohort, nominal=amounts(nominal), borrowing=amounts(borrowing), lending=amounts(lending)
-    )
+        name=name, parent=cohort, nominal=amounts(nominal), borrowing=amounts(borrowing), lending=amounts(lending),
+        weight=round(weight * WEIGHT_ONE),
+    )  # fmt: skip
     covered = Group(
         resources=tuple(dict.fromkeys(resource for _, resource in spec.nominal)),
         flavors=tuple(dict.fromkeys(flavor_name for flavor_name, _ in spec.nominal)),
@@ -103,10 +105,12 @@ def cohort(
     parent: str = "",
     borrowing: Amounts | None = None,
     lending: Amounts | None = None,
+    weight: Amount = 1,
 ) -> QuotaSpec:
     return QuotaSpec(
-        name=name, parent=parent, nominal=amounts(nominal), borrowing=amounts(borrowing), lending=amounts(lending)
-    )
+        name=name, parent=parent, nominal=amounts(nominal), borrowing=amounts(borrowing), lending=amounts(lending),
+        weight=round(weight * WEIGHT_ONE),
+    )  # fmt: skip
 
 
 def flavor(

@@ -27,10 +27,9 @@ from makeway.core.model import Expression
 from makeway.runtime.ports import AlreadyExists, Conflict, Event, Expired, Invalid, NotFound, Store, Stored, Watch
 
 Tree = dict[str, Any]
-KUEUE = "kueue.x-k8s.io/v1beta2"
-OLDER = "kueue.x-k8s.io/v1beta1"
-QUEUE = kind_of(LocalQueue)
-FLAVOR = kind_of(ResourceFlavor)
+KUEUE, OLDER = "kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1"
+QUEUE, FLAVOR = kind_of(LocalQueue), kind_of(ResourceFlavor)
+NAMES = st.sampled_from("abc")
 HELD = "example.com/held"
 ANOTHER = "00000000-0000-4000-a000-000000000000"
 CALLS_PER_STORY = 25  # a story of many calls is as much work as so many single draws
@@ -482,9 +481,6 @@ class Model:
         return cls(stop, pending(each), held, each.deleting, each.generation, each.uid)
 
 
-NAMES = st.sampled_from("abc")
-
-
 class Machine(RuleBasedStateMachine):
     """Writes to a Store and to a dict, and keeps a mirror from watches, as an informer does."""
 
@@ -494,8 +490,7 @@ class Machine(RuleBasedStateMachine):
         self.model: dict[str, Model] = {}
         self.last: dict[str, Stored] = {}  # what the last write answered
         self.first: dict[str, Stored] = {}  # what the create answered
-        self.mirror: dict[str, Model] = {}
-        self.seen = 0
+        self.seen, self.mirror = 0, dict[str, Model]()
         self.relist()
 
     def write(self, name: str, call: Callable[[], Stored], become: Callable[[Model], Model | None]) -> None:

@@ -16,7 +16,7 @@ import pytest
 from makeway.adapters.kubernetes.client import TABLE, Client, Stream
 from makeway.adapters.kubernetes.errors import NotTrusted, Unauthorized
 from makeway.adapters.kubernetes.kubeconfig import Target
-from makeway.adapters.kubernetes.resources import find_resource, known_resources, resource_of
+from makeway.adapters.kubernetes.resources import find_resource, resource_of
 from makeway.api.objects.kubernetes import Job
 from makeway.api.versions import kind_of
 from makeway.core.model import Millis
@@ -150,6 +150,35 @@ def test_on_behalf_of_somebody(server: Server, target: Target) -> None:
     with Client(replace(target, headers={"Impersonate-User": ["anna"]})) as client:
         client.send("GET", "/x")
     assert server.asked[0].headers["impersonate-user"] == "anna"
+
+
+def test_this_machine_is_reached_without_a_proxy(
+    server: Server, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with Client(target) as client:
+        client.send("GET", "/x")
+    assert len(server.asked) == 1
+
+
+def test_a_proxy_that_the_kubeconfig_names_is_used(server: Server, target: Target) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        seen: list[bytes] = []
+
+        def refuse() -> None:
+            connection, _ = proxy.accept()
+            with connection:
+                seen.append(connection.recv(1000))
+                connection.sendall(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n")
+
+        thread = Thread(target=refuse)
+        thread.start()
+        with Client(replace(target, proxy=f"http://127.0.0.1:{proxy.getsockname()[1]}"), tries=1) as client:
+            assert type(failure(client)) is Unavailable
+        thread.join(10)
+    assert seen[0].startswith(b"CONNECT 127.0.0.1:")
+    assert server.asked == []
 
 
 def test_a_redirect_is_not_followed(server: Server, client: Client) -> None:
@@ -558,29 +587,3 @@ def test_or_all_at_once(server: Server, client: Client) -> None:
         "deployment.apps", True, True, ("list",),
     )  # fmt: skip
     assert "APIGroupDiscoveryList" in server.asked[0].headers["accept"]
-
-
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("cq", "clusterqueues.kueue.x-k8s.io/v1beta2"),
-        ("ClusterQueue", "clusterqueues.kueue.x-k8s.io/v1beta2"),
-        ("workloads", "workloads.kueue.x-k8s.io/v1beta2"),
-        ("workload.v1beta1.kueue.x-k8s.io", "workloads.kueue.x-k8s.io/v1beta1"),
-        ("workloads.scheduling.makeway.dev", "workloads.scheduling.makeway.dev/v1alpha1"),
-        ("gwl", "workloads.scheduling.k8s.io/v1alpha1"),
-        ("queues", "localqueues.kueue.x-k8s.io/v1beta2"),
-        ("jobs.batch", "jobs.batch/v1"),
-        ("po", "pods./v1"),
-        ("events.v1.", "events./v1"),
-    ],
-)
-def test_a_resource_goes_by_many_names(name: str, found: str) -> None:
-    resource = find_resource(name, known_resources())
-    assert resource is not None
-    assert f"{resource.plural}.{resource.group}/{resource.version}" == found
-
-
-def test_what_cannot_be_listed_has_no_name() -> None:
-    for name in ("configurations", "bindings", "selfsubjectreviews", "teapots", ""):
-        assert find_resource(name, known_resources()) is None

@@ -65,8 +65,8 @@ def waited(condition: Callable[[], bool]) -> bool:
     return condition()
 
 
-def watchers() -> int:
-    return sum(thread.name == "makeway-watch" for thread in threading.enumerate())
+def watchers() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "makeway-watch"}
 
 
 def telling(
@@ -201,15 +201,15 @@ def test_it_holds_no_more_events_than_it_may(
 
 
 def test_a_watch_that_nobody_has_any_more_ends(server: Server, store: KubernetesStore) -> None:
-    assert waited(lambda: watchers() == 0)
-    end = threading.Event()
+    before, end = watchers(), threading.Event()
     server.answer = telling([], until=end)
-    kept, dropped = store.watch(QUEUE, "4"), store.watch(QUEUE, "4")
-    assert watchers() == 2
-    kept.close()
+    closed, dropped = store.watch(QUEUE, "4"), store.watch(QUEUE, "4")
+    ours = watchers() - before
+    assert len(ours) == 2
+    closed.close()
     del dropped
     gc.collect()
-    assert waited(lambda: watchers() == 0)
+    assert waited(lambda: not any(thread.is_alive() for thread in ours))
     end.set()
 
 

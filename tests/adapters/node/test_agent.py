@@ -261,3 +261,33 @@ def test_there_is_no_log_before_the_start(node: TestNode) -> None:
     node.pod("p", {"name": "work", "image": "example.com/thing"})
     with pytest.raises(NoLogYet, match="ContainerCreating"):
         log(node, "p")
+
+
+# --- trouble ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_zygote_that_was_killed_is_replaced_and_its_pods_go_on(node: TestNode) -> None:
+    own = Launcher()
+    node.agent._launcher = own
+    node.run("p", "sleep 0.6; exit 7")
+    node.until_phase("p", "Running")
+    os.kill(own._pid, signal.SIGKILL)
+    node.run("q", "exit 3")
+    node.until(lambda: node.phase("p") == node.phase("q") == "Failed")
+    assert (node.exit_code("p"), node.exit_code("q")) == (7, 3)
+    own.close()
+    node.agent._launcher = node.launcher
+
+
+def test_the_trouble_of_one_pod_is_its_own(node: TestNode, caplog: pytest.LogCaptureFixture) -> None:
+    node.run("p", "true")
+    uid = node.store.get(PODS, "default", "p").uid
+    (node.root / uid).write_text("in the way")
+    node.run("q", "true")
+    node.until_phase("q", "Succeeded")
+    assert node.phase("p") == "Pending"
+    assert any(each.reason == "FailedSync" for each in node.notes)
+    (node.root / uid).unlink()
+    node.ahead_ms = 5000
+    node.until_phase("p", "Succeeded")
+    assert "pod" in caplog.text

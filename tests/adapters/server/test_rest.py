@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -419,7 +420,7 @@ def test_large_answers_are_packed_for_who_can_unpack_them(server: Server, admin:
         assert packed.headers["content-encoding"] == "gzip"
         raw = b"".join(packed.iter_raw())
     assert len(raw) < 10_000
-    assert gzip.decompress(raw) == plain.content
+    assert json.loads(gzip.decompress(raw))["items"] == plain.json()["items"]
 
 
 # --- what is not an object -------------------------------------------------------------------------------------------

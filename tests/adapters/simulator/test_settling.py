@@ -142,7 +142,13 @@ def test_utilisation_is_the_mean_over_cycles_of_what_may_stay() -> None:
     assert played.utilisation(1) == 1.0
     assert played.utilisation(2) == 0.5
     assert played.utilisation(4) == 0.5
-    assert Settling(full(), seconds(0), "instant").run().uses == [Use(1, 1.0), Use(2, 0.0), Use(3, 1.0)]
+    assert [use[:2] for use in Settling(full(), seconds(0), "instant").run().uses] == [(1, 1.0), (2, 0.0), (3, 1.0)]
+
+
+def test_waiting_is_the_mean_over_cycles_of_those_without_a_place_to_stay() -> None:
+    played = Settling(full(), seconds(0), "instant").run()
+    assert [use.waiting for use in played.uses] == [0.5, 1.0, 0.5]
+    assert played.waiting(4) == 0.625
 
 
 # --- recorded loops ---------------------------------------------------------------------------------------------------
@@ -203,6 +209,7 @@ def neighbour(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     api = "kueue.x-k8s.io/v1beta2"
     objects = record["scenario"]["objects"]
     beside = next(each for each in objects if each["kind"] == "ClusterQueue")["spec"]
+    group = beside["resourceGroups"][0]
     flavors = [
         {
             "name": flavor["name"],
@@ -211,9 +218,9 @@ def neighbour(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
                 for each in flavor["resources"]
             ],
         }
-        for flavor in beside["resourceGroups"][0]["flavors"]
+        for flavor in group["flavors"]
     ]
-    group = {"coveredResources": beside["resourceGroups"][0]["coveredResources"], "flavors": flavors}
+    group = {"coveredResources": group["coveredResources"], "flavors": flavors}
     spec = {"cohortName": beside["cohortName"], "namespaceSelector": {}, "resourceGroups": [group]}
     return [{"apiVersion": api, "kind": "ClusterQueue", "metadata": {"name": "neighbour"}, "spec": spec}]
 

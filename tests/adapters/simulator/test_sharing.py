@@ -7,9 +7,10 @@ import pytest
 from makeway.adapters.simulator.arrivals import arrivals_of
 from makeway.adapters.simulator.simulation import Settings, Simulation
 from makeway.core.flavors import Mode
-from makeway.core.model import Millis
+from makeway.core.model import Millis, Workload
 from makeway.core.nomination import nominate
 from makeway.core.state import State
+from makeway.runtime.journal import Entry
 from makeway.testing.worlds import Shape, objects
 from tests.soaking import InTime
 
@@ -31,6 +32,45 @@ def who_should_not_rest(state: State, now: Millis) -> list[str]:
             if entry.refused is None and (entry.assignment.mode is Mode.FIT or entry.targets):
                 found.append(f"{member.key}: {entry.assignment.mode.name}, {len(entry.targets)} targets")
     return found
+
+
+def story(seed: int, *, passing: bool) -> tuple[list[object], int]:
+    """What was decided, "no" left aside, and how many looks it took; whoever is passed over is looked at here too."""
+    simulation = Simulation(Settings(seed=seed, eviction_ms=(seed % 3) * 5000), arrivals_of(objects(seed, SHAPE)))
+    state = simulation.engine.engine.state
+    told: list[object] = []
+    is_in_vain = state.hope.is_in_vain
+
+    def watched(head: Workload, now: Millis) -> bool:
+        if not passing or not is_in_vain(head, now):
+            return False
+        with state.trial():
+            entry = nominate(state, head, now)
+        found = (entry.refused, entry.targets, entry.spared)
+        assert found == (None, (), False), f"seed {seed}: {head.key}"
+        assert entry.assignment.mode in (Mode.NO_FIT, Mode.NO_CANDIDATES), f"seed {seed}: {head.key}"
+        return True
+
+    def heard(entry: Entry) -> None:
+        if entry.what != "waiting" or any(step[0] == "cycle/deferred-fit" for step in entry.steps):
+            told.append((entry.at, entry.what, entry.workload, entry.queue, entry.reason, entry.by, entry.victims))
+
+    state.hope.is_in_vain = watched  # type: ignore[method-assign]
+    simulation.journal.heard.append(heard)
+    simulation.run()
+    return told, simulation.engine.decisions
+
+
+@pytest.mark.property
+def test_who_is_passed_over_would_be_refused_and_nothing_else_is_decided(
+    fuzz_seed: int, fuzz_inputs: int, in_time: InTime
+) -> None:
+    spared = 0
+    for seed in in_time(range(fuzz_seed, fuzz_seed + fuzz_inputs // 200)):
+        (ours, few), (theirs, many) = story(seed, passing=True), story(seed, passing=False)
+        assert ours == theirs, f"seed {seed}"
+        spared += many - few
+    assert in_time.was_cut or spared > 0
 
 
 def decisions(seed: int, *, widely: bool) -> int:

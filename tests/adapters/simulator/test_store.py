@@ -7,12 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from makeway.adapters.simulator.arrivals import arrivals_of
+from makeway.adapters.simulator.simulation import Settings, Simulation
 from makeway.adapters.simulator.store import MemoryStore
+from makeway.api import codec
 from makeway.api.objects.kubernetes import Job, Namespace, Pod
 from makeway.api.objects.meta import ObjectMeta
 from makeway.api.objects.queueing import ClusterQueue, LocalQueue, LocalQueueSpec, LocalQueueStatus
 from makeway.api.objects.workload import Workload
-from makeway.api.versions import kind_of
+from makeway.api.versions import Kind, kind_of
 from makeway.core.model import Millis
 from makeway.runtime.ports import (
     AlreadyExists,
@@ -37,6 +40,8 @@ from makeway.testing.conformance import (
     queue,
     story,
 )
+from makeway.testing.worlds import Shape, objects
+from tests.soaking import InTime
 
 NOON = Millis(1_767_268_800_987)  # 2026-01-01T12:00:00.987Z
 POD = kind_of(Pod)
@@ -547,3 +552,24 @@ def test_the_state_of_one_store_can_be_loaded_into_another(store: MemoryStore) -
     other = MemoryStore(Time())
     other.load(each.value() for each in there)
     assert [each for type_ in (Workload, Job, LocalQueue) for each in other.list(kind_of(type_)).items] == there
+
+
+@pytest.mark.slow
+@pytest.mark.property
+def test_a_value_that_is_kept_beside_its_bytes_reads_the_same_from_them(
+    monkeypatch: pytest.MonkeyPatch, fuzz_seed: int, fuzz_inputs: int, in_time: InTime
+) -> None:
+    made, count = Stored.made, 0
+
+    def checked(kind: Kind, value: Any) -> Stored:
+        nonlocal count
+        new = made(kind, value)
+        assert codec.decode(new.data, kind.type) == value == new.value()
+        count += 1
+        return new
+
+    monkeypatch.setattr(Stored, "made", staticmethod(checked))
+    for seed in in_time(range(fuzz_seed, fuzz_seed + fuzz_inputs // 200)):
+        simulation = Simulation(Settings(seed=seed), arrivals_of(objects(seed, Shape(works_max=15))))
+        simulation.run(Millis(simulation.clock.now + 3_600_000))
+    assert count

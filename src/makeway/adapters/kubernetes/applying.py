@@ -30,10 +30,10 @@ def cleaned(tree: Mapping[str, Any], *, has_status: bool) -> dict[str, Any]:
 
 
 def annotated(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """A manifest that carries itself, for the next time."""
+    """A manifest that carries itself, for the next time; letter by letter as kubectl writes it."""
     metadata = dict(tree["metadata"])
     annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k != LAST_APPLIED}
-    plain = {**tree, "metadata": {**metadata, **({"annotations": annotations} if annotations else {})}}
+    plain = {**tree, "metadata": {**metadata, "annotations": annotations}}
     text = msgspec.json.encode(plain, order="sorted").decode() + "\n"
     return {**tree, "metadata": {**metadata, "annotations": {**annotations, LAST_APPLIED: text}}}
 

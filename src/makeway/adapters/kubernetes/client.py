@@ -176,10 +176,19 @@ class Client:
             "labelSelector": labels, "fieldSelector": fields,
         }  # fmt: skip
         request = self._request("GET", resource.all_path(namespace), query, accept)
+        return Stream(self._streamed(request, seconds + SPARE_SECONDS))
+
+    def log(self, resource: Resource, namespace: str, pod: str, query: Mapping[str, str]) -> Bytes:
+        """What a container of a pod prints, as far as the query asks for it. Raises what the server says."""
+        request = self._request("GET", resource.path(namespace, pod, "log"), query, "*/*")
+        return Bytes(self._streamed(request, None if query.get("follow") else ANSWER_SECONDS))
+
+    def _streamed(self, request: httpx.Request, seconds: float | None) -> httpx.Response:
+        """An answer that goes on. Once it has begun it may be silent for so long, or for ever."""
         response = self._sent(request, stream=True)
-        if response.is_success:  # it has answered in time, and may be silent from here on
-            request.extensions["timeout"]["read"] = seconds + SPARE_SECONDS
-            return Stream(response)
+        if response.is_success:
+            request.extensions["timeout"]["read"] = seconds
+            return response
         try:
             response.read()
         except httpx.HTTPError as error:
@@ -264,11 +273,38 @@ class Client:
             raise _unanswered(error, writes=request.method != "GET") from error
 
 
-class Stream:
-    """The events of a watch: pairs of type and object, until the server ends it. ``close`` may come from any thread."""
+class _Open:
+    """An answer that goes on. ``close`` may come from any thread."""
 
     def __init__(self, response: httpx.Response) -> None:
         self._response = response
+
+    def close(self) -> None:
+        """End it, also for a thread that waits for the next part."""
+        stream = self._response.extensions.get("network_stream")
+        connection = stream.get_extra_info("socket") if stream is not None else None
+        try:
+            if isinstance(connection, socket.socket):
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)  # of the wire: TLS stays as its reader has it
+        except OSError:
+            pass  # it is closed already
+
+
+class Bytes(_Open):
+    """Parts of a log, until the server ends it."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Raises Unavailable where the connection breaks."""
+        try:
+            yield from self._response.iter_bytes()
+        except httpx.HTTPError as error:
+            raise _unanswered(error, writes=False) from error
+        finally:
+            self._response.close()
+
+
+class Stream(_Open):
+    """The events of a watch: pairs of type and object, until the server ends it."""
 
     def __iter__(self) -> Iterator[tuple[str, Object]]:
         """Raises what an ERROR event says, and Unavailable where the connection breaks."""
@@ -285,16 +321,6 @@ class Stream:
             raise _unanswered(error, writes=False) from error
         finally:
             self._response.close()
-
-    def close(self) -> None:
-        """End it, also for a thread that waits for the next event."""
-        stream = self._response.extensions.get("network_stream")
-        connection = stream.get_extra_info("socket") if stream is not None else None
-        try:
-            if isinstance(connection, socket.socket):
-                socket.socket.shutdown(connection, socket.SHUT_RDWR)  # of the wire: TLS stays as its reader has it
-        except OSError:
-            pass  # it is closed already
 
 
 def _event(line: bytes) -> tuple[str, Object]:

@@ -15,6 +15,7 @@ news, and at ``next_at``.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -49,6 +50,8 @@ LOOKS_PER_STEP = 200
 ALIVE_MS = 1000  # between two looks at whether supervisors live
 START_MS = 5000  # until a supervisor that did not begin is asked for again
 MISSING_MS = 2000  # until something that was missing is looked for again
+TROUBLE_MS = 5000  # until a pod that could not be looked after is looked at again
+log = logging.getLogger("makeway.node")
 ENDED = ("Succeeded", "Failed")
 
 
@@ -110,11 +113,16 @@ class Agent:
         self._check_at = Millis(0)
         self._line = self._open_line()
         for folder in PodFolder.all(settings.root):
-            self._pods[folder.uid] = known = _Known(folder)
-            known.record = folder.record()
-            plan = folder.plan()
-            known.devices = plan.devices if plan is not None else ()
+            self._pods[folder.uid] = self._adopted(folder)
             self._looks.add(folder.uid)
+
+    def _adopted(self, folder: PodFolder) -> _Known:
+        """What an agent before this one left; what it noted was told by then."""
+        plan, record = folder.plan(), None
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            record = folder.record()
+        told = max((each.number for each in record.notes), default=0) if record is not None else 0
+        return _Known(folder, record=record, told=told, devices=plan.devices if plan is not None else ())
 
     # --- the driver's side ---
 
@@ -128,7 +136,10 @@ class Agent:
         happened = self._take_answers(now) + self._take_calls() + self._take_pods()
         self._heartbeat.step(now)
         for path in self._launcher.ended():
-            self._look(path.name)
+            known = self._pods.get(path.name)
+            if known is not None:
+                known.asked_at = None  # if it has not begun, it is asked for again
+                self._looks.add(path.name)
         if now >= self._check_at:
             self._check_alive(now)
         for uid in self._later.due(now):
@@ -137,7 +148,7 @@ class Agent:
             uid = self._looks.take()
             known = self._pods.get(uid)
             if known is not None and not known.is_writing:
-                self._act(known, now)
+                self._try(known, now)
                 happened += 1
         return bool(happened) or len(self._looks) > 0
 
@@ -240,6 +251,16 @@ class Agent:
                     self._looks.add(uid)
 
     # --- one pod ---
+
+    def _try(self, known: _Known, now: Millis) -> None:
+        """The trouble of one pod is its own: a full disk, a file that somebody has changed."""
+        try:
+            self._act(known, now)
+        except Exception as error:
+            log.exception("pod %s", known.folder.uid)
+            self._later.set(known.folder.uid, Millis(now + TROUBLE_MS))
+            if known.stored is not None:
+                self._note(known, "FailedSync", f"the node agent cannot look after it: {error}", is_warning=True)
 
     def _act(self, known: _Known, now: Millis) -> None:
         if not known.is_over:

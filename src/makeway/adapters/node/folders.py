@@ -11,6 +11,7 @@ import re
 import shutil
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from makeway.adapters.node import processes
@@ -33,6 +34,17 @@ from makeway.adapters.node.volumes import make
 
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 TROUBLE_MAX = 2000
+
+
+def supervised(root: Path) -> Iterator[processes.Process]:
+    """The supervisors that are at work in the folders of a server."""
+    for folder in PodFolder.all(root) if root.is_dir() else ():
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            record = folder.record()
+            if record is not None and record.finished_ms is None and record.boot == processes.boot_id():
+                found = processes.find(record.pid)
+                if found is not None and found.ticks == record.ticks and not found.is_zombie:
+                    yield found
 
 
 class PodFolder:

@@ -13,7 +13,7 @@ from makeway.api.objects.meta import ObjectMeta
 from makeway.api.quantity import MicroTime
 from makeway.api.versions import kind_of
 from makeway.core.model import Millis
-from makeway.runtime.ports import AlreadyExists, Conflict, NotFound, Retryable, Store
+from makeway.runtime.ports import AlreadyExists, NotFound, Store, StoreError
 
 LEASES = "kube-node-lease"
 BEAT_MS = 10_000
@@ -46,7 +46,7 @@ class Heartbeat:
             for offer in self._offers:
                 self._beat(offer, now)
             self._next_at = Millis(now + BEAT_MS)
-        except (Retryable, Conflict, NotFound):  # a Node or the namespace went meanwhile: it is made again
+        except StoreError:  # a Node or the namespace went meanwhile, or is about to: it is made again
             self._is_registered = False
             self._next_at = Millis(now + AGAIN_MS)
 

@@ -15,9 +15,8 @@ _PROGRAM = f"import sys; sys.path.insert(0, {_PACKAGES!r}); from makeway.adapter
 
 
 class Launcher:
-    """``ended`` tells which supervisors have ended, of those that this zygote made."""
-
     def __init__(self) -> None:
+        self._asked: dict[Path, None] = {}  # and not heard of again
         self._line: socket.socket | None = None
         self._pid = 0
 
@@ -48,6 +47,7 @@ class Launcher:
         assert self._line is not None
         try:
             self._line.send(os.fsencode(folder))
+            self._asked[folder] = None
         except BlockingIOError:
             return False
         except OSError:
@@ -56,6 +56,7 @@ class Launcher:
         return True
 
     def ended(self) -> list[Path]:
+        """Supervisors that have ended, and those that nobody can tell of because their zygote is gone."""
         found: list[Path] = []
         while self._line is not None:
             try:
@@ -66,8 +67,12 @@ class Launcher:
                 message = b""
             if not message:
                 self._forget()
+                found.extend(self._asked)
+                self._asked.clear()
                 break
-            found.append(Path(os.fsdecode(message)))
+            folder = Path(os.fsdecode(message))
+            self._asked.pop(folder, None)
+            found.append(folder)
         return found
 
     def close(self) -> None:

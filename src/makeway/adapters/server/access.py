@@ -2,7 +2,8 @@
 
 A token is ``ID.SECRET``. Of the secret only a hash is kept, in a Secret of type ``makeway.dev/token`` in the namespace
 ``kube-system``: so tokens are made, listed and revoked through the API itself, are as durable as any object, and end
-when their Secret is gone, also for watches that are open. The secrets are random and long, so a plain hash suffices.
+when their Secret is gone or their time is up, also for watches that are open. The secrets are random and long, so a
+plain hash suffices.
 
 ``admin`` may do everything. ``viewer`` may read everything but Secrets, and ask what it may do.
 """
@@ -19,9 +20,11 @@ from typing import Literal, get_args
 from makeway.adapters.server.storage import SqliteStore
 from makeway.api.objects.kubernetes import Secret
 from makeway.api.objects.meta import ObjectMeta
+from makeway.api.quantity import Time
 from makeway.api.versions import kind_of
 from makeway.core.model import Millis
-from makeway.runtime.ports import Change, NotFound, Stored
+from makeway.runtime.live import wall_clock
+from makeway.runtime.ports import Change, Clock, NotFound, Stored
 
 Role = Literal["admin", "viewer"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -55,6 +58,7 @@ class Token:
     user: User
     digest: bytes
     created: str = ""
+    expires: Time | None = None  # None: it does not end by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +86,9 @@ def may(user: User, asked: Asked) -> bool:
 class Access:
     """The tokens of one Store. What it knows follows the Store at once."""
 
-    def __init__(self, store: SqliteStore) -> None:
+    def __init__(self, store: SqliteStore, clock: Clock = wall_clock) -> None:
         self._store = store
+        self._clock = clock
         self._tokens: Mapping[str, Token] = {}
         self._on_revoked: Callable[[], None] = lambda: None
         store.on_commit(self._committed)
@@ -106,20 +111,23 @@ class Access:
         known = self._tokens.get(id_.decode("ascii", "replace"))
         # an id that nobody has takes as long as one that somebody has
         matches = hmac.compare_digest(_digest(secret), known.digest if known else bytes(32))
-        return known.user if known is not None and matches else None
+        return known.user if known is not None and matches and not self._has_ended(known) else None
 
     def is_valid(self, user: User) -> bool:
         """Whether a token that was good still is."""
         known = self._tokens.get(user.token)
-        return known is not None and known.user == user
+        return known is not None and known.user == user and not self._has_ended(known)
+
+    def _has_ended(self, token: Token) -> bool:
+        return token.expires is not None and token.expires.millis <= self._clock()
 
     def tokens(self) -> Sequence[Token]:
         return sorted(self._tokens.values(), key=lambda each: (each.user.name, each.id))
 
-    def issue(self, name: str, role: Role) -> str:
+    def issue(self, name: str, role: Role, expires: Time | None = None) -> str:
         """A new token. It is told once, here, and stored nowhere."""
         id_, secret = new_token()
-        self._store.create(token_object(id_, secret, name, role))
+        self._store.create(token_object(id_, secret, name, role, expires))
         return f"{id_}.{secret}"
 
     def revoke(self, id_: str) -> bool:
@@ -149,9 +157,11 @@ def new_token() -> tuple[str, str]:
     return "".join(secrets.choice(_ID_LETTERS) for _ in range(_ID_LENGTH)), secrets.token_urlsafe(32)
 
 
-def token_object(id_: str, secret: str, name: str, role: Role) -> Secret:
+def token_object(id_: str, secret: str, name: str, role: Role, expires: Time | None = None) -> Secret:
     """The object that makes a token valid; also for those who make one through the API."""
     data = {"sha256": _digest(secret.encode()).hex().encode(), "role": role.encode(), "name": name.encode()}
+    if expires is not None:
+        data["expires"] = str(expires).encode()
     return Secret(metadata=ObjectMeta(name=PREFIX + id_, namespace=TOKENS_NAMESPACE), type=TOKEN_TYPE, data=data)
 
 
@@ -164,21 +174,35 @@ def _is_place(each: Stored) -> bool:
 
 
 def _token(each: Stored) -> Token | None:
+    return None if not _is_place(each) or each.deleting else read_token(each.value())
+
+
+def read_token(secret: Secret) -> Token | None:
     """The token that a Secret makes valid; None where it is none, or is not whole."""
-    if not _is_place(each) or each.deleting:
-        return None
-    secret: Secret = each.value()
-    role = secret.data.get("role", b"").decode("utf-8", "replace")
-    found = next((known for known in ROLES if known == role), None)
+    meta, said = secret.metadata, {name: each.decode("utf-8", "replace") for name, each in secret.data.items()}
+    role = next((known for known in ROLES if known == said.get("role")), None)
     try:
-        digest = bytes.fromhex(secret.data.get("sha256", b"").decode("ascii", "replace"))
+        digest = bytes.fromhex(said.get("sha256", ""))
+        expires = Time.parse(said["expires"]) if said.get("expires") else None
     except ValueError:
         return None
-    if secret.type != TOKEN_TYPE or found is None or len(digest) != 32:
+    if secret.type != TOKEN_TYPE or role is None or len(digest) != 32 or not meta.name.startswith(PREFIX):
         return None
-    id_, created = each.name.removeprefix(PREFIX), secret.metadata.creation_timestamp
-    name = secret.data.get("name", b"").decode("utf-8", "replace") or id_
-    return Token(id_, User(name, found, id_), digest, "" if created is None else str(created))
+    id_, created = meta.name.removeprefix(PREFIX), meta.creation_timestamp
+    user = User(said.get("name", "") or id_, role, id_)
+    return Token(id_, user, digest, "" if created is None else str(created), expires)
 
 
-__all__ = ["ROLES", "Access", "Asked", "Millis", "Role", "Token", "User", "may", "new_token", "token_object"]
+__all__ = [
+    "ROLES",
+    "Access",
+    "Asked",
+    "Millis",
+    "Role",
+    "Token",
+    "User",
+    "may",
+    "new_token",
+    "read_token",
+    "token_object",
+]

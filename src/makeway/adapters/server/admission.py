@@ -65,6 +65,10 @@ class Admission:
             return self._begun(objects, value)
         elif isinstance(value, Namespace):
             return _same_finalizers(old.value(), value)
+        elif isinstance(value, Pod):
+            return replace(value, spec=_with_given(old.value().spec, _defaulted_pod(value.spec)))
+        elif isinstance(value, Job):
+            return replace(value, spec=_defaulted_job(value.spec))
         return value
 
     def _begun(self, objects: Objects, value: Wire) -> Wire:
@@ -141,6 +145,13 @@ def _defaulted_container(container: dict[str, Tree]) -> dict[str, Tree]:
     return container
 
 
+def _with_given(old: Raw, new: Raw) -> Raw:
+    """What the server gave a pod stays, also where a body leaves it out."""
+    before, after = msgspec.json.decode(old), msgspec.json.decode(new)
+    given = ("priority", "preemptionPolicy", "priorityClassName")
+    return amended(new, {name: before[name] for name in given if name in before and name not in after})
+
+
 def _with_priority(objects: Objects, pod: Pod) -> Pod:
     """The number behind the class that a pod names, or behind the default one."""
     spec: dict[str, Tree] = msgspec.json.decode(pod.spec)
@@ -196,21 +207,24 @@ def _check_default(objects: Objects, value: PriorityClass) -> None:
 
 def _job(job: Job, *, suspend: bool) -> Job:
     """What Kubernetes sets when a Job is created; its pods are told apart by the uid of the Job."""
-    spec: dict[str, Tree] = msgspec.json.decode(job.spec)
+    spec: dict[str, Tree] = msgspec.json.decode(_defaulted_job(job.spec))
+    if suspend:
+        spec["suspend"] = True
+    if not spec.get("manualSelector"):
+        _tell_pods_apart(spec, job)
+    return replace(job, spec=Raw(msgspec.json.encode(spec)))
+
+
+def _defaulted_job(raw: Raw) -> Raw:
+    spec: dict[str, Tree] = msgspec.json.decode(raw)
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
     is_indexed = spec.get("completionMode") == "Indexed" and spec.get("backoffLimitPerIndex") is not None
     defaults: dict[str, Tree] = {
         "parallelism": 1, "completionMode": "NonIndexed", "backoffLimit": 2**31 - 1 if is_indexed else 6,
-        "suspend": False, "manualSelector": False,
-        "podReplacementPolicy": "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed",
+        "suspend": False, "podReplacementPolicy": "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed",
     }  # fmt: skip
-    spec = {**defaults, **spec}
-    if suspend:
-        spec["suspend"] = True
-    if not spec["manualSelector"]:
-        _tell_pods_apart(spec, job)
-    return replace(job, spec=Raw(msgspec.json.encode(spec)))
+    return Raw(msgspec.json.encode({**defaults, **spec}))
 
 
 def _tell_pods_apart(spec: dict[str, Tree], job: Job) -> None:

@@ -91,6 +91,8 @@ class Shown:
         self._route, self._form, self._now, self._objects = route, form, now, objects
         self._is_as_stored = route.version == route.stored.versions[0] and route.kind is route.stored
         self.has_columns = True
+        # what makes equal objects equal bytes; None where that also depends on the time or on what was sent before
+        self.likeness = None if form.shape == "table" else (route.kind.group, route.version, form.shape)
 
     def encoded(self, each: Stored) -> bytes:
         """JSON of an object, whole."""

@@ -14,6 +14,7 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import Any, Protocol
 
@@ -43,7 +44,7 @@ from makeway.adapters.server.statuses import (
     warning_words,
 )
 from makeway.adapters.server.storage import SqliteStore
-from makeway.adapters.server.upkeep import Upkeep
+from makeway.adapters.server.upkeep import EVENTS_MS, Upkeep
 from makeway.adapters.server.watch import Watches
 from makeway.api.documents import Tree
 from makeway.runtime.ports import Clock, StoreError
@@ -85,16 +86,19 @@ class Extras(Protocol):
 class App:
     """See ``application``."""
 
-    def __init__(self, store: SqliteStore, access: Access, extras: Extras, limits: Limits, clock: Clock) -> None:
+    def __init__(
+        self, store: SqliteStore, access: Access, extras: Extras, limits: Limits, clock: Clock, events_ms: int
+    ) -> None:
         self.limits = limits
+        self.clock = clock
         self.listening: Future[None] = Future()
         self._store = store
         self._access = access
         self._extras = extras
         self._rest = Rest(store, limits, clock)
         self._watches = Watches(store, limits)
-        self._pods = PodCalls(store, clock, extras.logs)
-        self._upkeep = Upkeep(store, clock)
+        self._pods = PodCalls(self._rest, store, clock, extras.logs)
+        self._upkeep = Upkeep(store, clock, events_ms=events_ms)
         self._loop: asyncio.AbstractEventLoop | None = None
         access.on_revoked(lambda: self._from_elsewhere(self._watches.bell.ring_all))
 
@@ -150,7 +154,7 @@ class App:
             parts[1] == DEFINITIONS_GROUP
         ):  # fmt: skip
             return await self._other(exchange, parts, user)
-        if parts[1:3] == [VISIBILITY_GROUP, VISIBILITY_VERSION]:
+        if parts[1:3] == (VISIBILITY_GROUP, VISIBILITY_VERSION):
             return await self._visibility(exchange, parts[3:], user)
         return await self._objects(exchange, route(parts), user)
 
@@ -163,7 +167,7 @@ class App:
         reason = self._extras.not_ready() if path == "readyz" else ""
         return text(f"not ready: {reason}\n", 503) if reason else text("ok")
 
-    async def _other(self, exchange: Exchange, parts: list[str], user: User) -> Answer:
+    async def _other(self, exchange: Exchange, parts: tuple[str, ...], user: User) -> Answer:
         exchange.allow("GET")
         self._check(user, Asked("get"))
         path = "/" + "/".join(parts)
@@ -174,7 +178,7 @@ class App:
             raise not_found_path()
         return Answer(200, found[1], found[0])
 
-    async def _visibility(self, exchange: Exchange, rest: list[str], user: User) -> Answer:
+    async def _visibility(self, exchange: Exchange, rest: tuple[str, ...], user: User) -> Answer:
         exchange.allow("GET")
         namespace, rest = (rest[1], rest[2:]) if rest[0] == "namespaces" and len(rest) > 2 else (None, rest)
         resource = "clusterqueues" if namespace is None else "localqueues"
@@ -213,10 +217,11 @@ class App:
             exchange.text(b"user-agent"),
         )  # fmt: skip
         if not is_stored(kind):
-            return reviews.answer(call, user)
+            return await self._rest.apart(call, lambda: reviews.answer(call, user))
         if verb == "watch":
             shown, chosen = self._rest.shown(call), self._rest.chosen(call)
-            watching = self._watches.begin(call, chosen, shown, user.token, lambda: self._access.is_valid(user))
+            begin = partial(self._watches.begin, call, chosen, shown, user.token, partial(self._access.is_valid, user))
+            watching = await self._rest.among_many(route.stored, begin)
             return Answer(200, watching.lines(), call.form.content_type)
         if route.part in ("log", "binding", "eviction"):
             calls = {"log": self._pods.log, "binding": self._pods.bind, "eviction": self._pods.evict}
@@ -433,6 +438,8 @@ def _patch_refusal(error: PatchRefused, route: Route | None) -> Refused:
     return Refused(error.code, error.message) if error.code != 400 else bad_request(error.message)
 
 
-def application(store: SqliteStore, access: Access, extras: Extras, limits: Limits, clock: Clock) -> App:
-    """The server of one Store; ``serving.Serving`` puts it on the net."""
-    return App(store, access, extras, limits, clock)
+def application(
+    store: SqliteStore, access: Access, extras: Extras, limits: Limits, clock: Clock, *, events_ms: int = EVENTS_MS
+) -> App:
+    """The server of one Store; ``serving.Serving`` puts it on the net. ``events_ms``: how long events are kept."""
+    return App(store, access, extras, limits, clock, events_ms)

@@ -33,11 +33,12 @@ Key = ec.EllipticCurvePrivateKey
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Files in the data folder."""
+    """Files in the data folder, and the names they are for."""
 
     ca: Path
     chain: Path
     key: Path
+    hosts: tuple[str, ...] = ()
 
     def context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -46,11 +47,18 @@ class Certificate:
         context.set_alpn_protocols(["http/1.1"])
         return context
 
+    def renew(self, context: ssl.SSLContext, now: Millis) -> None:
+        """Make it anew if that is due; connections from then on get the new one."""
+        before = self.chain.read_bytes()
+        certificate(self.chain.parent, now, self.hosts)
+        if self.chain.read_bytes() != before:
+            context.load_cert_chain(self.chain, self.key)
+
 
 def certificate(folder: Path, now: Millis, hosts: Sequence[str] = ()) -> Certificate:
     """The certificate of this folder, made or renewed where that is due."""
     at = datetime.fromtimestamp(now / 1000, UTC)
-    files = Certificate(folder / "ca.crt", folder / "server.crt", folder / "server.key")
+    files = Certificate(folder / "ca.crt", folder / "server.crt", folder / "server.key", tuple(hosts))
     names = _names(hosts)
     ca, ca_key, is_new = _authority(files.ca, folder / "ca.key", at)
     if is_new or not _is_good(files, ca, names, at):

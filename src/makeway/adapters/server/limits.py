@@ -21,5 +21,5 @@ class Limits:
     write_seconds: float = 30  # to take one piece of an answer
     watch_seconds: int = 3600  # the longest watch; clients begin anew
     bookmark_seconds: float = 30  # how often a quiet watch is told where it is
-    gather_seconds: float = 0.005  # changes that come within it reach a watch together
+    gather_seconds: float = 0.01  # changes that come within it reach a watch together
     gzip_bytes: int = 128 * 1024  # larger answers are compressed for those who can read it

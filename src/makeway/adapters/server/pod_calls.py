@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from makeway.adapters.server import bodies
 from makeway.adapters.server.answers import Answer, plain
 from makeway.adapters.server.bodies import Query, WriteOptions
-from makeway.adapters.server.rest import Call
+from makeway.adapters.server.rest import Call, Rest
 from makeway.adapters.server.statuses import Cause, Refused, bad_request
 from makeway.adapters.server.storage import SqliteStore
 from makeway.api import codec
@@ -70,7 +70,8 @@ class NoLog(Exception):
 
 
 class PodCalls:
-    def __init__(self, store: SqliteStore, clock: Clock, logs: PodLogs | None = None) -> None:
+    def __init__(self, rest: Rest, store: SqliteStore, clock: Clock, logs: PodLogs | None = None) -> None:
+        self._rest = rest
         self._store = store
         self._clock = clock
         self._logs = logs
@@ -79,12 +80,12 @@ class PodCalls:
         return Time.of_millis(stored(self._clock()))
 
     async def bind(self, call: Call) -> Answer:
-        binding = _posted(call, Binding)
+        binding = await self._rest.apart(call, lambda: _posted(call, Binding))
         now = self._now()
         return await self._decided(call, lambda ahead: bound(ahead, call.route.place, call.route.name, binding, now))
 
     async def evict(self, call: Call) -> Answer:
-        eviction = _posted(call, Eviction)
+        eviction = await self._rest.apart(call, lambda: _posted(call, Eviction))
         options, now = eviction.delete_options or DeleteOptions(), self._now()
         is_dry = any(each == "All" for each in options.dry_run)
         return await self._decided(

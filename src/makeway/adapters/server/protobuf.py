@@ -19,6 +19,8 @@ from makeway.api.quantity import MicroTime, Time
 from makeway.api.shapes import Field, Leaf, ListOf, MapOf, Record
 
 MEDIA = "application/vnd.kubernetes.protobuf"
+ANYTHING = Leaf("any")
+UNREAD = "managedFields"
 _MAGIC = b"k8s\x00"
 _VARINT, _DOUBLE, _BYTES, _FLOAT = 0, 1, 2, 5
 _VARINT_BYTES_MAX = 10
@@ -84,11 +86,13 @@ def _fill(tree: dict[str, Tree], data: bytes, shape: Record, numbers: _Numbers) 
             continue
         name, is_pointer = numbers.names.get(number, ("", False))
         known = shape.fields.get(name)
-        if known is None:
-            continue  # younger than we are
+        if known is None or name == UNREAD:
+            continue  # younger than we are; or a record that is ours to keep
         held = known.shape
         if isinstance(held, ListOf):
             tree.setdefault(name, []).extend(_items(value, held.item))
+        elif isinstance(held, MapOf) and held.item.shape == ANYTHING:
+            tree[name] = {}  # a message without fields: that it is there says all
         elif isinstance(held, MapOf):
             key, each = _entry(_bytes(value), held.item)
             tree.setdefault(name, {})[key] = each

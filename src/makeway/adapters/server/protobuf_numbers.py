@@ -241,6 +241,7 @@ Sysctl: name=1 value=2
 TCPSocketAction: port=1 host=2
 Taint: key=1 value=2 effect=3 timeAdded=4*
 Toleration: key=1 operator=2 value=3 effect=4 tolerationSeconds=5*
+TopologyConstraint: key=1
 TopologySpreadConstraint: maxSkew=1 topologyKey=2 whenUnsatisfiable=3 labelSelector=4* minDomains=5*
     nodeAffinityPolicy=6* nodeTaintsPolicy=7* matchLabelKeys=8
 TypedLocalObjectReference: apiGroup=1* kind=2 name=3
@@ -263,4 +264,9 @@ VolumeStatus: image=1*
 VsphereVirtualDiskVolumeSource: volumePath=1 fsType=2 storagePolicyName=3 storagePolicyID=4
 WeightedPodAffinityTerm: weight=1 podAffinityTerm=2
 WindowsSecurityContextOptions: gmsaCredentialSpecName=1* gmsaCredentialSpec=2* runAsUserName=3* hostProcess=4*
+WorkloadPodGroupDisruptionMode: single=1* all=2*
+WorkloadPodGroupGangSchedulingPolicy: minCount=1*
+WorkloadPodGroupResourceClaim: name=1 resourceClaimName=2* resourceClaimTemplateName=3*
+WorkloadPodGroupSchedulingConstraints: topology=1
+WorkloadPodGroupSchedulingPolicy: basic=1* gang=2*
 """

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from msgspec import structs
@@ -32,7 +33,7 @@ from makeway.api.objects.meta import ObjectMeta
 from makeway.api.problems import Problem
 from makeway.api.quantity import Time
 from makeway.api.structure import Mode, short
-from makeway.api.versions import kind_of
+from makeway.api.versions import Kind, kind_of
 from makeway.core.model import stored
 from makeway.runtime.memory import RuledObjects, refuse
 from makeway.runtime.ports import (
@@ -53,6 +54,7 @@ from makeway.runtime.ports import (
 T = TypeVar("T")
 Change = Callable[[dict[str, Tree]], Tree]  # a patch: the object as it is -> as it is to be
 LARGE_BYTES = 64 * 1024
+MANY = 5_000  # objects
 READERS = 2
 NAMESPACES = kind_of(Namespace)
 LASTING_NAMESPACES = ("default", "kube-system", "kube-public")
@@ -118,11 +120,19 @@ class Rest:
         query, token = call.query, call.query.text("continue")
         limit = min(query.integer("limit") or 0, self._limits.list_limit_max)
         at = self._revision_shown(query, paged=limit > 0)
+        stored, chosen = call.route.stored, self.chosen(call)
+        look = partial(self._store.page, stored, chosen, limit=limit, token=token, at=at)
         try:
-            page = self._store.page(call.route.stored, self.chosen(call), limit=limit, token=token, at=at)
+            page = await self.among_many(stored, look) if chosen.labels or chosen.fields or not limit else look()
         except Invalid:
             raise bad_request("continue: it is not a token of a list of this kind") from None
         return self.shown(call).answer_page(page)
+
+    async def among_many(self, kind: Kind, look: Callable[[], T]) -> T:
+        """Look through all objects of a kind; where they are many, in a thread of its own."""
+        if self._store.count(kind) < MANY:
+            return look()
+        return await asyncio.get_running_loop().run_in_executor(self._readers, look)
 
     def _revision_shown(self, query: Query, *, paged: bool) -> int | None:
         """At which revision a list is wanted; None: the newest."""
@@ -153,7 +163,7 @@ class Rest:
     def _now(self) -> Time:
         return Time.of_millis(stored(self._clock()))
 
-    async def _apart(self, call: Call, work: Callable[[], T]) -> T:
+    async def apart(self, call: Call, work: Callable[[], T]) -> T:
         """Do what needs no state. What may take long, a large body or one in YAML, is read in a thread of its own."""
         if len(call.body) < LARGE_BYTES and "yaml" not in call.content_type:
             return work()
@@ -186,7 +196,7 @@ class Rest:
                 tree = noted(route.stored, route.version, None, tree, manager=options.manager, now=self._now())
             return self._reading(tree, options.mode, read.problems)
 
-        reading = await self._apart(call, prepare)
+        reading = await self.apart(call, prepare)
 
         def decide(ahead: RuledObjects) -> Written:
             return Written(ahead.create(reading), ahead.advice, is_new=True)
@@ -206,7 +216,7 @@ class Rest:
             is_known = not route.part and "managedFields" not in tree["metadata"]
             return read, tree, self._reading(tree, options.mode, read.problems) if is_known else None
 
-        read, tree, reading = await self._apart(call, prepare)
+        read, tree, reading = await self.apart(call, prepare)
 
         def decide(ahead: RuledObjects) -> Written:
             old = ahead.get(route.stored, route.place, route.name)
@@ -219,7 +229,7 @@ class Rest:
     async def patch(self, call: Call) -> Answer:
         route, options = call.route, WriteOptions.of(call.query, call.user_agent)
         media = bodies.media_type(call.content_type)
-        read = await self._apart(
+        read = await self.apart(
             call, lambda: bodies.read(call.body, call.content_type or "none", bodies.PATCH_TYPES, route.kind.type)
         )
         if media == bodies.APPLY_PATCH:
@@ -314,7 +324,7 @@ class Rest:
 
     async def delete(self, call: Call) -> Answer:
         route = call.route
-        options = bodies.delete_options(call.body, call.content_type, call.query)
+        options = await self.apart(call, lambda: bodies.delete_options(call.body, call.content_type, call.query))
 
         def decide(ahead: RuledObjects) -> Written:
             return _deleted(ahead, ahead.get(route.stored, route.place, route.name), options)
@@ -326,10 +336,10 @@ class Rest:
 
     async def delete_collection(self, call: Call) -> Answer:
         route, chosen = call.route, self.chosen(call)
-        options = bodies.delete_options(call.body, call.content_type, call.query)
+        options = await self.apart(call, lambda: bodies.delete_options(call.body, call.content_type, call.query))
         if options.preconditions is not None:
             raise bad_request("preconditions: not allowed when a whole collection is deleted")
-        items = self._store.page(route.stored, chosen).items
+        items = (await self.among_many(route.stored, lambda: self._store.page(route.stored, chosen))).items
 
         def decide(some: Sequence[Stored]) -> Callable[[RuledObjects], None]:
             def remove(ahead: RuledObjects) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from makeway.adapters.server import bodies
+from makeway.adapters.server import bodies, protobuf
 from makeway.adapters.server.access import Asked, User, may
-from makeway.adapters.server.answers import Answer
+from makeway.adapters.server.answers import JSON, Answer
 from makeway.adapters.server.bodies import WriteOptions
 from makeway.adapters.server.discovery import RESOURCES
 from makeway.adapters.server.rest import Call
+from makeway.adapters.server.statuses import unsupported_media
 from makeway.api import codec
 from makeway.api.objects.kubernetes import (
     NonResourceRule,
@@ -31,6 +32,8 @@ _READ = ("get", "list", "watch")
 
 def answer(call: Call, user: User) -> Answer:
     options = WriteOptions.of(call.query, call.user_agent)
+    if "yaml" in call.content_type:  # anybody may ask, so it is to cost little
+        raise unsupported_media((JSON, protobuf.MEDIA))
     read = bodies.read_object(call.body, call.content_type, call.route.kind.type)
     reading = codec.read(bodies.aimed(call.route, bodies.mapping(read)), options.mode)
     refuse([*reading.problems])

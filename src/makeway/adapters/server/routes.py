@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from urllib.parse import unquote_to_bytes
 
 from makeway.adapters.server.statuses import bad_request, not_found_path
@@ -31,6 +31,7 @@ PARTS = {  # of an object; those of status are added to all kinds that have one
     ("", "Namespace"): ("finalize",),
 }
 SEGMENTS_MAX = 8
+REMEMBERED_BYTES_MAX = 300  # of a path: clients ask for the same ones again and again
 SEGMENT_CHARS_MAX = 253
 
 
@@ -64,8 +65,17 @@ class Route:
         return self.namespace or ""
 
 
-def segments(raw_path: bytes) -> list[str]:
+def segments(raw_path: bytes) -> tuple[str, ...]:
     """The parts of a path, each decoded. Raises ``Refused`` (400)."""
+    return _known_segments(raw_path) if len(raw_path) <= REMEMBERED_BYTES_MAX else _segments(raw_path)
+
+
+def route(parts: tuple[str, ...]) -> Route:
+    """Raises ``Refused``: 404 where nothing is served under that path."""
+    return _known_route(parts) if sum(map(len, parts)) <= REMEMBERED_BYTES_MAX else _route(parts)
+
+
+def _segments(raw_path: bytes) -> tuple[str, ...]:
     found = []
     for part in raw_path.split(b"/")[1:]:
         try:
@@ -81,11 +91,10 @@ def segments(raw_path: bytes) -> list[str]:
         found.pop()
     if "" in found or len(found) > SEGMENTS_MAX + 2:
         raise not_found_path()
-    return found
+    return tuple(found)
 
 
-def route(parts: list[str]) -> Route:
-    """Raises ``Refused``: 404 where nothing is served under that path."""
+def _route(parts: tuple[str, ...]) -> Route:
     if parts[0] == "api" and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]
     elif parts[0] == "apis" and len(parts) > 3:
@@ -108,7 +117,11 @@ def route(parts: list[str]) -> Route:
     return Route(kind, version, stored_kind(kind), namespace, name, part)
 
 
-def _is_part(group: str, rest: list[str]) -> bool:
+_known_segments = lru_cache(maxsize=4096)(_segments)
+_known_route = lru_cache(maxsize=4096)(_route)
+
+
+def _is_part(group: str, rest: tuple[str, ...]) -> bool:
     return group == "" and len(rest) == 3 and rest[2] in ("status", *PARTS["", "Namespace"])
 
 

@@ -129,6 +129,11 @@ class SqliteStore:
     # --- reading ---
 
     @property
+    def trouble(self) -> str:
+        """Why nothing can be written until the next start; "" while all is well."""
+        return self._broken or ("the storage is closed" if self._closed else "")
+
+    @property
     def resource_version(self) -> str:
         with self._reading:
             return self._shown.resource_version
@@ -142,6 +147,10 @@ class SqliteStore:
         with self._reading:
             return self._shown.latest(kind)
 
+    def count(self, kind: Kind) -> int:
+        """How many objects of a kind there are."""
+        return self._shown.count(kind_key(kind))
+
     def get(self, kind: Kind, namespace: str, name: str) -> Stored:
         with self._reading:
             return self._shown.get(kind, namespace, name)
@@ -154,7 +163,8 @@ class SqliteStore:
     def page(self, kind: Kind, chosen: Filter, *, limit: int = 0, token: str = "", at: int | None = None) -> Page:
         """See ``runtime.memory.Objects``."""
         with self._reading:
-            return self._shown.page(kind, chosen, limit=limit, token=token, at=at)
+            found = self._shown.candidates(kind, chosen, limit=limit, token=token, at=at)
+        return found.page(chosen, limit)
 
     def watch(
         self, kind: Kind, since: str = "", *, namespace: str | None = None, labels: Selector = (),
@@ -165,7 +175,8 @@ class SqliteStore:
     def follow(self, chosen: Filter, since: str = "", *, bookmarks: bool = False) -> SharedWatch:
         """See ``runtime.memory.Objects``."""
         with self._reading:
-            return SharedWatch(self._shown.follow(chosen, since, bookmarks=bookmarks), self._reading)
+            found = self._shown.beginning(chosen, since)
+        return SharedWatch(found.watch(chosen, bookmarks), self._reading)
 
     def on_commit(self, listener: OnCommit) -> None:
         """Have ``listener`` called with the changes of every group once they are shown, before their calls return.
@@ -277,6 +288,14 @@ class SharedWatch:
     def __init__(self, watch: HistoryWatch, reading: Lock) -> None:
         self._watch = watch
         self._reading = reading
+
+    @property
+    def place(self) -> int | None:
+        """See ``HistoryWatch``. Whoever polls may ask without a lock: nobody else moves it."""
+        return self._watch.place
+
+    def move(self, place: int) -> None:
+        self._watch.move(place)
 
     def poll(self, limit: int = 1000) -> Sequence[Event]:
         with self._reading:

@@ -8,11 +8,11 @@ a namespace of a hundred thousand objects.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
+from threading import Lock
 
 from msgspec.structs import replace
 
@@ -41,7 +41,10 @@ class Upkeep:
         self._clock = clock
         self._events_ms = events_ms
         self._ending: set[str] = set()  # namespaces
-        self._written: deque[tuple[Millis, str, str, int]] = deque()  # events by their last write, oldest first
+        self._written: dict[
+            tuple[str, str], tuple[Millis, int]
+        ] = {}  # events: when and at which revision, oldest first
+        self._writing = Lock()  # whoever looks at these
         self._called: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._begin()
@@ -49,18 +52,21 @@ class Upkeep:
     def _begin(self) -> None:
         self._store.on_commit(self._committed)
         self._ending |= {each.name for each in self._store.list(NAMESPACES).items if each.deleting}
-        events = ((_last_told(each.value()), each) for each in self._store.list(EVENTS).items)
-        self._written.extend(
-            sorted((at, each.namespace, each.name, each.revision) for at, each in events)  # as good as when written
-        )
+        told = [(_last_told(each.value()), each) for each in self._store.list(EVENTS).items]  # as good as when written
+        with self._writing:
+            for at, each in sorted(told, key=lambda pair: (pair[0], pair[1].revision)):
+                self._written.setdefault((each.namespace, each.name), (at, each.revision))
 
     def _committed(self, changes: Sequence[Change]) -> None:
         """Told on the thread of the writer."""
         concerns_us = False
         for change in changes:
             after = change.after
-            if kind_key(after.kind) == ("", "Event") and change.type != "DELETED":
-                self._written.append((self._clock(), after.namespace, after.name, after.revision))
+            if kind_key(after.kind) == ("", "Event"):
+                with self._writing:
+                    self._written.pop((after.namespace, after.name), None)
+                    if change.type != "DELETED":
+                        self._written[after.namespace, after.name] = (self._clock(), after.revision)
             elif kind_key(after.kind) == ("", "Namespace"):
                 (self._ending.add if after.deleting and change.type != "DELETED" else self._ending.discard)(after.name)
                 concerns_us |= after.deleting
@@ -92,9 +98,9 @@ class Upkeep:
 
     async def _forget_events(self) -> bool:
         before = self._clock() - self._events_ms
-        old: list[tuple[str, str, int]] = []
-        while self._written and self._written[0][0] <= before and len(old) < PIECE:
-            old.append(self._written.popleft()[1:])
+        with self._writing:
+            oldest = islice(self._written.items(), PIECE)
+            old = [(*place, revision) for place, (at, revision) in oldest if at <= before]
         if old:
             await asyncio.wrap_future(self._store.submit(lambda ahead: _forget(ahead, old)))
         return len(old) == PIECE

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,6 +26,8 @@ from makeway.api.documents import Tree
 from makeway.runtime.ports import Change, Event, Expired, Filter, KindKey, kind_key
 
 EVENTS_PER_SEND = 500
+PIECES_MAX = 64
+PIECE_BYTES_MAX = 1024 * 1024
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
@@ -61,14 +64,14 @@ class Asked:
 class Bell:
     """Calls those who wait when something was committed that may concern them."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, before: Callable[[], None]) -> None:
         self._gather = limits.gather_seconds
+        self._before = before  # called before it rings
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: dict[KindKey, dict[asyncio.Event, None]] = {}
         self._due: set[KindKey] = set()
         self._last = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self.turn = 0  # how often it rang
 
     def begin(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -87,7 +90,7 @@ class Bell:
     def _ring(self) -> None:
         assert self._loop is not None
         self._timer, self._last = None, self._loop.time()
-        self.turn += 1
+        self._before()
         for kind in self._due:
             for called in self._waiting.get(kind, ()):
                 called.set()
@@ -114,7 +117,8 @@ class Watches:
         self.store = store
         self.limits = limits
         self._counts: Counter[str] = Counter()
-        self.bell = Bell(limits)
+        self.pieces: dict[object, Piece] = {}  # what was sent since the bell rang last: others may want the same
+        self.bell = Bell(limits, self.pieces.clear)
         self.stopping = False
         store.on_commit(self.bell.committed)
 
@@ -129,35 +133,45 @@ class Watches:
 
     def begin(self, call: Call, chosen: Filter, shown: Shown, who: str, allowed: Callable[[], bool]) -> Watching:
         """Raises ``Refused`` (429) where there are too many, and what the Store says of its beginning."""
-        limits = self.limits
-        if self.count >= limits.watches or self._counts[who] >= limits.watches_per_token:
+        if self.count >= self.limits.watches or self._counts[who] >= self.limits.watches_per_token:
             raise Refused(429, "too many watches are open", retry_seconds=5)
-        asked = Asked.of(call.query, limits)
-        watching = Watching(self, asked, chosen, shown, allowed)
+        watching = Watching(self, Asked.of(call.query, self.limits), chosen, shown, who, allowed)
         watching.open()
-        self._counts[who] += 1
-        watching.who = who
         return watching
 
-    def end(self, who: str) -> None:
-        self._counts[who] -= 1
-        if not self._counts[who]:
-            del self._counts[who]
+    @contextmanager
+    def counted(self, who: str) -> Iterator[None]:
+        self._counts[who] += 1
+        try:
+            yield
+        finally:
+            self._counts[who] -= 1
+            if not self._counts[who]:
+                del self._counts[who]
+
+
+class Piece(NamedTuple):
+    """What one watch sends at once, and where it is then."""
+
+    lines: bytes
+    place: int
+    is_all: bool
 
 
 class Watching:
     """One watch: lines of JSON until its time is up."""
 
     def __init__(
-        self, watches: Watches, asked: Asked, chosen: Filter, shown: Shown, allowed: Callable[[], bool]
+        self, watches: Watches, asked: Asked, chosen: Filter, shown: Shown, who: str, allowed: Callable[[], bool]
     ) -> None:
-        self._watches, self._asked, self._chosen, self._shown, self._allowed = watches, asked, chosen, shown, allowed
+        self._watches, self._asked, self._chosen, self._shown = watches, asked, chosen, shown
+        self._who, self._allowed = who, allowed
         self._watch: SharedWatch | None = None
         self._place = ""  # up to where all is known to the client
         self._error: Refused | None = None
+        self._is_up_to_date = False
         self._marked = ""  # the last place that a bookmark told
         self._initial_end = ""  # the revision at which what there was has been told
-        self.who = ""
 
     def open(self) -> None:
         store, asked = self._watches.store, self._asked
@@ -179,53 +193,65 @@ class Watching:
 
     async def lines(self) -> AsyncIterator[bytes]:
         """What is sent, some lines at a time."""
-        loop, bell = asyncio.get_running_loop(), self._watches.bell
-        limits = self._watches.limits
-        called = bell.join(self._chosen.key)
-        until, mark_at = loop.time() + self._asked.seconds, loop.time() + limits.bookmark_seconds
+        called = self._watches.bell.join(self._chosen.key)
         try:
-            yield b""  # the client learns at once that it is heard
-            while not self._watches.stopping and self._allowed():
-                called.clear()
-                sent = self._news()
-                if sent:
-                    yield sent
-                if self._error is not None:
-                    return
-                now = loop.time()
-                if now >= until:
-                    return
-                if self._asked.bookmarks and now >= mark_at:
-                    mark_at = now + limits.bookmark_seconds
-                    if mark := self._bookmark():
-                        yield mark
-                if not sent:
-                    timer = loop.call_at(min(until, mark_at) if self._asked.bookmarks else until, called.set)
-                    await called.wait()
-                    timer.cancel()
-            if self._asked.bookmarks and self._allowed() and (mark := self._bookmark()):
-                yield mark
+            with self._watches.counted(self._who):
+                async for each in self._lines(called):
+                    yield each
         finally:
-            bell.leave(self._chosen.key, called)
-            self._watches.end(self.who)
+            self._watches.bell.leave(self._chosen.key, called)
+
+    async def _lines(self, called: asyncio.Event) -> AsyncIterator[bytes]:
+        loop, marks, every = asyncio.get_running_loop(), self._asked.bookmarks, self._watches.limits.bookmark_seconds
+        until, mark_at = loop.time() + self._asked.seconds, loop.time() + every
+        yield b""  # the client learns at once that it is heard
+        while not self._watches.stopping and self._allowed():
+            called.clear()  # whatever comes from here on rings again
+            if news := self._news():
+                yield news
+            now = loop.time()
+            if self._error is not None or now >= until:
+                break
+            if marks and now >= mark_at:
+                mark_at = now + every
+                yield self._bookmark()
+            if self._is_up_to_date:
+                timer = loop.call_at(min(until, mark_at) if marks else until, called.set)
+                await called.wait()
+                timer.cancel()
+        if marks and self._error is None and self._allowed():
+            yield self._bookmark()
 
     def _news(self) -> bytes:
+        """What came since the last time. Watches that are alike and in the same place share the work."""
         if self._error is not None or self._watch is None:
             assert self._error is not None
             return _error_line(self._error)
-        newest = self._watches.store.resource_version
-        try:
-            events = self._watch.poll(EVENTS_PER_SEND)
-        except Expired as error:
-            self._error = refusal(error, None)
-            return _error_line(self._error)
-        lines = [self._line(each) for each in events]
-        if len(events) < EVENTS_PER_SEND:
-            self._place = max(self._place, newest, key=int)
-            if self._initial_end:
-                lines.append(self._mark(self._initial_end, {INITIAL_EVENTS_END: "true"}))
-                self._initial_end = ""
-        return b"".join(lines)
+        key = (self._chosen, self._shown.likeness, self._watch.place)
+        found = self._watches.pieces.get(key)
+        if found is not None:
+            self._watch.move(found.place)
+        else:
+            try:
+                found = self._piece(self._watch)
+            except Expired as error:
+                self._error = refusal(error, None)
+                return _error_line(self._error)
+            if None not in key and len(self._watches.pieces) < PIECES_MAX and len(found.lines) < PIECE_BYTES_MAX:
+                self._watches.pieces[key] = found
+        self._place = max(self._place, str(found.place), key=int)
+        self._is_up_to_date = found.is_all
+        if self._initial_end and found.is_all:
+            mark = self._mark(self._initial_end, {INITIAL_EVENTS_END: "true"})
+            self._initial_end = ""
+            return found.lines + mark
+        return found.lines
+
+    def _piece(self, watch: SharedWatch) -> Piece:
+        events = watch.poll(EVENTS_PER_SEND)
+        place = watch.place
+        lines = b"".join([self._line(each) for each in events])
+        return Piece(lines, int(self._place) if place is None else place, len(events) < EVENTS_PER_SEND)
 
     def _line(self, event: Event) -> bytes:
         assert event.object is not None

@@ -38,6 +38,7 @@ class Departure:
     at: Millis
     by: str  # the workload that made it leave; "": nobody, or not known
     reason: str
+    why: str = ""  # the shares that decided it, in words
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +156,7 @@ def moment(stored: Time | None, now: Millis) -> Millis:
 class _Note(NamedTuple):
     by: str
     reason: str
+    why: str
 
 
 @dataclass(slots=True)
@@ -257,14 +259,14 @@ class Lives:
 
     # --- told by the engine ---
 
-    def preempted(self, victim: WorkloadKey, by: WorkloadKey, reason: str, at: Millis) -> None:
+    def preempted(self, victim: WorkloadKey, by: WorkloadKey, reason: str, at: Millis, why: str = "") -> None:
         """``by`` asks ``victim`` to leave. May be told before the eviction is seen, or after it."""
         record = self._by_key.get(victim)
         last = record.evictions[-1] if record is not None and record.evictions else None
         if record is not None and last is not None and last.at >= at and not last.by:
-            record.evictions[-1] = Departure(last.at, by, reason)
+            record.evictions[-1] = Departure(last.at, by, reason, why)
         else:
-            self._notes[victim] = _Note(by, reason)
+            self._notes[victim] = _Note(by, reason, why)
 
     def _departure(self, glimpse: Glimpse, now: Millis) -> Departure:
         conditions = glimpse.status.conditions
@@ -275,7 +277,7 @@ class Lives:
             return Departure(at, "", reason)
         note = self._notes.pop(glimpse.key, None)
         if note is not None:
-            return Departure(at, note.by, note.reason)
+            return Departure(at, note.by, note.reason, note.why)
         return Departure(at, "", preempted.reason if preempted is not None and preempted.status == "True" else reason)
 
     def _record(self, glimpse: Glimpse, now: Millis) -> _Record:

@@ -6,7 +6,8 @@ Times are milliseconds, quota over time is amount times milliseconds; seconds an
 Promises: O(n log n) in the number of spells, equal runs give equal measures, and of every workload the time
 with quota and the time without it add up to the time it was there.
 
-Not here: quota over time (``usage``), two runs side by side (``comparison``), text and JSON (``report``), the page.
+Not here: quota over time (``usage``), shares (``sharing``), two runs side by side (``comparison``), text and JSON
+(``report``), the page.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from makeway.adapters.simulator.lives import Departure, Life
+from makeway.adapters.simulator.sharing import NodeShares, Sharing, shares_through
 from makeway.adapters.simulator.usage import QuotaUse, Stay, quota_uses, total_uses
 from makeway.core.model import FR, Millis, WorkloadKey, invariant
 
@@ -40,6 +42,7 @@ class Run:
     journal_sha256: str = ""
     faults_fired: Mapping[str, int] = field(default_factory=dict)
     lending_limits: Mapping[str, Mapping[FR, int]] = field(default_factory=dict)  # not here: all of it may be lent
+    sharing: Sharing | None = None  # None: without fair sharing
 
     @property
     def span_ms(self) -> int:
@@ -109,6 +112,7 @@ class Measures:
     queues: tuple[QueueMeasures, ...]  # in the order of names
     priorities: tuple[PriorityMeasures, ...]  # of all queues together, the highest first
     preemptions: Mapping[tuple[str, str], int]  # (queue of the preemptor, queue of the victim); "": not known
+    shares: tuple[NodeShares, ...] = ()  # of queues and cohorts; none without fair sharing
 
 
 class Seen(NamedTuple):
@@ -143,6 +147,7 @@ def measure(run: Run) -> Measures:
             PriorityMeasures(priority, _tally(by_priority[priority])) for priority in sorted(by_priority, reverse=True)
         ),
         preemptions=_preemptions(run.lives, everyone),
+        shares=() if run.sharing is None else shares_through(run.sharing, stays, run.began_at, run.ended_at),
     )
 
 

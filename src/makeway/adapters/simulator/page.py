@@ -315,7 +315,14 @@ def _tables(measures: Measures) -> str:
         "<h3>Fairness among equals</h3><p>How far apart the times are that workloads of one queue and priority"
         " ran.</p>",
         _html(report.fairness_table(measures, exact=False)),
+        *_shares(measures),
     )
+
+
+def _shares(measures: Measures) -> Iterator[str]:
+    if measures.shares:
+        yield "<h3>Shares</h3><p>Thousandths of what could be lent, by weight: on average, at most, and at the end.</p>"
+        yield _html(report.share_table(measures))
 
 
 def _html(of: report.Table) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from makeway.adapters.simulator.comparison import Comparison, Difference, Scope, Value
+from makeway.adapters.simulator.lives import Departure
 from makeway.adapters.simulator.measures import (
     PERCENTILES,
     Measures,
@@ -22,6 +23,7 @@ from makeway.adapters.simulator.measures import (
     Tally,
     Waiting,
 )
+from makeway.adapters.simulator.sharing import NodeShares
 from makeway.adapters.simulator.usage import QuotaUse
 from makeway.adapters.simulator.words import (
     NOTHING,
@@ -35,7 +37,9 @@ from makeway.adapters.simulator.words import (
     span,
     unit_seconds,
 )
+from makeway.api.quantity import Quantity
 from makeway.core.messages import amount
+from makeway.core.shares import Share
 
 Data = dict[str, object]
 EVERYONE = "(all)"  # no queue can have this name
@@ -69,6 +73,8 @@ def data(measures: Measures, *, per_workload: bool = False) -> Data:
         "preemptions": [{"by": by, "of": of, "count": count} for (by, of), count in measures.preemptions.items()],
         "faultsFired": dict(sorted(run.faults_fired.items())),
     }
+    if measures.shares:
+        found["shares"] = [_shares_data(each) for each in measures.shares]
     if per_workload:
         found["perWorkload"] = [_workload_data(each) for each in measures.seen]
     return found
@@ -146,6 +152,27 @@ def _quota_data(quota: QuotaUse) -> Data:
     return found
 
 
+def _shares_data(each: NodeShares) -> Data:
+    return {
+        "clusterQueue" if each.is_queue else "cohort": each.name,
+        "weight": str(Quantity(each.weight)),
+        "mean": None if each.mean is None else number(each.mean, 6),
+        "highest": _share_data(each.highest),
+        "last": _share_data(each.last),
+        "infiniteSeconds": seconds(each.infinite_ms),
+    }
+
+
+def _share_data(share: Share) -> int | float | None:
+    """None: without end."""
+    return None if share.is_infinite else number(Fraction(*share.fraction()), 6)
+
+
+def _eviction_data(gone: Departure) -> Data:
+    found: Data = {"at": moment(gone.at), "by": gone.by, "reason": gone.reason}
+    return {**found, "why": gone.why} if gone.why else found
+
+
 def _workload_data(each: Seen) -> Data:
     life = each.life
     return {
@@ -156,7 +183,7 @@ def _workload_data(each: Seen) -> Data:
         "ranSeconds": seconds(each.ran_ms),
         "lostSeconds": seconds(each.lost_ms),
         "finishedAt": None if life.finished_at is None else moment(life.finished_at),
-        "evictions": [{"at": moment(gone.at), "by": gone.by, "reason": gone.reason} for gone in each.evictions],
+        "evictions": [_eviction_data(gone) for gone in each.evictions],
     }
 
 
@@ -242,6 +269,7 @@ def lines(measures: Measures, width: int | None = None) -> Iterator[str]:
     yield from _summary(measures, width)
     yield from waiting_table(measures, exact=exact).lines(width)
     yield from quota_table(measures).lines(width)
+    yield from share_table(measures).lines(width)
     yield from eviction_table(measures, exact=exact).lines(width)
     yield from preemption_table(measures).lines(width)
     yield from fairness_table(measures, exact=exact).lines(width)
@@ -337,6 +365,22 @@ def _quota_row(run: Run, name: str, quota: QuotaUse) -> list[str]:
         NOTHING if quota.peak is None else level(quota.peak, resource),
         *(NOTHING if each is None else level(each, resource) for each in means),
     ]
+
+
+def share_table(measures: Measures) -> Table:
+    """In thousandths of what could be lent, by weight; the mean leaves out the time in which it was infinite."""
+    rows = [
+        [
+            each.name,
+            "queue" if each.is_queue else "cohort",
+            str(Quantity(each.weight)),
+            NOTHING if each.mean is None else str(number(each.mean, 1)),
+            str(each.highest),
+            str(each.last),
+        ]
+        for each in measures.shares
+    ]
+    return Table("Shares", ("of", "kind", "weight", "mean", "highest", "at the end"), rows, names=2)
 
 
 def eviction_table(measures: Measures, *, exact: bool) -> Table:

@@ -60,10 +60,11 @@ class Departure(NamedTuple):
 
 
 class Use(NamedTuple):
-    """From this cycle on, how much of all quota is held by those who may stay."""
+    """From this cycle on, how much of all quota is held by those who may stay, and what part of all waits."""
 
     cycle: int
     share: float
+    waiting: float = 0.0
 
 
 @dataclass(slots=True)
@@ -92,10 +93,17 @@ class Played:
 
     def utilisation(self, cycles: int) -> float:
         """The mean share of quota in use over this many cycles; what was last stays."""
+        return self._mean([use.share for use in self.uses], cycles)
+
+    def waiting(self, cycles: int) -> float:
+        """The mean part of all workloads that waited, or were asked to leave, over this many cycles."""
+        return self._mean([use.waiting for use in self.uses], cycles)
+
+    def _mean(self, values: list[float], cycles: int) -> float:
         total, until = 0.0, cycles + 1
-        for use in reversed(self.uses):
+        for use, value in zip(reversed(self.uses), reversed(values), strict=True):
             since = min(use.cycle, until)
-            total += use.share * (until - since)
+            total += value * (until - since)
             until = since
         return total / cycles
 
@@ -262,11 +270,17 @@ class Settling:
 
     def _note_use(self) -> None:
         used: Counter[FR] = Counter()
+        staying = 0
         for holder in _holders(self.state):
             if not holder.evicted:
                 used.update(holder.usage or {})
+                staying += 1
+        everybody = len(self.state.holders.by_key) + sum(
+            len(each.members) for each in self.state.pending.lines.values()
+        )
         shares = [used[fr] / amount for fr, amount in self._quota.items()]
-        self.played.uses.append(Use(self._cycle + 1, sum(shares) / len(shares) if shares else 0.0))
+        share = sum(shares) / len(shares) if shares else 0.0
+        self.played.uses.append(Use(self._cycle + 1, share, 1 - staying / everybody if everybody else 0.0))
 
 
 def _holders(state: State) -> Iterator[Workload]:

@@ -15,6 +15,7 @@ from makeway.adapters.simulator.checkers import Broken, Witness
 from makeway.adapters.simulator.faults import CLOCK_STEP_MS_MAX, Crashed, Faults, FaultyStore, FaultyWriter
 from makeway.adapters.simulator.lives import Life
 from makeway.adapters.simulator.measures import Run
+from makeway.adapters.simulator.sharing import Sharing
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.adapters.simulator.world import World
 from makeway.controllers.contract import Controller
@@ -22,9 +23,10 @@ from makeway.controllers.job_running import JobRunning
 from makeway.controllers.over_quota import OverQuota
 from makeway.controllers.queue_status import INTERVAL_MS, QueueStatus
 from makeway.controllers.workloads import Workloads
-from makeway.core.lowering import queue_of
+from makeway.core.lowering import cohort_of, queue_of
 from makeway.core.model import Millis, WorkloadKey
 from makeway.core.policy import Policy
+from makeway.core.trace import Rule, Step
 from makeway.runtime.engine import Engine
 from makeway.runtime.informers import watched_kinds
 from makeway.runtime.journal import Entry, Journal
@@ -165,7 +167,9 @@ class Simulation:
     def _heard(self, entry: Entry) -> None:
         if entry.what == "evicted" and entry.by:
             victim, by = WorkloadKey(entry.workload), WorkloadKey(entry.by)
-            self.world.lives.preempted(victim, by, entry.reason, self.clock.now)
+            steps = (Step(Rule(rule), subjects, numbers) for rule, subjects, numbers in entry.steps)
+            why = "; ".join(str(step) for step in steps if step.shares)
+            self.world.lives.preempted(victim, by, entry.reason, self.clock.now, why)
 
     def run(self, until: Millis | None = None) -> None:
         """Go on until ``until``, or until nothing will happen any more."""
@@ -178,7 +182,9 @@ class Simulation:
 
     def recorded(self, *, cpu_seconds: float = 0.0) -> Run:
         """The run so far, for measures and reports."""
-        queues = [queue_of(each)[1] for each in self.store_objects() if each.kind == "ClusterQueue"]
+        objects = self.store_objects()
+        queues = [queue_of(each)[1] for each in objects if each.kind == "ClusterQueue"]
+        cohorts = tuple(cohort_of(each) for each in objects if each.kind == "Cohort")
         tree = self.engine.engine.state.tree
         roots = {spec.name: tree.queues[spec.name].root for spec in queues if spec.name in tree.queues}
         lives = self.world.lives.recorded(self.clock.now)
@@ -187,6 +193,7 @@ class Simulation:
             queues={spec.name: spec.nominal for spec in queues},
             cohorts={name: root.name for name, root in roots.items() if not root.is_queue},
             lending_limits={spec.name: spec.lending for spec in queues if spec.lending},
+            sharing=Sharing(tuple(queues), cohorts) if self.settings.policy.fair_sharing else None,
             began_at=self._began_at,
             ended_at=self._ended_at(lives),
             cycles=self.engine.cycles,

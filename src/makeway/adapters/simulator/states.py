@@ -3,7 +3,8 @@
 A world is plain data: queues, cohorts, flavors, who runs and who waits. It is contended on purpose (more is asked for
 than there is, limits are tight, priorities and times are often equal), because that is where preemption goes wrong.
 All that policies can say about preemption is in it: hierarchies, limits, both strategies, partial admission, several
-podSets and resource groups, closed gates, those who were asked to leave before the start, those above quota.
+podSets and resource groups, closed gates, those who were asked to leave before the start, those above quota; and with
+fair sharing weights and all lists of strategies.
 
 Promises: the same seed and number give the same world on every machine and under every ``PYTHONHASHSEED``; a world is
 never changed, so that many states can begin with it.
@@ -35,8 +36,8 @@ from makeway.core.model import (
     Workload,
     WorkloadKey,
 )
-from makeway.core.policy import Policy
-from makeway.core.quota import QuotaSpec
+from makeway.core.policy import FairStrategy, Policy
+from makeway.core.quota import WEIGHT_ONE, QuotaSpec
 from makeway.core.state import State
 
 START = Millis(1_700_000_000_000)
@@ -50,6 +51,12 @@ WITHIN: tuple[WithinPolicy, ...] = (
     "Never", "LowerPriority", "LowerOrNewerEqualPriority", "LowerOrNewerEqualPriority",
 )  # fmt: skip
 RECLAIM: tuple[ReclaimPolicy, ...] = ("Never", "LowerPriority", "Any", "Any")
+WEIGHTS_IN_TENTHS = (10, 10, 10, 20, 5, 30, 1, 0)
+STRATEGIES: tuple[tuple[FairStrategy, ...], ...] = (
+    ("LessThanOrEqualToFinalShare", "LessThanInitialShare"),
+    ("LessThanOrEqualToFinalShare",),
+    ("LessThanInitialShare",),
+)
 
 T = TypeVar("T")
 
@@ -63,10 +70,11 @@ class World:
     flavors: tuple[Flavor, ...]
     running: tuple[Workload, ...]
     waiting: tuple[Workload, ...]
+    strategies: tuple[FairStrategy, ...] = ()  # of fair sharing; none: it is off
 
     def state(self, policy: Policy) -> State:
         """A state of its own that begins here."""
-        state = State(policy)
+        state = State(replace(policy, fair_strategies=self.strategies))
         state.configure(self.queues, self.cohorts, self.flavors)
         state.namespaces[NAMESPACE] = {}
         for each in self.running:
@@ -76,9 +84,28 @@ class World:
         return state
 
 
-def world(seed: int, number: int) -> World:
-    """The world of this number in the sequence of a seed."""
-    return _Drawing(random.Random(f"{seed}/{number}")).world()
+def world(seed: int, number: int, *, fair: bool = False) -> World:
+    """The world of this number in the sequence of a seed; ``fair``: the same with fair sharing."""
+    found = _Drawing(random.Random(f"{seed}/{number}")).world()
+    return _shared_fairly(found, random.Random(f"fair/{seed}/{number}"), number) if fair else found
+
+
+def _shared_fairly(plain: World, dice: random.Random, number: int) -> World:
+    """Weights here and there, zero among them; more queues that take from others; the lists of strategies in turn."""
+
+    def weighed(spec: QuotaSpec) -> QuotaSpec:
+        return replace(spec, weight=WEIGHT_ONE * dice.choice(WEIGHTS_IN_TENTHS) // 10)
+
+    queues = [
+        (replace(queue, reclaim="Any") if spec.parent and dice.randrange(2) else queue, weighed(spec))
+        for queue, spec in plain.queues
+    ]
+    return replace(
+        plain,
+        queues=tuple(queues),
+        cohorts=tuple(map(weighed, plain.cohorts)),
+        strategies=STRATEGIES[number % len(STRATEGIES)],
+    )
 
 
 @dataclass(slots=True)

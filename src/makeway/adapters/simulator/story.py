@@ -63,6 +63,7 @@ def _of(life: Life, names: Mapping[str, str]) -> Iterator[Event]:
         reason = HUMAN_REASONS.get(each.reason, each.reason)
         by = names.get(each.by, each.by)
         words = f"makes way for {by}: {reason}" if by else f"is evicted: {reason}"
+        words += f", {each.why}" if each.why else ""
         yield Event(each.at, LEFT, name, plain(words))
 
 

@@ -20,7 +20,7 @@ from makeway.api.objects.scheduling import GangWorkload
 from makeway.api.objects.workload import Workload
 from makeway.api.problems import Problem
 from makeway.api.shapes import Record, shape_of
-from makeway.api.validation import pods, queues, scheduling, workloads
+from makeway.api.validation import pod_updates, pods, queues, scheduling, workloads
 from makeway.api.validation.configuration import check_configuration
 from makeway.api.validation.fields import check_metadata
 from makeway.api.versions import kind_of
@@ -92,7 +92,9 @@ def validate_update(old: Wire, new: Wire, around: Surroundings = ANYWHERE) -> li
         case queueing.ResourceFlavor(), queueing.ResourceFlavor():
             problems.extend(queues.check_resource_flavor_update(old, new))
         case Pod(), Pod():
-            problems.extend(pods.check_pod_update(old, new))
+            problems.extend(pod_updates.check_pod_update(old, new))
+        case Job(), Job():
+            problems.extend(pod_updates.check_job_update(old, new))
     return problems
 
 

@@ -133,14 +133,6 @@ def _check_reference_parts(parts: list[str], paths: list[str]) -> Iterator[Probl
             yield Problem(path, f"{what} {told(part)} is not a DNS label", LABEL_HINT)
 
 
-def check_pod_update(old: Pod, new: Pod) -> Iterator[Problem]:
-    before, after = msgspec.json.decode(bytes(old.spec)), msgspec.json.decode(bytes(new.spec))
-    if before.get("workloadRef") != after.get("workloadRef"):
-        yield Problem("spec.workloadRef", "cannot be changed after creation")
-    if old.metadata.annotations.get(WORKLOAD_REF) != new.metadata.annotations.get(WORKLOAD_REF):
-        yield Problem(f"metadata.annotations[{WORKLOAD_REF}]", "cannot be changed after creation")
-
-
 def check_job(job: Job) -> Iterator[Problem]:
     spec = msgspec.json.decode(bytes(job.spec))
     if not spec:

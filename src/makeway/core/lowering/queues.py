@@ -25,7 +25,7 @@ from makeway.core.model import (
     Taint,
     Toleration,
 )
-from makeway.core.quota import QuotaSpec
+from makeway.core.quota import WEIGHT_ONE, QuotaSpec
 from makeway.core.requests import units
 
 KEEPS_PODS_AWAY = ("NoSchedule", "NoExecute")
@@ -58,7 +58,9 @@ def quota_units(quantity: Quantity, resource: str) -> int:
     return UNLIMITED if units(quantity.nano, resource) >= UNLIMITED else units(quantity.nano, resource)
 
 
-def _quotas(name: str, parent: str, groups: Iterable[queueing.ResourceGroup]) -> QuotaSpec:
+def _quotas(
+    name: str, parent: str, groups: Iterable[queueing.ResourceGroup], sharing: queueing.FairSharing | None
+) -> QuotaSpec:
     nominal: dict[FR, int] = {}
     borrowing: dict[FR, int] = {}
     lending: dict[FR, int] = {}
@@ -71,11 +73,13 @@ def _quotas(name: str, parent: str, groups: Iterable[queueing.ResourceGroup]) ->
                     borrowing[fr] = quota_units(quota.borrowing_limit, quota.name)
                 if quota.lending_limit is not None:
                     lending[fr] = quota_units(quota.lending_limit, quota.name)
-    return QuotaSpec(name=name, parent=parent, nominal=nominal, borrowing=borrowing, lending=lending)
+    weight = WEIGHT_ONE if sharing is None or sharing.weight is None else sharing.weight.nano
+    return QuotaSpec(name=name, parent=parent, nominal=nominal, borrowing=borrowing, lending=lending, weight=weight)
 
 
 def cohort_of(cohort: queueing.Cohort) -> QuotaSpec:
-    return _quotas(cohort.metadata.name, cohort.spec.parent_name, cohort.spec.resource_groups)
+    spec = cohort.spec
+    return _quotas(cohort.metadata.name, spec.parent_name, spec.resource_groups, spec.fair_sharing)
 
 
 def queue_of(queue: queueing.ClusterQueue, inactive: Sequence[Reason] = ()) -> tuple[Queue, QuotaSpec]:
@@ -112,7 +116,7 @@ def queue_of(queue: queueing.ClusterQueue, inactive: Sequence[Reason] = ()) -> t
         active=not inactive,
         inactive_because=inactive[0].name if inactive else "",
     )
-    return lowered, _quotas(name, spec.cohort_name, spec.resource_groups)
+    return lowered, _quotas(name, spec.cohort_name, spec.resource_groups, spec.fair_sharing)
 
 
 def _checks(strategy: queueing.AdmissionChecksStrategy | None) -> tuple[tuple[str, frozenset[FlavorName]], ...]:

@@ -87,6 +87,14 @@ class Candidates:
             for each in self._of_own_queue(evicted):
                 yield Candidate(each)
 
+    def of_queue(self, queue: QueueName) -> Iterator[Workload]:
+        """Those of one queue alone."""
+        for evicted in (True, False):
+            if queue == self._queue.name:
+                yield from self._of_own_queue(evicted)
+            elif queue in self._lenders.others:
+                yield from self._of_cohort({queue: self._lenders.others[queue]}, evicted)
+
     def _of_cohort(self, queues: dict[QueueName, Node], evicted: bool) -> Iterator[Workload]:
         below = EVERYBODY if self._queue.reclaim == "Any" else self._incoming.priority
         return filter(self._may, self._holders.upto(queues, self._need, below, evicted=evicted)) if queues else iter(())

@@ -9,12 +9,15 @@ from makeway.api.quantity import Time
 from makeway.core import cycle
 from makeway.core.flavors import Choice
 from makeway.core.lowering import Loaded
+from makeway.core.messages import pending_message, pending_reason
 from makeway.core.model import Millis
 from makeway.testing.vectors.cycles import compare_holders, compare_outcome, delete
 from makeway.testing.vectors.facts import Findings, listed, load, parked, waiting, workload_from
 from makeway.testing.vectors.quota import compare_tree
 from makeway.testing.vectors.reading import Case
 
+SCAN_PROGRESS = "FlavorFungibilityPreserveScanProgress"
+Told = dict[str, tuple[str, str]]  # workload -> reason and message of its last pending status
 STATUS = {"admitted": "assumed", "skipped": "skipped"}  # ours and theirs; the others are known by their requeue reason
 
 
@@ -23,11 +26,14 @@ def scenario(case: Case) -> Findings:
     loaded = load(case)
     state, want = loaded.state, case.want
     compare_tree(found, state, want["initialQuota"])
+    told: Told | None = {} if case.gates.get(SCAN_PROGRESS) is False else None
     for number, wanted in enumerate(want["cycles"], 1):
         plan = _cycle(found, loaded, wanted)
         if found.differences:  # what follows would only repeat them
             found.differences = [f"cycle {number}: {each}" for each in found.differences]
             return found
+        if told is not None:
+            _forget_where_written(loaded, plan, told)
         events = [each for each in case.given.get("events") or () if each["afterCycle"] == number]
         _between(loaded, plan, events)
     found.same("pending at the end", waiting(state), listed(want["finalPending"]))
@@ -89,6 +95,15 @@ def _wanted_entry(entry: Mapping[str, Any]) -> tuple[object, ...]:
     ]  # fmt: skip
     status = entry.get("status") or entry.get("requeueReason")
     return entry["clusterQueue"], entry["mode"], entry["borrow"], status, pod_sets
+
+
+def _forget_where_written(loaded: Loaded, plan: cycle.Plan, told: Told) -> None:
+    """The gate off: theirs loses the progress of a scan with every status that it writes; the same is not written."""
+    for verdict in plan.verdicts:
+        says = (pending_reason(verdict), pending_message(verdict))
+        if verdict.status != "admitted" and told.get(verdict.workload.key) != says:
+            told[verdict.workload.key] = says
+            loaded.state.forget_progress(verdict.workload)
 
 
 def _between(loaded: Loaded, plan: cycle.Plan, events: list[Mapping[str, Any]]) -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from makeway.core.amounts import add, multiply
 from makeway.core.lowering import effective_priority
 from makeway.core.model import FR, PODS, FlavorName, Queue, QueueName, ResourceName, Uid, Workload, WorkloadKey
+from makeway.core.preemption import classical, fair_share
 from makeway.core.preemption.candidates import Candidates, Lenders
-from makeway.core.preemption.classical import find_victims
 from makeway.core.preemption.standing import may_preempt
 from makeway.core.quota import Node
 from makeway.testing.vectors.facts import Findings, load, now_of, policy_of, wire_of, workload_from
@@ -32,6 +32,7 @@ def targets(case: Case) -> Findings:
             request[fr] = add(request.get(fr, 0), multiply(one, part["count"]))
             if choice["mode"] == "Preempt":
                 need.add(fr)
+    find_victims = fair_share.find_victims if loaded.state.policy.fair_sharing else classical.find_victims
     victims = find_victims(loaded.state, incoming, tuple(sorted(need)), request, now_of(case))
     got = sorted((each.workload.key, each.reason) for each in victims.targets)
     found.same("victims", got, sorted((each["workload"], each["reason"]) for each in case.want["preempted"]))

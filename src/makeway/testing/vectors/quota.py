@@ -13,6 +13,7 @@ from makeway.core.quota import Node, QuotaTree
 from makeway.core.state import State
 from makeway.testing.vectors.facts import Findings, amount_of, amounts_of, load, usage_of, workload_from
 from makeway.testing.vectors.reading import Case
+from makeway.testing.vectors.shares import compare_recorded
 
 
 def available(case: Case) -> Findings:
@@ -39,6 +40,7 @@ def compare_node(found: Findings, tree: QuotaTree, node: Node, want: Mapping[str
         recorded = usage_of(want["usage"])
         more = sorted("/".join(fr) for fr, amount in node.usage.items() if amount and fr not in recorded)
         found.same(f"{node.name}: other usage", more, [])
+    compare_recorded(found, tree, node, want.get("weightedShare"))
 
 
 def compare_tree(found: Findings, state: State, want: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from makeway.testing.vectors import cycles, flavors, oracle, preemption, queues, quota
+from makeway.testing.vectors import cycles, flavors, oracle, preemption, queues, quota, shares
 from makeway.testing.vectors.facts import Findings
 from makeway.testing.vectors.reading import Case
 from makeway.testing.vectors.scope import OF_SUITE, missing_feature
@@ -17,6 +17,7 @@ ADAPTERS: dict[str, Callable[[Case], Findings]] = {
     "quota_available": quota.available,
     "quota_snapshot": quota.snapshot,
     "borrowing_on": quota.borrowing,
+    "dominant_resource_share": shares.dominant,
     "cluster_queue_usage": quota.status_figures,
     "workload_total_requests": quota.total_requests,
     "flavor_assignment": flavors.assignment,
@@ -24,6 +25,8 @@ ADAPTERS: dict[str, Callable[[Case], Findings]] = {
     "partial_admission_search": flavors.partial_admission,
     "preemption_classical": preemption.targets,
     "preemption_hierarchical": preemption.targets,
+    "preemption_fair": preemption.targets,
+    "fair_target_order": shares.target_order,
     "preemption_candidate_order": preemption.candidate_order,
     "preemption_policy": preemption.policy,
     "priority_info": preemption.priority,

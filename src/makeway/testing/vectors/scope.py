@@ -6,22 +6,16 @@ import json
 
 from makeway.testing.vectors.reading import Case
 
-FAIR_SHARING = "fair sharing"
 LOCAL_QUEUE_USAGE = "fair sharing by LocalQueue usage"
 OPTIONS_CONTROLLER = "the controller of Options"
 ELASTIC_SLICES = "elastic slices"
 TOPOLOGY = "topology-aware scheduling"
-SCAN_PROGRESS = "gate FlavorFungibilityPreserveScanProgress off"
 
 # Suites that ask for nothing but such a feature.
 OF_SUITE = {
-    "preemption_fair": FAIR_SHARING,
-    "fair_target_order": FAIR_SHARING,
-    "dominant_resource_share": FAIR_SHARING,
     "schedule_admission_fair_sharing": LOCAL_QUEUE_USAGE,
     "concurrent_admission_reconcile": OPTIONS_CONTROLLER,
 }
-SHARES_PLAY_NO_ROLE = {"flavor_assignment"}  # fair sharing may be on there: victims are given, not searched
 SLICE_REPLACEMENT = "kueue.x-k8s.io/workload-slice-replacement-for"
 
 
@@ -31,10 +25,6 @@ def missing_feature(case: Case) -> str:
         return OF_SUITE[case.suite]
     if case.config.get("admissionFairSharing"):
         return LOCAL_QUEUE_USAGE
-    if "fairSharing" in case.config and case.suite not in SHARES_PLAY_NO_ROLE:
-        return FAIR_SHARING
-    if case.gates.get("FlavorFungibilityPreserveScanProgress") is False:
-        return SCAN_PROGRESS
     if any(tag.startswith("topology") for tag in case.tags) or _has_topology(case):
         return TOPOLOGY
     if "elastic-slices" in case.tags or SLICE_REPLACEMENT in json.dumps([case.objects, case.given]):

@@ -1,0 +1,81 @@
+"""What may change in a pod and in a Job once it is there, as Kubernetes has it.
+
+A pod is what its containers were started from; only a few of its fields may change. A Job may change how it is run,
+but not what it runs; while it is suspended and has not started, where its pods may run is open too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from makeway.api.names import WORKLOAD_REF
+from makeway.api.objects.kubernetes import Job, Pod
+from makeway.api.problems import Problem
+
+JsonObject = dict[str, Any]
+FIXED = "cannot be changed after creation"
+_OPEN = "image of containers, activeDeadlineSeconds, more tolerations, fewer schedulingGates"
+_JOB_FIXED = ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
+_WHERE = ("nodeSelector", "tolerations", "affinity", "schedulingGates")
+
+
+def check_pod_update(old: Pod, new: Pod) -> Iterator[Problem]:
+    before, after = msgspec.json.decode(bytes(old.spec)), msgspec.json.decode(bytes(new.spec))
+    if before.get("workloadRef") != after.get("workloadRef"):
+        yield Problem("spec.workloadRef", FIXED)
+    if old.metadata.annotations.get(WORKLOAD_REF) != new.metadata.annotations.get(WORKLOAD_REF):
+        yield Problem(f"metadata.annotations[{WORKLOAD_REF}]", FIXED)
+    gates = [each.get("name") for each in before.get("schedulingGates") or ()]
+    if any(each.get("name") not in gates for each in after.get("schedulingGates") or ()):
+        yield Problem("spec.schedulingGates", "only removal is allowed once the pod is created", cause="Forbidden")
+    kept = after.get("tolerations") or ()
+    if any(each not in kept for each in before.get("tolerations") or ()):
+        yield Problem("spec.tolerations", "existing tolerations cannot be changed or removed", cause="Forbidden")
+    is_open = bool(gates)  # nobody has looked for a place yet
+    if _fixed_part(before, is_open) != _fixed_part(after, is_open):
+        yield Problem("spec", f"pod updates may not change fields other than {_OPEN}", cause="Forbidden")
+
+
+def _fixed_part(spec: JsonObject, is_open: bool) -> JsonObject:
+    """What must stay as it is."""
+    free = {"activeDeadlineSeconds", "tolerations", "schedulingGates", "workloadRef", *(_WHERE if is_open else ())}
+    kept = {name: each for name, each in spec.items() if name not in free and each not in ({}, [], None)}
+    for group in ("containers", "initContainers"):
+        if group in kept:
+            kept[group] = [{name: each for name, each in one.items() if name != "image"} for one in kept[group]]
+    return kept
+
+
+def check_job_update(old: Job, new: Job) -> Iterator[Problem]:
+    before, after = msgspec.json.decode(bytes(old.spec)), msgspec.json.decode(bytes(new.spec))
+    for name in _JOB_FIXED:
+        if before.get(name) != after.get(name):
+            yield Problem(f"spec.{name}", "field is immutable")
+    if before.get("completions") != after.get("completions") and not _is_elastic(before, after):
+        yield Problem("spec.completions", "field is immutable")
+    has_started = bool(msgspec.json.decode(bytes(old.status)).get("startTime"))
+    is_open = bool(before.get("suspend")) and not has_started
+    if _fixed_template(before, is_open) != _fixed_template(after, is_open):
+        hint = "" if is_open else "while it is suspended and has not started, where its pods may run can be changed"
+        yield Problem("spec.template", "field is immutable", hint)
+
+
+def _is_elastic(before: JsonObject, after: JsonObject) -> bool:
+    """An indexed Job may grow and shrink, as long as all of its pods run at once."""
+    specs = (before, after)
+    return all(
+        each.get("completionMode") == "Indexed" and each.get("completions") == each.get("parallelism", 1)
+        for each in specs
+    )
+
+
+def _fixed_template(spec: JsonObject, is_open: bool) -> JsonObject:
+    template: JsonObject = spec.get("template") or {}
+    if not is_open:
+        return template
+    metadata, pod = template.get("metadata") or {}, template.get("spec") or {}
+    named = {name: each for name, each in metadata.items() if name not in ("labels", "annotations")}
+    return {"metadata": named, "spec": {name: each for name, each in pod.items() if name not in _WHERE}}

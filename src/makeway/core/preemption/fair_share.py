@@ -1,0 +1,230 @@
+"""Pick the workloads whose leaving lets a new one in, where shares decide (S-9.6 to 9.10).
+
+The newcomer counts in its own queue from the start. Then the richest queue loses a candidate, and again, until the
+newcomer fits: in the own queue by priority and age as always; elsewhere because the newcomer stays within its own
+quota, or because its side would not be the richer one afterwards. That is asked in one of two ways, or in both, one
+after the other (``fairSharing.preemptionStrategies``). All but the last are offered their place back.
+
+Promises: looks at no candidate more than it needs, and at none when all together would not do; leaves no mark on the
+state (all happens in a trial); equal inputs give equal victims and equal steps; with the gate on, every victim would
+be one even if only those before it left (``revalidate``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from makeway.core.model import FR, Millis, Queue, QueueName, Usage, Workload
+from makeway.core.policy import FairStrategy
+from makeway.core.preemption.candidates import Candidates, Lenders
+from makeway.core.preemption.classical import Target, Victims
+from makeway.core.preemption.revalidate import Decided, Taken, gives_back
+from makeway.core.preemption.richest import Richest, sides
+from makeway.core.preemption.standing import expired_before, own_queue_ground
+from makeway.core.quota import Node
+from makeway.core.shares import NO_SHARE, Share, is_borrowing, share
+from makeway.core.state import State
+from makeway.core.trace import Rule, Step
+
+RULES: dict[FairStrategy, Rule] = {
+    "LessThanOrEqualToFinalShare": Rule.FAIR_FINAL_SHARE,
+    "LessThanInitialShare": Rule.FAIR_INITIAL_SHARE,
+}
+
+
+def find_victims(
+    state: State, incoming: Workload, need: tuple[FR, ...], request: Usage, now: Millis,
+    *, excluded: frozenset[str] = frozenset(), sibling_runs: bool = False,
+) -> Victims:  # fmt: skip
+    """Whom to evict so that ``request`` fits; ``need`` are the flavor-resources that lack room (S-7.2)."""
+    queue, node = state.queues[incoming.queue], state.tree.queues[incoming.queue]
+    request = {fr: amount for fr, amount in request.items() if amount}  # asking for nothing needs nobody to leave
+    expiry = expired_before(queue, now, time_based=state.policy.gates.time_based_same_priority_preemption)
+    stuck_before = Millis(now - state.policy.claim_timeout_ms) if state.policy.gates.preemption_claims else None
+    borrowers = _borrowers(state, queue, node, need)
+    candidates = Candidates(
+        incoming, queue, state.holders, need, Lenders({}, borrowers), expiry,
+        may_displace_equals=not sibling_runs, excluded=excluded, stuck_before=stuck_before,
+    )  # fmt: skip
+    hopeless = _not_even_all(state, node, incoming, request, candidates)
+    if hopeless is not None:
+        return Victims((), (hopeless,))
+    with state.trial():
+        search = _Search(state, node, need, request, Pool(candidates), alone=not borrowers)
+        taken = search.run()
+        if not taken:
+            return Victims((), (search.why_not(incoming),))
+    return Victims(tuple(_target(each, incoming, expiry, now) for each in taken))
+
+
+def _borrowers(state: State, queue: Queue, node: Node, need: tuple[FR, ...]) -> dict[QueueName, Node]:
+    """Other queues of the tree that use more than their own of what is needed; an inactive one loses nobody (S-9.6).
+
+    Those below a cohort that does not borrow are left out: their turn would never come (S-9.7).
+    """
+    if node.parent is None or queue.reclaim == "Never":
+        return {}
+    found: dict[QueueName, Node] = {}
+    leads_home = {node, *node.ancestors()}
+    cohorts = [node.root]
+    while cohorts:
+        for child in cohorts.pop().children:
+            if not child.is_queue:
+                if child in leads_home or is_borrowing(state.tree, child):
+                    cohorts.append(child)
+            elif child is not node and not state.tree.within_nominal(child, need):
+                name = QueueName(child.name)
+                if state.is_active(name):
+                    found[name] = child
+    return found
+
+
+def _not_even_all(state: State, node: Node, incoming: Workload, request: Usage, candidates: Candidates) -> Step | None:
+    """Why all candidates together would not free enough, if so; asks the sums, reads nobody."""
+    for fr, amount in request.items():
+        free, freed = state.tree.available(node, fr), sum(candidates.freed_at_most(fr))
+        if amount > free + freed:
+            return Step(Rule.NOT_EVEN_ALL, (incoming.key, *fr), (amount - max(0, free), freed))
+    return None
+
+
+class Pool:
+    """The candidates of every queue, each read only as far as somebody asks."""
+
+    def __init__(self, candidates: Candidates) -> None:
+        self._candidates = candidates
+        self._streams: dict[Node, Iterator[Workload]] = {}
+        self._firsts: dict[Node, Workload | None] = {}
+
+    def first(self, queue: Node) -> Workload | None:
+        if queue not in self._firsts:
+            self._streams[queue] = self._candidates.of_queue(QueueName(queue.name))
+            self._firsts[queue] = next(self._streams[queue], None)
+        return self._firsts[queue]
+
+    def advance(self, queue: Node) -> None:
+        """Its first candidate is taken or set aside."""
+        self._firsts[queue] = next(self._streams[queue], None)
+
+
+class _Search:
+    """One search, inside a trial in which the newcomer is charged to its own queue."""
+
+    def __init__(
+        self, state: State, own: Node, need: tuple[FR, ...], request: Usage, pool: Pool, *, alone: bool
+    ) -> None:
+        self._tree = state.tree
+        self._alone = alone  # nobody of another queue is a candidate
+        self._own = own
+        self._request = request
+        self._pool = pool
+        self._strategies = state.policy.fair_strategies
+        self._revalidates = state.policy.gates.preemption_revalidate_targets
+        self._before: dict[Node, Share] = {  # on the way up from the own queue, without the newcomer
+            each: share(self._tree, each) for each in (() if alone else (own, *own.ancestors()))
+        }
+        self._tree.charge_all(own, request)
+        gate = state.policy.gates.fair_sharing_preempt_within_nominal
+        self._within = gate and self._tree.within_nominal(own, need)
+        self._taken: list[Taken] = []
+        self._aside: dict[Node, Workload] = {}  # the first of each queue that failed the first strategy
+        self._refused: tuple[str, Share, Share, Share] | None = None  # the richest side of which nobody passed
+
+    def run(self) -> list[Taken]:
+        if self._by_first_strategy() or (len(self._strategies) > 1 and self._by_second_strategy()):
+            return gives_back(self._tree, self._taken, self._fits, revalidates=self._revalidates)
+        return []
+
+    def why_not(self, incoming: Workload) -> Step:
+        if self._refused is None:
+            return Step(Rule.NO_TARGETS, (incoming.key,))
+        name, *shares = self._refused
+        return Step(Rule.NOT_BY_SHARES, (incoming.key, name), tuple(n for each in shares for n in each.fraction()))
+
+    def _fits(self) -> bool:
+        """Whether the newcomer fits; it is charged already, so nothing may be missing (S-9.6)."""
+        return all(self._tree.available(self._own, fr) >= 0 for fr in self._request)
+
+    def _by_first_strategy(self) -> bool:
+        """S-9.8."""
+        order = Richest(self._tree, self._own, self._pool.first, alone=self._alone)
+        while (queue := order.next()) is not None:
+            if queue is self._own or self._within:
+                self._take_first(queue)
+            elif not self._take_by_share(queue):
+                order.drop(queue)
+                continue
+            order.lost(queue)
+            if self._fits():
+                return True
+        return False
+
+    def _by_second_strategy(self) -> bool:
+        """S-9.9: only those who failed the first one, and one of each queue at most."""
+        order = Richest(self._tree, self._own, self._aside.get)
+        while (queue := order.next()) is not None:
+            mine, theirs = sides(self._own, queue)
+            new, old = share(self._tree, mine), share(self._tree, theirs)
+            if new < old:
+                self._leave(self._aside[queue], queue, Decided(Rule.FAIR_INITIAL_SHARE, mine, theirs, new, old))
+                order.lost(queue)
+                if self._fits():
+                    return True
+            order.drop(queue)
+        return False
+
+    def _take_first(self, queue: Node) -> None:
+        """No share is asked: the own queue, or a newcomer that stays within its own quota."""
+        first = self._pool.first(queue)
+        assert first is not None, "the richest queue has candidates"
+        self._pool.advance(queue)
+        if queue is self._own:
+            self._leave(first, queue, None)
+            return
+        mine, theirs = sides(self._own, queue)
+        new, old = share(self._tree, mine), share(self._tree, theirs)
+        self._leave(first, queue, Decided(Rule.FAIR_WITHIN_NOMINAL, mine, theirs, new, old))
+
+    def _take_by_share(self, queue: Node) -> bool:
+        """The first candidate that passes leaves, those before it are set aside; whether there was one (S-9.8.3)."""
+        mine, theirs = sides(self._own, queue)
+        rule = RULES[self._strategies[0]]
+        test = Decided(rule, mine, theirs, share(self._tree, mine), share(self._tree, theirs))
+        while test.may_pass() and (each := self._pool.first(queue)) is not None:
+            self._pool.advance(queue)
+            after = self._leave(each, queue, test)
+            if test.passes(after):
+                return True
+            self._taken.pop()
+            self._tree.charge_all(queue, each.usage or {})
+            self._aside.setdefault(queue, each)
+        first = self._pool.first(queue)
+        if first is not None:
+            self._aside.setdefault(queue, first)
+        if self._refused is None:
+            self._refused = (theirs.name, self._before[mine], test.new, test.old)
+        return False
+
+    def _leave(self, each: Workload, queue: Node, ground: Decided | None) -> Share:
+        """Take it out; what its side has then."""
+        self._tree.release_all(queue, each.usage or {})
+        if ground is None:
+            self._taken.append(Taken(each, queue))
+            return NO_SHARE
+        after = share(self._tree, ground.theirs)
+        self._taken.append(Taken(each, queue, ground, self._before[ground.mine], after))
+        return after
+
+
+def _target(each: Taken, incoming: Workload, expiry: Millis | None, now: Millis) -> Target:
+    running, ground = each.workload, each.ground
+    if ground is None:
+        found = own_queue_ground(incoming, running, expiry, now)
+        return Target(running, found.reason, found.step)
+    shares = (each.before, ground.new, ground.old, each.after)
+    step = Step(
+        ground.rule, (running.key, ground.mine.name, ground.theirs.name),
+        tuple(number for each in shares for number in each.fraction()),
+    )  # fmt: skip
+    within = ground.rule is Rule.FAIR_WITHIN_NOMINAL
+    return Target(running, "InCohortReclamation" if within else "InCohortFairSharing", step)

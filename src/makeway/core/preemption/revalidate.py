@@ -1,0 +1,105 @@
+"""Is every victim that is left still one, once others have their place back (design 4, P3)?
+
+Whoever leaves makes its own side poorer. If that is the newcomer's side, it may be the reason why another passed the
+test of shares after it; so when it gets its place back, that other one must be asked again. A victim gets its place
+back only if the newcomer still fits and all other victims, taken out in their order from the untouched state, pass the
+test that each of them passed before.
+
+So by induction every set that is left is legal: the first one is, for it was found that way, and each step keeps it.
+The whole argument is in ``docs/concepts/fair-sharing.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from makeway.core.model import Workload
+from makeway.core.quota import Node, QuotaTree
+from makeway.core.shares import NO_SHARE, Share, share
+from makeway.core.trace import Rule
+
+
+class Decided(NamedTuple):
+    """The test that a victim passed, and the shares that it was asked with."""
+
+    rule: Rule
+    mine: Node  # the newcomer's side of the common cohort
+    theirs: Node
+    new: Share  # of the newcomer's side, the newcomer included
+    old: Share  # of the victim's side before it leaves
+
+    def may_pass(self) -> bool:
+        """Whether anybody of that side can pass: who leaves never makes its side richer."""
+        return self.new <= self.old if self.rule is Rule.FAIR_FINAL_SHARE else self.passes(NO_SHARE)
+
+    def passes(self, after: Share) -> bool:
+        """``after``: the share of the victim's side without it."""
+        match self.rule:
+            case Rule.FAIR_FINAL_SHARE:
+                return self.new <= after
+            case Rule.FAIR_INITIAL_SHARE:
+                return self.new < self.old
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """One victim."""
+
+    workload: Workload
+    queue: Node
+    ground: Decided | None = None  # None: it is of the newcomer's own queue, where shares are not asked
+    before: Share = NO_SHARE  # of the newcomer's side without the newcomer
+    after: Share = NO_SHARE  # of the victim's side without the victim
+
+    @property
+    def depends_on_shares(self) -> bool:
+        return self.ground is not None and self.ground.rule is not Rule.FAIR_WITHIN_NOMINAL
+
+
+def gives_back(tree: QuotaTree, taken: list[Taken], fits: Callable[[], bool], *, revalidates: bool) -> list[Taken]:
+    """Those who must leave after all; all of ``taken`` have left, the newcomer is charged. The last one stays taken."""
+    kept = list(taken)
+    for index in range(len(taken) - 2, -1, -1):
+        each = taken[index]
+        tree.charge_all(each.queue, each.workload.usage or {})
+        if fits() and not (revalidates and _is_needed(tree, kept, index)):
+            del kept[index]
+        else:
+            tree.release_all(each.queue, each.workload.usage or {})
+    return kept if len(kept) == len(taken) else _told_anew(tree, kept)
+
+
+def _is_needed(tree: QuotaTree, kept: list[Taken], index: int) -> bool:
+    """Whether somebody after it is a victim only because this one is; this one has its place back already."""
+    each, after = kept[index], kept[index + 1 :]
+    way = {each.queue, *each.queue.ancestors()}
+    if not any(other.depends_on_shares and other.ground is not None and other.ground.mine in way for other in after):
+        return False  # it makes nobody's newcomer poorer, and its own side only richer
+    others = [*kept[:index], *after]
+    return any(not legal for _, legal in _replay(tree, others))
+
+
+def _told_anew(tree: QuotaTree, kept: list[Taken]) -> list[Taken]:
+    """The same victims with the shares as they are when only they leave."""
+    return [each for each, _ in _replay(tree, kept)]
+
+
+def _replay(tree: QuotaTree, taken: list[Taken]) -> list[tuple[Taken, bool]]:
+    """Put all back, take them out in order, and ask each test again. They have left before and have left after."""
+    for each in taken:
+        tree.charge_all(each.queue, each.workload.usage or {})
+    found = []
+    for each in taken:
+        ground = each.ground
+        if ground is None:
+            tree.release_all(each.queue, each.workload.usage or {})
+            found.append((each, True))
+            continue
+        ground = ground._replace(new=share(tree, ground.mine), old=share(tree, ground.theirs))
+        tree.release_all(each.queue, each.workload.usage or {})
+        after = share(tree, ground.theirs)
+        found.append((replace(each, ground=ground, after=after), ground.passes(after)))
+    return found

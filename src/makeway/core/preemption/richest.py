@@ -1,0 +1,126 @@
+"""Which queue loses a workload next where shares decide: the richest, found from the root down (S-9.7).
+
+In each cohort the side with the highest share comes next, a child cohort before a queue that has as much; of queues
+with equal shares the one whose first candidate would leave first. Sides that do not borrow are out for good, but for
+those that lead to the newcomer, and so are queues without candidates and cohorts with nothing left.
+
+Nobody is added while a search goes on, so shares only fall. A side is asked again only when it has come to the front
+and something below it has left since; candidates are looked at only where shares are equal. Every answer is followed
+by ``lost`` or ``drop``, or by a candidate less, so that the queues come to an end (P22).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+
+from makeway.core.amounts import MOST
+from makeway.core.model import Workload
+from makeway.core.quota import Node, QuotaTree
+from makeway.core.shares import Share, is_borrowing, share
+
+First = Callable[[Node], Workload | None]  # the next candidate of a queue
+
+
+class _Rich:
+    """A side and its share when it was asked last. The richest is the least, so that it comes first in a heap."""
+
+    __slots__ = ("node", "share")
+
+    def __init__(self, node: Node, share: Share) -> None:
+        self.node = node
+        self.share = share
+
+    def __lt__(self, other: _Rich) -> bool:
+        if other.share < self.share:
+            return True
+        if self.share < other.share:
+            return False
+        return (self.node.is_queue, self.node.name) < (other.node.is_queue, other.node.name)
+
+
+class Richest:
+    def __init__(self, tree: QuotaTree, own: Node, first: First, *, alone: bool = False) -> None:
+        """``alone``: only the newcomer's own queue has candidates, so that shares need not be asked."""
+        self._tree = tree
+        self._root = own if alone else own.root
+        self._own = own
+        self._first = first
+        self._leads_home = {own, *own.ancestors()}
+        self._heaps: dict[Node, list[_Rich]] = {}  # of cohorts that were looked into
+        self._dropped: set[Node] = set()
+        self._changed: set[Node] = set()  # something below has left since they were asked
+
+    def next(self) -> Node | None:
+        """The queue whose turn it is; None: no queue is left."""
+        at = root = self._root
+        while root not in self._dropped:
+            if at.is_queue:
+                if at is not root or self._first(at) is not None:
+                    return at
+                self._dropped.add(at)
+                continue
+            below = self._richest(at)
+            if below is None:
+                self._dropped.add(at)
+                below = root
+            at = below
+        return None
+
+    def drop(self, queue: Node) -> None:
+        """It is out for good."""
+        self._dropped.add(queue)
+
+    def lost(self, queue: Node) -> None:
+        """Somebody of the queue has left."""
+        self._changed.update((queue, *queue.ancestors()))
+
+    # --- inside ---
+
+    def _richest(self, cohort: Node) -> Node | None:
+        heap = self._heaps.get(cohort)
+        if heap is None:
+            heap = self._heaps[cohort] = [_Rich(each, share(self._tree, each)) for each in cohort.children]
+            self._changed.difference_update(cohort.children)
+            heapify(heap)
+        ties: list[_Rich] = []
+        while heap and not (ties and ties[0].share != heap[0].share):
+            rich = heappop(heap)
+            if rich.node in self._changed:
+                self._changed.discard(rich.node)
+                heappush(heap, _Rich(rich.node, share(self._tree, rich.node)))
+            elif self._is_out(rich.node):
+                self._dropped.add(rich.node)
+            else:
+                ties.append(rich)
+                if not rich.node.is_queue:
+                    break  # it goes before queues that have as much
+        for each in ties:
+            heappush(heap, each)
+        if not ties or not ties[-1].node.is_queue:
+            return ties[-1].node if ties else None
+        return ties[0].node if len(ties) == 1 else min((each.node for each in ties), key=self._leaves_first)
+
+    def _is_out(self, node: Node) -> bool:
+        if node in self._dropped:
+            return True
+        if node not in self._leads_home and not is_borrowing(self._tree, node):
+            return True
+        return node.is_queue and self._first(node) is None
+
+    def _leaves_first(self, queue: Node) -> tuple[bool, bool, int, int, str, str]:
+        """Where its first candidate stands in the order of S-7.6."""
+        each = self._first(queue)
+        assert each is not None, "a queue without candidates is out"
+        at = MOST if each.reserved_at is None else each.reserved_at
+        return not each.evicted, queue is self._own, each.priority, -at, each.uid, each.key
+
+
+def sides(own: Node, other: Node) -> tuple[Node, Node]:
+    """The two children of their lowest common cohort, on the way to each."""
+    below = {parent: node for node in (own, *own.ancestors()) if (parent := node.parent) is not None}
+    theirs = other
+    while theirs.parent is not None and theirs.parent not in below:
+        theirs = theirs.parent
+    assert theirs.parent is not None, "two queues of one tree have a cohort in common"
+    return below[theirs.parent], theirs

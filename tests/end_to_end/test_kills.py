@@ -1,0 +1,86 @@
+"""kill -9 of makeway while jobs run, again and again: they run on, none runs twice, no exit code and no log is lost."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from pathlib import Path
+
+import pytest
+
+from makeway.adapters.node import processes
+from makeway.adapters.node.records import read_record
+from tests.end_to_end.machine import Machine, flavor, queue, shell
+from tests.soaking import InTime
+
+pytestmark = pytest.mark.slow
+JOBS = 20
+KILLS = 5
+
+
+def begun(machine: Machine) -> dict[str, tuple[int, int]]:
+    """uid -> pid and start of every first process that runs."""
+    found = {}
+    for uid in machine.uids():
+        record = read_record(machine.folder / "pods" / uid)
+        for each in record.containers if record is not None else ():
+            if each.state == "running":
+                found[uid] = (each.pid, each.ticks)
+    return found
+
+
+@pytest.mark.property
+def test_kill_9_of_makeway_while_twenty_jobs_run(
+    machine: Machine, tmp_path: Path, fuzz_inputs: int, fuzz_seed: int, in_time: InTime
+) -> None:
+    dice = random.Random(fuzz_seed)
+    machine.apply(flavor(), *queue("all", JOBS))
+    rounds = KILLS if fuzz_inputs <= 2000 else 10 * KILLS
+    for number in in_time(range(rounds)):
+        _round(machine, tmp_path, number, dice)
+
+
+def _round(machine: Machine, folder: Path, number: int, dice: random.Random) -> None:
+    """Some end before the kill, some while nobody looks, some after; one in four is not even started when it comes."""
+    codes = {f"r{number}-{n}": dice.choice([0, 0, 7, n + 1]) for n in range(JOBS)}
+    for name, code in codes.items():
+        seconds = dice.choice([0.1, 0.6, 1.5, 2.5])
+        script = f"echo {name} >> {folder}/{name}; echo begin; sleep {seconds}; echo end; exit {code}"
+        machine.apply(shell(name, script))
+    machine.until(lambda: len(begun(machine)) >= JOBS // 4, "some run")
+    before = begun(machine)
+    machine.kill()
+    alive = {uid for uid, (pid, ticks) in before.items() if processes.is_alive(pid, ticks, processes.boot_id())}
+    machine.start()
+    after = begun(machine)
+    assert all(after[uid] == before[uid] for uid in alive & set(after)), "they are the same processes"
+    for name, code in codes.items():
+        machine.until_ended(name, "Failed" if code else "Complete")
+    for name, code in codes.items():
+        pod = machine.pod(name)
+        state = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+        assert (name, state["exitCode"]) == (name, code)
+        assert machine.log(name) == b"begin\nend\n"
+        assert (folder / name).read_text() == f"{name}\n", f"{name} ran twice"
+        status = machine.job(name)["status"]
+        assert (status.get("succeeded", 0), status.get("failed", 0)) == ((0, 1) if code else (1, 0))
+
+
+def test_kill_9_of_a_supervisor_ends_its_processes_and_fails_its_pod(machine: Machine) -> None:
+    machine.apply(flavor(), *queue("all", 1), shell("j", "env -i setsid sleep 999999 & echo up; wait"))
+    machine.until_running("j")
+    (uid,) = machine.uids()
+    record = read_record(machine.folder / "pods" / uid)
+    assert record is not None
+    machine.until(lambda: machine.log("j") == b"up\n", "it has begun")
+    inside = processes.descendants(record.pid, processes.all_processes())
+    assert len(inside) >= 2
+    os.kill(record.pid, signal.SIGKILL)
+    machine.until_ended("j", "Failed")
+    status = machine.pod("j")["status"]
+    assert (status["phase"], status["reason"]) == ("Failed", "SupervisorLost")
+    assert "killed" in status["message"]
+    machine.until(
+        lambda: not any(processes.is_alive(each.pid, each.ticks, record.boot) for each in inside), "nothing is left"
+    )

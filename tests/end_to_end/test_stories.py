@@ -1,0 +1,250 @@
+"""What the examples promise, with real processes: all stories at once on one machine, each in its own namespace.
+
+They are one test because the longest, two equals that take turns, is mostly waiting: the others happen meanwhile.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.end_to_end.machine import (
+    JOBS,
+    WORKLOADS,
+    Machine,
+    Tree,
+    flavor,
+    job,
+    namespace,
+    priority,
+    queue,
+    shell,
+)
+
+pytestmark = pytest.mark.slow
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NODES = ("--node", "here:cpu=64,memory=64Gi", "--node", "gpu:cpu=64,nvidia.com/gpu=8,label/accelerator=gpu")
+TURN_S = 60
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    found = Machine(folder, *NODES)
+    try:
+        yield found
+        found.close()
+    finally:
+        found.abandon()
+
+
+def example(*names: str) -> list[Tree]:
+    return [each for name in names for each in yaml.safe_load_all((EXAMPLES / name).read_text())]
+
+
+def condition(tree: Tree, type_: str) -> tuple[str, str]:
+    found: Tree = next((each for each in tree["status"].get("conditions", ()) if each["type"] == type_), {})
+    return found.get("status", ""), found.get("reason", "")
+
+
+def evictions(workload: Tree) -> dict[str, int]:
+    stats = workload["status"].get("schedulingStats") or {}
+    return {each["reason"]: each["count"] for each in stats.get("evictions", ())}
+
+
+# --- the stories -----------------------------------------------------------------------------------------------------
+
+
+def preemption(machine: Machine, shared: Path | None) -> None:
+    """The one that runs is told, may end in its own time, and goes on later."""
+    machine.apply(*example("preemption/queues.yaml", "preemption/training.yaml"))
+    machine.until(lambda: machine.is_running("training", "lab"), "training runs")
+    first = machine.pod("training", "lab")["metadata"]["name"]
+    machine.until(lambda: b"begins" in machine.log("training", "lab"), "it has begun")
+    machine.apply(*example("preemption/urgent.yaml"))
+    machine.until(lambda: b"told to stop" in machine.log("training", "lab"), "it was told")
+    assert condition(machine.workload("training", "lab"), "QuotaReserved")[0] == "True"  # while it saves
+    assert machine.pods("urgent", "lab") == []
+    machine.until_ended("urgent", namespace="lab")
+    assert machine.log("urgent", "lab") == b"urgent work\ndone\n"
+    machine.until_ended("training", namespace="lab")
+    log = machine.log("training", "lab").decode().splitlines()
+    assert log[0].startswith("begins at step ")
+    assert log[0] != "begins at step 0"
+    assert log[1] == "done after step 50"
+    assert machine.pod("training", "lab")["metadata"]["name"] != first
+    assert evictions(machine.workload("training", "lab")) == {"Preempted": 1}
+    told = machine.reasons("Workload", "lab")
+    assert {"Preempted", "EvictedDueToPreempted", "QuotaReserved", "Admitted"} <= set(told)
+    assert {"Stopped", "Started", "SuccessfulCreate", "SuccessfulDelete", "Completed"} <= set(
+        machine.reasons("Job", "lab")
+    )
+
+
+def reclaim(machine: Machine, shared: Path | None) -> None:
+    """What was lent comes back, and what had to leave returns when there is something to borrow again."""
+    machine.apply(*example("borrowing/queues.yaml", "borrowing/borrower.yaml"))
+    machine.until(lambda: len(machine.pods("borrower", "team-b")) == 3, "the borrower has its pods")
+    machine.until_running("borrower", "team-b")
+    machine.apply(*example("borrowing/owner.yaml"))
+    machine.until(lambda: len(machine.pods("owner", "team-a")) == 2, "the owner has its pods")
+    machine.until_running("owner", "team-a")
+    assert machine.pods("borrower", "team-b") == []
+    assert evictions(machine.workload("borrower", "team-b")) == {"Preempted": 1}
+    assert condition(machine.workload("borrower", "team-b"), "Preempted")[1] == "InCohortReclamation"
+    machine.client.delete(JOBS, "team-a", "owner", {"propagationPolicy": "Background"})
+    machine.until(lambda: len(machine.pods("borrower", "team-b")) == 3, "the borrower is back")
+
+
+def turns(machine: Machine, shared: Path | None) -> None:
+    """Two equals: the second gets its turn when the first has had a minute, and not before."""
+    trees = example("time-sharing/queues.yaml")
+    for each in trees:
+        if each["kind"] == "ClusterQueue":
+            each["spec"]["preemption"]["withinClusterQueueConfig"]["minAdmitDuration"] = "1m"
+    machine.apply(*trees, example("time-sharing/jobs.yaml")[0])
+    machine.until_running("first", "research")
+    began = time.monotonic()
+    machine.apply(example("time-sharing/jobs.yaml")[1])
+    machine.until(lambda: machine.is_running("second", "research"), "the second has its turn", TURN_S + 30)
+    took = time.monotonic() - began
+    assert TURN_S - 2 <= took <= TURN_S + 10, f"it came after {took:.1f} s"  # stored times are whole seconds
+    assert machine.pods("first", "research") == []
+    assert condition(machine.workload("first", "research"), "Preempted")[1] == "InClusterQueueTimeBased"
+
+
+def stubborn(machine: Machine, shared: Path | None) -> None:
+    """Who ignores the signal is killed when its time is up, and its quota is free only then."""
+    machine.apply(namespace("stubborn"), *queue("stubborn", 1, into="stubborn", preemption=LOWER))
+    script = "trap '' TERM; echo up; while :; do sleep 0.1; done"
+    machine.apply(shell("deaf", script, into="stubborn", grace=3))
+    machine.until(lambda: bool(machine.pods("deaf", "stubborn")) and _log(machine, "deaf", "stubborn") == b"up\n", "up")
+    machine.apply(shell("next", "echo here", into="stubborn", priority="high"))
+    began = time.monotonic()
+    machine.until(lambda: condition(machine.workload("deaf", "stubborn"), "Evicted")[0] == "True", "it is evicted")
+    while _lives(machine, "deaf", "stubborn"):
+        reserved = condition(machine.workload("deaf", "stubborn"), "QuotaReserved")[0]
+        assert reserved == "True" or not _lives(machine, "deaf", "stubborn")
+        assert machine.pods("next", "stubborn") == [] or not _lives(machine, "deaf", "stubborn")
+        time.sleep(0.1)
+    assert time.monotonic() - began >= 2.5
+    machine.until_ended("next", namespace="stubborn")
+
+
+def quick_start(machine: Machine, shared: Path | None) -> None:
+    """The job of Kueue's quick start, unchanged."""
+    if shared is None:
+        return
+    manifests = shared / "manifests"
+    machine.apply(*yaml.safe_load_all((manifests / "quick-start-setup.yaml").read_text()))
+    machine.apply(*yaml.safe_load_all((manifests / "quick-start-job.yaml").read_text()))
+    machine.until_ended("sample-job", seconds=60)
+    assert machine.job("sample-job")["status"]["succeeded"] == 3
+
+
+def parts(machine: Machine, shared: Path | None) -> None:
+    """A job that can do with less runs with less; what its last pods leave is given on."""
+    machine.apply(namespace("parts"), *queue("parts", 3, into="parts"))
+    partial = shell("partial", "sleep $((JOB_COMPLETION_INDEX + 1))", into="parts", parallelism=4, completions=4,
+                    completionMode="Indexed")  # fmt: skip
+    partial["metadata"]["annotations"] = {"kueue.x-k8s.io/job-min-parallelism": "2"}
+    machine.apply(partial)
+    machine.until(lambda: len(machine.pods("partial", "parts")) == 3, "three of four pods run")
+    assert machine.job("partial", "parts")["spec"]["parallelism"] == 3
+    machine.apply(job("after", "true", into="parts"))
+    machine.until_ended("after", namespace="parts")
+    assert machine.ended("partial", "parts") == ""  # it was let in beside the pods that are left
+    machine.until_ended("partial", namespace="parts")
+    assert machine.job("partial", "parts")["status"]["completedIndexes"] == "0-3"
+
+
+def readiness(machine: Machine, shared: Path | None) -> None:
+    """A Workload says that its pods are ready when their probes do."""
+    flag = machine.folder / "ready"
+    machine.apply(namespace("ready"), *queue("ready", 1, into="ready"))
+    probe = {"exec": {"command": ["test", "-e", str(flag)]}, "periodSeconds": 1}
+    machine.apply(shell("slow", "sleep 600", into="ready", container={"readinessProbe": probe}))
+    machine.until_running("slow", "ready")
+    assert condition(machine.workload("slow", "ready"), "PodsReady") == ("False", "WaitForStart")
+    flag.touch()
+    machine.until(
+        lambda: condition(machine.workload("slow", "ready"), "PodsReady") == ("True", "Started"), "it is ready"
+    )
+
+
+def changes(machine: Machine, shared: Path | None) -> None:
+    """The queue and the class of a job that waits may be changed; a Workload that was there first is used."""
+    machine.apply(namespace("changes"), *queue("changes", 1, into="changes", preemption=LOWER))
+    machine.apply(shell("holder", "sleep 600", into="changes"))
+    machine.until_running("holder", "changes")
+    machine.apply(shell("moved", "echo here", into="changes", queue="nowhere"))
+    labels = {"kueue.x-k8s.io/queue-name": "main", "kueue.x-k8s.io/priority-class": "high"}
+    machine.until(lambda: len(machine.all(WORKLOADS, "changes")) == 2, "it has its Workload")
+    machine.client.patch(JOBS, "changes", "moved", {"metadata": {"labels": labels}})
+    machine.until_ended("moved", namespace="changes")
+    assert machine.workload("moved", "changes")["spec"]["priority"] == 100
+    machine.until_running("holder", "changes")
+
+
+LOWER = {"withinClusterQueue": "LowerPriority"}
+STORIES: list[Callable[[Machine, Path | None], None]] = [
+    turns, quick_start, preemption, reclaim, stubborn, parts, readiness, changes,
+]  # fmt: skip
+
+
+def _lives(machine: Machine, name: str, into: str) -> bool:
+    return any(each["status"].get("phase") not in ("Succeeded", "Failed") for each in machine.pods(name, into))
+
+
+def _log(machine: Machine, name: str, into: str) -> bytes:
+    try:
+        return machine.log(name, into)
+    except Exception:
+        return b""
+
+
+def test_all_stories(machine: Machine, request: pytest.FixtureRequest) -> None:
+    machine.apply(flavor(), priority("high", 100))
+    try:
+        shared: Path | None = request.getfixturevalue("shared")
+    except pytest.skip.Exception:
+        shared = None
+    with ThreadPoolExecutor(len(STORIES)) as pool:
+        running = {story.__name__: pool.submit(story, machine, shared) for story in STORIES}
+        problems = {name: future.exception() for name, future in running.items()}
+    failed = [problem for problem in problems.values() if isinstance(problem, Exception)]
+    if failed:
+        raise ExceptionGroup("not as told", failed)
+    _what_kubectl_tells(machine)
+
+
+def _what_kubectl_tells(machine: Machine) -> None:
+    """The story of the preemption, for whoever asks kubectl."""
+    if shutil.which("kubectl") is None:
+        return
+    config = machine.folder.with_name("kubeconfig")
+    config.write_text(machine.run("kubeconfig").stdout)
+
+    def kubectl(*words: str) -> str:
+        done = subprocess.run(
+            ["kubectl", "--kubeconfig", str(config), *words], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    described = kubectl("describe", "kwl", "-n", "lab")
+    assert "EvictedDueToPreempted" in described
+    events = kubectl("get", "events", "-n", "lab")
+    for word in ("Preempted", "Started container work", "Admitted by ClusterQueue lab", "Killing"):
+        assert word in events, events
+    assert "done after step 50" in kubectl("logs", "-n", "lab", "job/training")
+    name = machine.pod("slow", "ready")["metadata"]["name"]
+    kubectl("delete", "pod", "-n", "ready", name, "--grace-period=1")
