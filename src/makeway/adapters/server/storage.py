@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from makeway.adapters.server.data_file import DataFile, NotWritten
+from makeway.adapters.server.own_writes import recorded
 from makeway.api.documents import Tree
 from makeway.api.structure import Mode
 from makeway.api.validation import Surroundings
@@ -84,6 +85,7 @@ class SqliteStore:
         size_max: int | None = None, admission: Admission | None = None,
     ) -> None:  # fmt: skip
         self._file = DataFile(path, size_max=size_max)
+        self._clock = clock
         try:
             begin = self._file.revision()
             self._shown = Objects(History(history, begin))
@@ -189,7 +191,7 @@ class SqliteStore:
         return self.submit(lambda ahead: ahead.create(body)).result()
 
     def update(self, body: Body) -> Stored:
-        return self.submit(lambda ahead: ahead.update(body)).result()
+        return self.submit(lambda ahead: ahead.update(recorded(ahead, body, self._clock))).result()
 
     def update_status(self, body: Body) -> Stored:
         return self.submit(lambda ahead: ahead.update_status(body)).result()
