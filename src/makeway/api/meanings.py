@@ -132,35 +132,35 @@ ResourceQuota: What is owned of one resource in one flavor.
   borrowingLimit: How much more may be used, if the cohort has it. No limit if not set.
   lendingLimit: How much of it others in the cohort may use. All of it if not set.
 
-FlavorFungibility: When the next flavor is tried.
+FlavorFungibility
   whenCanBorrow: MayStopSearch takes a flavor in which borrowing is enough, TryNextFlavor looks further first.
   whenCanPreempt: MayStopSearch takes a flavor in which preemption would help, TryNextFlavor looks further first.
   preference: What is better where both are possible, borrowing or preempting. Needs TryNextFlavor for both.
 
-Preemption: Whom a workload of the queue may preempt.
+Preemption
   reclaimWithinCohort: Workloads of other queues that use what this one owns: Never, LowerPriority or Any.
   borrowWithinCohort: Workloads of other queues while this one borrows itself.
   withinClusterQueue: Workloads of the own queue: Never, LowerPriority or LowerOrNewerEqualPriority.
   withinClusterQueueConfig: More about preemption in the own queue, for LowerOrNewerEqualPriority.
 
-BorrowWithinCohort: Preemption in the cohort while borrowing.
+BorrowWithinCohort
   policy: Never or LowerPriority.
   maxPriorityThreshold: Only workloads up to this priority may be preempted while borrowing.
 
 WithinClusterQueueConfig: Preemption among equals in one queue.
   minAdmitDuration: After so long a workload of the same priority may be preempted for the time it has had.
 
-AdmissionChecksStrategy: Which checks apply.
+AdmissionChecksStrategy
   admissionChecks: The checks, each with the flavors it is for.
 
-AdmissionCheckStrategyRule: A check, and where it applies.
+AdmissionCheckStrategyRule
   name: Name of an AdmissionCheck.
   onFlavors: Flavors that it is for. All of them if empty.
 
 FairSharing: A weight among those who share.
   weight: How much it counts; 1 if not set. 0 counts as an endless share as soon as it borrows.
 
-AdmissionScope: Kept, but without effect here.
+AdmissionScope
   admissionMode: Kept, but without effect here.
 
 ConcurrentAdmission: Options that compete, and what becomes of the others when one is admitted.
@@ -194,7 +194,7 @@ ResourceUsage: What is used of one resource in one flavor.
   total: How much is used.
   borrowed: How much of it is borrowed from the cohort.
 
-FairSharingStatus: A share.
+FairSharingStatus
   weightedShare: What is used above the nominal quota, in relation to what the cohort has, by weight.
 
 CohortSpec: A pool that queues and cohorts below it share.
@@ -202,7 +202,7 @@ CohortSpec: A pool that queues and cohorts below it share.
   resourceGroups: Quota that belongs to nobody below in particular; limits bound all below against the parent.
   fairSharing: How much this cohort counts among its siblings.
 
-CohortStatus: The share of a cohort.
+CohortStatus
   fairSharing: The share of the cohort, where cohorts share by weight.
 
 LocalQueueSpec: Where a namespace's workloads go.
@@ -227,11 +227,11 @@ LocalQueueResourceUsage: What is used of one resource in one flavor.
   name: Name of the resource.
   total: How much is used.
 
-LocalQueueFairSharingStatus: Kept, but without effect here.
+LocalQueueFairSharingStatus
   weightedShare: Kept, but without effect here.
   admissionFairSharingStatus: Kept, but without effect here.
 
-AdmissionFairSharingStatus: Kept, but without effect here.
+AdmissionFairSharingStatus
   consumedResources: Kept, but without effect here.
   lastUpdate: Kept, but without effect here.
 
@@ -247,7 +247,7 @@ WorkloadSpec: What a job asks for.
   preemptionGates: Gates that must be open before this workload may preempt others. Cannot be changed.
   workloadMode: Whether it is an Option of another workload, or the Parent of Options.
 
-PodSet: Equal pods.
+PodSet
   name: Names the set among those of the workload.
   template: What the pods are like.
   count: How many pods.
@@ -255,7 +255,7 @@ PodSet: Equal pods.
   topologyRequest: Kept, but without effect here.
   allowedResourceFlavors: Only these flavors may be assigned. Any if empty.
 
-TopologyRequest: Kept, but without effect here.
+TopologyRequest
   required: Kept, but without effect here.
   preferred: Kept, but without effect here.
   unconstrained: Kept, but without effect here.
@@ -266,7 +266,7 @@ TopologyRequest: Kept, but without effect here.
   podSetSliceRequiredTopology: Kept, but without effect here.
   podSetSliceSize: Kept, but without effect here.
 
-PriorityClassRef: A class that a priority comes from.
+PriorityClassRef
   group: kueue.x-k8s.io or scheduling.k8s.io.
   kind: WorkloadPriorityClass or PriorityClass.
   name: Name of the class.
@@ -274,7 +274,7 @@ PriorityClassRef: A class that a priority comes from.
 PreemptionGate: A gate that bars a workload from preempting until it is opened.
   name: Name of the gate.
 
-WorkloadMode: What part a workload has among Options.
+WorkloadMode
   type: Default, ResourceFlavorOption or Parent.
 
 WorkloadStatus: What was decided about a workload.
@@ -307,7 +307,7 @@ PodSetAssignment: What one set of pods got.
   topologyAssignment: Kept, but without effect here.
   delayedTopologyRequest: Kept, but without effect here.
 
-RequeueState: Back-off after pods that were not ready in time.
+RequeueState
   count: How often it was queued again.
   requeueAt: Before then it is not looked at.
 
@@ -335,7 +335,7 @@ PodSetRequest: What one set was found to ask for.
   name: Name of the set.
   resources: How much the whole set asks for.
 
-SchedulingStats: Counts of what happened to a workload.
+SchedulingStats
   evictions: Evictions by reason.
 
 EvictionCount: Evictions for one reason.
@@ -343,7 +343,7 @@ EvictionCount: Evictions for one reason.
   underlyingCause: What was behind it, where the reason alone does not tell.
   count: How often.
 
-UnhealthyNode: Kept, but without effect here.
+UnhealthyNode
   name: Kept, but without effect here.
 
 PreemptionGateState: Whether a gate is open.
@@ -355,7 +355,7 @@ PreemptionGateOpened: The last opening of a gate on a worker.
   cluster: The worker cluster.
   time: When.
 
-PreemptionClaim: What a preemptor is promised while its victims leave.
+PreemptionClaim
   podSetAssignments: The flavors that it will get.
   victims: Those it counts on to leave, the first 256 of them.
   victimCount: How many they are in all.
@@ -408,7 +408,7 @@ MultiKueueClusterSpec: How a worker cluster is reached.
   kubeConfig: A kubeconfig to connect with.
   clusterProfileRef: Kept; a cluster that is named this way stays inactive here.
 
-ClusterSource: How to connect to a worker cluster.
+ClusterSource
   kubeConfig: A kubeconfig to connect with.
   clusterProfileRef: Kept; a cluster that is named this way stays inactive here.
 
@@ -416,7 +416,7 @@ KubeConfig: Where a kubeconfig is.
   location: Name of a Secret with the key kubeconfig, or the path of a file.
   locationType: Secret or Path.
 
-ClusterProfileReference: Kept; a cluster that is named this way stays inactive here.
+ClusterProfileReference
   name: Name of the profile.
 
 MultiKueueClusterStatus: Whether the cluster can be reached.
@@ -436,13 +436,11 @@ PodGroup: Pods that are treated alike.
   name: Names the group; pods refer to it.
   policy: How its pods are placed: exactly one way.
 
-PodGroupPolicy: How the pods of a group are placed.
+PodGroupPolicy
   basic: One by one.
   gang: All together, or none.
 
-BasicPolicy: Pods are placed one by one.
-
-GangPolicy: Pods are placed all together, or not at all.
+GangPolicy
   minCount: How many pods must have a place together. Those that run count.
   preemptionMode: Whether a preemption takes single pods (Pod) or the whole group (PodGroup).
 
@@ -474,8 +472,6 @@ JobSpec: How many pods a job runs, and when it is done.
   ttlSecondsAfterFinished: How long a finished job is kept. For ever if not set.
   template: What the pods are like.
   managedBy: Who looks after the job, if it is not the controller of jobs itself.
-
-PodTemplateSpec: What pods are like that are made of it.
 
 PodSpec: What runs in a pod, and where it may run.
   containers: Containers that run side by side.

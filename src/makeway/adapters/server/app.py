@@ -22,7 +22,7 @@ from makeway.adapters.server import reviews
 from makeway.adapters.server.access import Access, Asked, User, may
 from makeway.adapters.server.answers import Answer, Header, form_of, plain, text
 from makeway.adapters.server.bodies import Query
-from makeway.adapters.server.discovery import VISIBILITY_GROUP, VISIBILITY_VERSION, discovery
+from makeway.adapters.server.discovery import DEFINITIONS_GROUP, VISIBILITY_GROUP, VISIBILITY_VERSION, discovery
 from makeway.adapters.server.field_ownership import ApplyConflict
 from makeway.adapters.server.limits import Limits
 from makeway.adapters.server.openapi import openapi
@@ -148,7 +148,9 @@ class App:
             raise unauthorized()
         if any(name.startswith(b"impersonate-") for name in exchange.headers):
             raise Refused(403, "impersonation is not served here")
-        if not parts or parts[0] not in ("api", "apis") or len(parts) < (3 if parts[0] == "api" else 4):
+        if not parts or parts[0] not in ("api", "apis") or len(parts) < (3 if parts[0] == "api" else 4) or (
+            parts[1] == DEFINITIONS_GROUP
+        ):  # fmt: skip
             return await self._other(exchange, parts, user)
         if parts[1:3] == (VISIBILITY_GROUP, VISIBILITY_VERSION):
             return await self._visibility(exchange, parts[3:], user)

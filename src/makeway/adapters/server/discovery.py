@@ -21,6 +21,7 @@ from makeway.api.versions import CONFIG_GROUP, KINDS, KUEUE_GROUP, Kind
 JSON = "application/json"
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
 AGGREGATED_VERSIONS = ("v2", "v2beta1")
+DEFINITIONS_GROUP = "apiextensions.k8s.io"
 VISIBILITY_GROUP = f"visibility.{KUEUE_GROUP}"
 VISIBILITY_VERSION = "v1beta2"
 
@@ -31,6 +32,7 @@ ONLY_GET = ("get",)
 _ALL = ("all",)  # what ``kubectl get all`` lists
 _CATEGORIES = {("", "Pod"): _ALL, ("batch", "Job"): _ALL}
 _UNSERVED = {(CONFIG_GROUP, "Configuration"), ("", "Binding"), ("policy", "Eviction")}  # a file; two subresources
+_DEFINITIONS = f"apis/{DEFINITIONS_GROUP}/v1/customresourcedefinitions"  # kubectl looks there for unknown kinds
 _QUESTIONS = ("authorization.k8s.io", "authentication.k8s.io")  # created, answered, never stored
 
 
@@ -137,7 +139,11 @@ def _documents() -> Mapping[str, bytes]:
     documents = {
         "api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
         "apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": list(named.values())},
-    }
+        _DEFINITIONS: {
+            "kind": "CustomResourceDefinitionList", "apiVersion": f"{DEFINITIONS_GROUP}/v1",
+            "metadata": {"resourceVersion": "1"}, "items": [],
+        },
+    }  # fmt: skip
     documents |= {f"apis/{name}": {"kind": "APIGroup", "apiVersion": "v1", **each} for name, each in named.items()}
     for group, versions in groups.items():
         for version, resources in versions.items():
@@ -173,7 +179,11 @@ def _entries(each: Resource) -> Iterator[dict[str, Tree]]:
 
 
 def _called(kind: Kind) -> dict[str, Tree]:
-    names = {"shortNames": kind.short_names, "categories": _CATEGORIES.get((kind.group, kind.name), ())}
+    first = next(each for each in KINDS if each.type is kind.type)  # one kind under two groups: kubectl would wonder
+    names = {
+        "shortNames": kind.short_names if kind is first else (),
+        "categories": _CATEGORIES.get((kind.group, kind.name), ()),
+    }
     return {name: each for name, each in names.items() if each}
 
 

@@ -26,6 +26,7 @@ import msgspec
 from makeway.adapters.server.applying import check, check_items, merged, pruned, without_nulls
 from makeway.adapters.server.field_sets import (
     Fields,
+    below,
     changes,
     cleaned,
     difference,
@@ -33,6 +34,7 @@ from makeway.adapters.server.field_sets import (
     intersection,
     paths,
     union,
+    without,
 )
 from makeway.adapters.server.merging import Node, owned_part
 from makeway.api.documents import Tree
@@ -122,7 +124,7 @@ def noted(
         mine = Entry(manager, UPDATE, kind.api_version, subresource, str(now), {})
         held = record.get(mine.who, mine).fields
         record = _taken(record, mine.who, more or {}, less or {})
-        now_mine = union(difference(held, less or {}), more or {})
+        now_mine = union(without(held, less or {}), more or {})
         if now_mine and now_mine != held:
             record[mine.who] = replace(mine, fields=now_mine)
     return _with_record(after, _capped(record.values()))
@@ -143,7 +145,7 @@ def _taken(record: Record, by: tuple[str, ...], more: Fields, less: Fields) -> R
     result = {}
     for who, entry in record.items():
         fields = entry.fields if who == by else difference(entry.fields, more)
-        fields = difference(fields, less)
+        fields = without(fields, less)
         if fields:
             result[who] = entry if fields == entry.fields else replace(entry, fields=fields)
     return result
@@ -172,12 +174,12 @@ def applied(
     record = _read(_record_of(live)) or _first_record(kind, old, now)
     last = record.pop(mine.who, None)
     new = _merged(old, config, mine, last, record.values(), part)
-    more, less = changes(old, new, part)
-    touched = union(more or {}, less or {})
+    more, less = (each or {} for each in changes(old, new, part))
     if not force:
         allowed = _last_applied(kind, old, part) if manager == KUBECTL else {}
-        _refuse_conflicts(kind, version, record.values(), difference(touched, allowed))
-    record = _taken(record, mine.who, touched, {})
+        hit = [replace(each, fields=_hit(each.fields, more, less, allowed)) for each in record.values()]
+        _refuse_conflicts(kind, version, hit)
+    record = _taken(record, mine.who, more, less)
     if mine.fields:
         record[mine.who] = last if last is not None and last.fields == mine.fields else mine
     if manager == KUBECTL:
@@ -212,11 +214,16 @@ def _first_record(kind: Kind, old: dict[str, Tree], now: Time) -> Record:
     return {entry.who: entry} if fields else {}
 
 
-def _refuse_conflicts(kind: Kind, version: str, others: Iterable[Entry], touched: Fields) -> None:
+def _hit(fields: Fields, more: Fields, less: Fields, allowed: Fields) -> Fields:
+    """What of somebody's fields is set or removed and may not be."""
+    return difference(union(intersection(fields, more), below(fields, less)), allowed)
+
+
+def _refuse_conflicts(kind: Kind, version: str, hit: Iterable[Entry]) -> None:
     found = [
         (str(entry), "." + older_path(kind, version, path.removeprefix(".")))
-        for entry in others
-        for path in paths(intersection(entry.fields, touched))
+        for entry in hit
+        for path in paths(entry.fields)
     ]
     if found:
         raise ApplyConflict(sorted(found, key=lambda each: each[0]))
@@ -236,7 +243,7 @@ def _last_applied(kind: Kind, old: dict[str, Tree], part: Node) -> Fields:
         return {}
     before = _in_stored(kind, config["apiVersion"].rpartition("/")[2], config)
     more, less = changes(before, old, part)
-    return difference(difference(fields_of(before, part) or {}, more or {}), less or {})
+    return without(difference(fields_of(before, part) or {}, more or {}), less or {})
 
 
 def _remembered(new: dict[str, Tree], wanted: dict[str, Tree]) -> dict[str, Tree]:
@@ -265,7 +272,7 @@ def _record_of(tree: Tree) -> Tree:
 def _read(trees: Tree, *, trusted: bool = True) -> Record:
     """Empty where there is none, or where one that somebody sent makes no sense."""
     record: Record = {}
-    for each in trees or ():
+    for each in trees if isinstance(trees, list) else ():
         entry = _entry(each, trusted)
         if entry is None:
             return {}

@@ -84,6 +84,31 @@ def _intersection(left: Fields, right: Fields) -> Fields | None:
     return _made(intersection(left, right), _is_in(left) and _is_in(right))
 
 
+def without(fields: Fields, roots: Fields) -> Fields:
+    """What of a set is neither at nor below the ends of ``roots``."""
+    result: Fields = {}
+    for step, each in fields.items():
+        under = roots.get(step) if step != ITSELF else None
+        if under is None:
+            result[step] = each
+        elif under:
+            inside = without({below: its for below, its in each.items() if below != ITSELF}, under)
+            kept = _made(inside, _is_in(each))
+            if kept is not None:
+                result[step] = kept
+    return result
+
+
+def below(fields: Fields, roots: Fields) -> Fields:
+    """What of a set is at or below the ends of ``roots``."""
+    result: Fields = {}
+    for step, under in roots.items():
+        each = fields.get(step)
+        if each is not None and (not under or (each := below(each, under))):
+            result[step] = each
+    return result
+
+
 def paths(fields: Fields, prefix: str = "") -> Iterator[str]:
     """All paths of a set as messages name them, in the order of their steps."""
     for step in sorted(fields):
@@ -147,8 +172,8 @@ def fields_of(value: Tree, node: Node) -> Fields | None:
         return _fields_of_mapping(value, node)
     if isinstance(value, list) and node.sort == "list" and node.item is not None:
         if node.merge == "set":
-            return {step_of(each, node): {} for each in value} or None
-        return {step_of(each, node): _item_fields(each, node.item) for each in value} or None
+            return {step_of(each, node): {} for each in value}
+        return {step_of(each, node): _item_fields(each, node.item) for each in value}
     return {}
 
 
@@ -201,11 +226,14 @@ def steps(items: list[Tree], node: Node) -> dict[str, Tree]:
 
 
 def changes(old: Tree, new: Tree, node: Node) -> Changes:
-    """What was set (added or changed) and what was removed on the way from ``old`` to ``new``; None: nothing."""
+    """What was set (added or changed) and what was removed on the way from ``old`` to ``new``; None: nothing.
+
+    What was set are fields, one by one; what was removed ends where all that was below went too (``without``).
+    """
     if old is None:
         return fields_of(new, node), None
     if new is None:
-        return None, fields_of(old, node)
+        return None, {}
     if node.by_field and isinstance(old, dict) and isinstance(new, dict):
         return _mapping_changes(old, new, node)
     if node.merge in ("keyed", "set") and isinstance(old, list) and isinstance(new, list):
@@ -221,8 +249,7 @@ def _mapping_changes(old: dict[str, Tree], new: dict[str, Tree], node: Node) -> 
         for name in sorted(old.keys() | new.keys())
         if old.get(name) != new.get(name)
     }
-    more, less = _gathered(entries)
-    return ({} if old and not new else more), less  # an empty mapping is a value of its own
+    return _gathered(entries)
 
 
 def _entry_changes(old: Tree, new: Tree, name: str, node: Node) -> Changes:
@@ -247,7 +274,7 @@ def _item_changes(step: str, before: dict[str, Tree], after: dict[str, Tree], no
     if step not in before:
         return ({} if item is None else _item_fields(after[step], item)), None
     if step not in after:
-        return None, ({} if item is None else _item_fields(before[step], item))
+        return None, {}
     return (None, None) if item is None else changes(before[step], after[step], item)
 
 

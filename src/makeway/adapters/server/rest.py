@@ -170,7 +170,15 @@ class Rest:
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
     async def _written(self, decision: Callable[[RuledObjects], Written], *, dry: bool) -> Written:
-        return await asyncio.wrap_future(self._store.submit(decision, dry_run=dry))
+        written = await asyncio.wrap_future(self._store.submit(decision, dry_run=dry))
+        return replace(written, each=self._unwritten(written.each)) if dry else written
+
+    def _unwritten(self, each: Stored) -> Stored:
+        """What would have been written has the version of what is there, or none."""
+        try:
+            return each.at(self._store.get(each.kind, each.namespace, each.name).resource_version)
+        except NotFound:
+            return each.at("")
 
     def _answer(self, call: Call, written: Written) -> Answer:
         answer = self.shown(call).answer(201 if written.is_new else 200, written.each)

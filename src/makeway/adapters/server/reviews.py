@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from makeway.adapters.server import bodies, protobuf
-from makeway.adapters.server.access import REVIEWS, Asked, User, may
+from makeway.adapters.server.access import Asked, User, may
 from makeway.adapters.server.answers import JSON, Answer
 from makeway.adapters.server.bodies import WriteOptions
+from makeway.adapters.server.discovery import RESOURCES
 from makeway.adapters.server.rest import Call
 from makeway.adapters.server.statuses import unsupported_media
 from makeway.api import codec
@@ -23,13 +24,9 @@ from makeway.api.objects.kubernetes import (
     UserInfo,
 )
 from makeway.api.objects.meta import Wire
-from makeway.api.versions import KINDS
 from makeway.runtime.memory import refuse
 
 _EVERYTHING = ResourceRule(verbs=("*",), api_groups=("*",), resources=("*",))
-_ASKING = ResourceRule(
-    verbs=("create",), api_groups=("authorization.k8s.io", "authentication.k8s.io"), resources=tuple(sorted(REVIEWS))
-)
 _READ = ("get", "list", "watch")
 
 
@@ -69,10 +66,15 @@ def _rules(user: User) -> SubjectRulesReviewStatus:
     if user.role == "admin":
         paths = NonResourceRule(verbs=("*",), non_resource_urls=("*",))
         return SubjectRulesReviewStatus(resource_rules=(_EVERYTHING,), non_resource_rules=(paths,))
-    groups: dict[str, list[str]] = {}
-    for kind in KINDS:
-        if kind.name != "Secret" and kind.plural not in REVIEWS:
-            groups.setdefault(kind.group, []).append(kind.plural)
-    rules = [ResourceRule(verbs=_READ, api_groups=(group,), resources=tuple(names)) for group, names in groups.items()]
+    allowed: dict[tuple[str, tuple[str, ...]], dict[str, None]] = {}
+    for each in RESOURCES:
+        parts = [(f"{each.plural}/{sub.name}", sub.verbs) for sub in each.subresources if sub.name != "status"]
+        for name, served in [(each.plural, each.verbs), *parts]:
+            verbs = tuple(verb for verb in (*_READ, "create") if verb in served)
+            verbs = tuple(verb for verb in verbs if may(user, Asked(verb, each.group, each.plural)))
+            if verbs:
+                allowed.setdefault((each.group, verbs), {})[name] = None
+    rules = [ResourceRule(verbs=verbs, api_groups=(group,), resources=tuple(names))
+             for (group, verbs), names in allowed.items()]  # fmt: skip
     paths = NonResourceRule(verbs=("get",), non_resource_urls=("*",))
-    return SubjectRulesReviewStatus(resource_rules=(*rules, _ASKING), non_resource_rules=(paths,))
+    return SubjectRulesReviewStatus(resource_rules=tuple(rules), non_resource_rules=(paths,))
