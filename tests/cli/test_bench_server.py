@@ -41,8 +41,8 @@ cohorts:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {
         "WRITERS": 2, "CREATES": 8, "HTTPS_CREATES": 8, "WATCHERS": 2, "EVENTS_PER_SECOND": 20, "FAN_OUT_SECONDS": 1,
-        "HEADS": 3, "CYCLE_EVENTS_PER_SECOND": 10, "CYCLE_SECONDS": 1, "OBJECTS": 30, "IDLE_SECONDS": 0.1, "WORKLOADS": 20,
-        "CROWD_QUEUES": 2,
+        "HEADS": 3, "CYCLE_EVENTS_PER_SECOND": 10, "CYCLE_SECONDS": 1, "OBJECTS": 30, "IDLE_SECONDS": 0.1,
+        "WORKLOADS": 20, "CROWD_QUEUES": 2,
     }  # fmt: skip
     for name, value in sizes.items():
         monkeypatch.setattr(bench_store, name, value)
