@@ -42,7 +42,7 @@ from makeway.cli.main import main
 for line in sys.stdin:
     pid = os.fork()
     if pid == 0:
-        main(["up", "--port", "0", "--data", line.strip()])
+        main(["up", "--port", "0", "--no-node", "--data", line.strip()])
     print(f"process {pid}", flush=True)
     os.waitpid(pid, 0)
     print("gone", flush=True)
@@ -80,9 +80,9 @@ class Server:
         assert launcher.stdin is not None
         launcher.stdin.write(f"{folder}\n")
         launcher.stdin.flush()
-        said = lines(launcher, lambda line: line.startswith("makeway down"))
+        said = lines(launcher, lambda line: line.startswith("Ctrl-C"))
         self._process = next(int(line.split()[1]) for line in said if line.startswith("process "))
-        self.url = next(line.split()[3] for line in said if " serves " in line)
+        self.url = next(line.split()[2] for line in said if line.startswith("makeway serves "))
         self._trust = ssl.create_default_context(cafile=str(folder / "ca.crt"))
         self._headers = {"authorization": f"Bearer {(folder / 'admin.token').read_text().strip()}"}
 

@@ -279,6 +279,19 @@ def test_whose_share_would_be_too_high_looks_at_one() -> None:
     assert on.holders.looks == 1
 
 
+def test_who_asks_for_more_may_fare_better() -> None:
+    """So a refused workload says nothing about larger ones (0041): with 5 the own queue is the richest and gives first,
+    which makes it poor enough for b0; with 4 b is asked first, and not again."""
+    on = state(
+        cohort("r", 10), queue("a", 0, **ANY, **LOWER), queue("b", 0, **ANY),
+        holder("x", queue="a", cpu=3, priority=-1), holder("b0", queue="b", cpu=2, reserved=9),
+        holder("b1", queue="b", cpu=5), policy=fair(FINAL),
+    )  # fmt: skip
+    assert told(search(on, workload("in", queue="a", cpu=4))) == ()
+    assert told(search(on, workload("in", queue="a", cpu=5))) == own("x") + by_share("b0")
+    assert not on.shares_widely
+
+
 # --- the order of queues ----------------------------------------------------------------------------------------------
 
 

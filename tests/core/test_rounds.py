@@ -99,6 +99,24 @@ def test_above_nominal_counts_the_workloads_own_request(request_: int, kind: Rou
     assert (evictions(plan)[0][0], [each.round for each in plan.verdicts]) == ("a", [kind])
 
 
+def test_who_displaces_its_own_and_so_borrows_more_than_before_has_one_such_round() -> None:
+    """0042: what it takes beside the place of the lower one is others'."""
+    on = state(queue("x", 3, cohort="r", within="LowerPriority", **BORROWS), queue("lender", 4, cohort="r"))
+    kinds = []
+    for at in (0, 3):
+        on.hold(holder("low", queue="x", cpu=4, reserved=at))
+        on.push(workload("p", queue="x", cpu=5, priority=1), seconds(at))
+        if at == 0:
+            on.hold(holder("full", queue="lender", cpu=2, priority=9))
+        kinds += [each.round for each in cycle(on, at).verdicts]
+        leave(on, "low", at=at + 1, returns=False)
+        leave(on, "full", at=at + 1, returns=False)
+        cycle(on, at + 2)
+        leave(on, "p", at=at + 2, returns=False)
+        on.hold(holder("full", queue="lender", cpu=2, priority=9))
+    assert kinds == ["above", ""], "the second time it may not"
+
+
 def test_less_important_ones_of_the_own_queue_do_not_count() -> None:
     on = state(queue("x", 0, cohort="r", within="LowerPriority", **BORROWS), queue("lender", 4, cohort="r"))
     for at in range(0, 12, 3):

@@ -98,6 +98,14 @@ def test_lending_and_borrowing_limits_of_the_cohort_bound_what_can_be_lent() -> 
     assert share_in("q", *parts).lendable == 7000
 
 
+def test_a_flavor_that_only_another_branch_of_the_tree_knows_can_be_lent_too() -> None:
+    found = share_in(
+        "q", cohort("inner", parent="top"), queue("q", {"a": 1}, cohort="inner"), queue("far", {"b": 6}, cohort="top"),
+        holder("x", queue="q", usage={"a": 2}),
+    )  # fmt: skip
+    assert (found.above, found.lendable) == (1000, 7000)
+
+
 def test_P21_without_limit_there_is_always_more() -> None:
     tree = QuotaTree(UndoLog())
     tree.configure(
@@ -128,6 +136,11 @@ def test_shares_compare_like_the_fractions_they_are(a: Share, b: Share) -> None:
     assert (a == b) == (value(a) == value(b))
     if a == b:
         assert hash(a) == hash(b)
+
+
+def test_who_has_taken_nothing_has_share_0_with_any_weight() -> None:
+    assert Share(0, 5, 0) == NO_SHARE
+    assert Share(0, 5, 0) < Share(1, 10**9)
 
 
 def test_a_share_equals_no_number() -> None:

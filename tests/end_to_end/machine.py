@@ -49,7 +49,7 @@ class Machine:
     def start(self) -> None:
         command = [sys.executable, "-m", "makeway", "up", "--data", str(self.folder), "--port", "0", *self._options]
         (self.folder / "address").unlink(missing_ok=True)  # of one that was killed
-        with open(self.folder.with_name("makeway.log"), "ab") as log:
+        with open(self.folder.with_name(f"{self.folder.name}.log"), "ab") as log:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment
             )
@@ -58,7 +58,7 @@ class Machine:
 
     def _is_ready(self) -> bool:
         assert self.process is not None
-        assert self.process.poll() is None, self.folder.with_name("makeway.log").read_text()[-2000:]
+        assert self.process.poll() is None, self.folder.with_name(f"{self.folder.name}.log").read_text()[-2000:]
         if not (self.folder / "address").exists():
             return False
         self._drop_client()

@@ -17,6 +17,7 @@ import yaml
 
 from tests.end_to_end.machine import (
     JOBS,
+    KUEUE,
     WORKLOADS,
     Machine,
     Tree,
@@ -194,9 +195,60 @@ def changes(machine: Machine, shared: Path | None) -> None:
     machine.until_running("holder", "changes")
 
 
+def prebuilt(machine: Machine, shared: Path | None) -> None:
+    """A Workload that was there before its job is used for it."""
+    machine.apply(namespace("prebuilt"), *queue("prebuilt", 1, into="prebuilt"))
+    bound = shell("bound", "echo here", into="prebuilt")
+    bound["metadata"]["annotations"] = {"kueue.x-k8s.io/prebuilt-workload-name": "mine"}
+    template = bound["spec"]["template"]
+    machine.apply({
+        "apiVersion": KUEUE, "kind": "Workload", "metadata": {"name": "mine", "namespace": "prebuilt"},
+        "spec": {"queueName": "main", "podSets": [{"name": "main", "count": 1, "template": template}]},
+    })  # fmt: skip
+    machine.apply(bound)
+    machine.until_ended("bound", namespace="prebuilt")
+    (workload,) = machine.all(WORKLOADS, "prebuilt")
+    assert workload["metadata"]["name"] == "mine"
+    machine.until(lambda: condition(machine.all(WORKLOADS, "prebuilt")[0], "Finished")[0] == "True", "it is finished")
+
+
+CONFIGURATION = """
+apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+waitForPodsReady:
+  timeout: 2s
+  requeuingStrategy: {backoffBaseSeconds: 1, backoffLimitCount: 1}
+makeway:
+  images: {"tools/greet:*": [echo, hello]}
+"""
+
+
+def unready(machine: Machine, shared: Path | None) -> None:
+    """On a machine of its own: whose pods are not ready in time starts again later, and at last no more."""
+    folder = machine.folder.with_name("other")
+    folder.mkdir()
+    config = machine.folder.with_name("configuration.yaml")
+    config.write_text(CONFIGURATION)
+    own = Machine(folder, "--node-capacity", "cpu=4,memory=4Gi", "--config", str(config))
+    try:
+        own.apply(flavor(), *queue("all", 2))
+        own.apply(job("mapped", container={"image": "tools/greet:1", "command": [], "args": ["world"]}))
+        own.until_ended("mapped")
+        assert own.log("mapped") == b"hello world\n"
+        probe = {"exec": {"command": ["false"]}, "periodSeconds": 1}
+        own.apply(shell("never", "sleep 600", container={"readinessProbe": probe}))
+        own.until_running("never")
+        own.until(lambda: evictions(own.workload("never")).get("PodsReadyTimeout") == 1, "it is evicted")
+        own.until(lambda: not own.workload("never")["spec"].get("active", True), "it is given up")
+        own.until(lambda: own.pods("never") == [], "its pods are gone")
+        own.close()
+    finally:
+        own.abandon()
+
+
 LOWER = {"withinClusterQueue": "LowerPriority"}
 STORIES: list[Callable[[Machine, Path | None], None]] = [
-    turns, quick_start, preemption, reclaim, stubborn, parts, readiness, changes,
+    turns, quick_start, preemption, reclaim, stubborn, parts, readiness, changes, prebuilt, unready,
 ]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import platform
 import tarfile
 import zipfile
 from pathlib import Path
@@ -56,7 +57,7 @@ def test_who_cannot_have_it_is_told_in_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(kubectl.platform, "machine", lambda: "abacus")
+    monkeypatch.setattr(platform, "machine", lambda: "abacus")
     assert kubectl.main() == 1
     err = capsys.readouterr().err
     assert err.count("\n") == 1
@@ -65,7 +66,7 @@ def test_who_cannot_have_it_is_told_in_one_line(
 
 def test_what_is_there_is_not_fetched_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(kubectl.platform, "machine", lambda: "abacus")
+    monkeypatch.setattr(platform, "machine", lambda: "abacus")
     kubectl.place().parent.mkdir(parents=True)
     kubectl.place().write_bytes(b"program")
     assert kubectl.main() == 0

@@ -75,10 +75,11 @@ AIMS = {  # result -> what it is, its unit, what we aim at
 LATENCY = "latency"  # of a server of its own, and of real processes
 STABILITY = "stability"  # it keeps promises that can be broken
 SIMULATE = "simulate"
+STORE, SCALE = "store", "scale"  # a server, in a process of its own
 
 
 @click.command()
-@click.argument("name", type=click.Choice(sorted([*BENCHES, LATENCY, SIMULATE, STABILITY])))
+@click.argument("name", type=click.Choice(sorted([*BENCHES, LATENCY, SIMULATE, STABILITY, STORE, SCALE])))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on one line.")
 @click.option("--states", type=click.IntRange(min=1), default=300, show_default=True, help="Of stability: how many.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of stability: which sequence of states.")
@@ -86,9 +87,11 @@ SIMULATE = "simulate"
 @click.option("--fair", is_flag=True, help="Of stability, cycle and targets: with fair sharing.")
 @click.option("--only", multiple=True, metavar="NAME", help="Of simulate: baseline, large-scale; else baseline.")
 @click.option("--philly", metavar="FILE", help="Of simulate: a Philly trace too.")
+@click.option("--part", multiple=True, metavar="NAME", help="Of store: only these parts.")
+@click.option("--generator", metavar="FILE", help="Of scale: the recipe of arrivals.")
 def bench(
     name: str, as_json: bool, states: int, seed: int, first: int, fair: bool, only: tuple[str, ...],
-    philly: str | None,
+    philly: str | None, part: tuple[str, ...], generator: str | None,
 ) -> None:  # fmt: skip
     """Measure how fast this machine is at a task.
 
@@ -105,6 +108,12 @@ def bench(
         return
     if name == LATENCY:
         _latency(as_json=as_json)
+        return
+    if name == STORE:
+        _store(part, as_json=as_json)
+        return
+    if name == SCALE:
+        _scale(generator, as_json=as_json)
         return
     result = BENCHES[name](fair=True) if fair else BENCHES[name]()
     if as_json:
@@ -163,6 +172,41 @@ def _simulate(only: tuple[str, ...], philly: str | None, *, as_json: bool) -> No
         click.echo(name)
         for what, figure in figures.items():
             click.echo(f"  {what:<24} {figure:>12}")
+
+
+def _store(parts: tuple[str, ...], *, as_json: bool) -> None:
+    from makeway.cli import bench_store
+
+    unknown = [name for name in parts if name not in bench_store.PARTS]
+    if unknown:
+        raise click.UsageError(f"no such part: {unknown[0]}\n\nhint: there are {', '.join(bench_store.PARTS)}")
+    result = bench_store.bench_store(parts)
+    if as_json:
+        click.echo(json.dumps(result))
+        return
+    for key, (what, unit, aim, more) in bench_store.AIMS.items():
+        if key in result:
+            click.echo(f"{what:<34} {result[key]:>8} {unit:<3} (aim: {'at least' if more else 'below'} {aim} {unit})")
+
+
+def _scale(generator: str | None, *, as_json: bool) -> None:
+    from makeway.adapters.simulator.arrivals import SourceError, open_source
+    from makeway.adapters.simulator.generator import read_generator
+    from makeway.cli.bench_scale import bench_scale, print_scale
+
+    if generator is None:
+        raise click.UsageError("bench scale needs a recipe\n\nhint: --generator FILE, as `makeway simulate` takes it")
+    try:
+        source = read_generator(open_source(generator))
+    except SourceError as error:
+        for finding in error.findings:
+            print_finding(finding, err=True)
+        raise click.exceptions.Exit(1) from None
+    result = bench_scale(source)
+    if as_json:
+        click.echo(json.dumps(result))
+    else:
+        print_scale(result)
 
 
 def _print_rows(rows: list[dict[str, Any]]) -> None:

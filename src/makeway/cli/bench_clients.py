@@ -10,7 +10,8 @@ import asyncio
 import re
 import ssl
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -68,12 +69,21 @@ class Connection:
             heard(data)
 
     def close(self) -> None:
-        self._writer.close()
+        self._writer.transport.abort()
 
 
-async def connections(door: Door, count: int) -> list[Connection]:
+@asynccontextmanager
+async def connections(door: Door, count: int) -> AsyncIterator[list[Connection]]:
     trust = door.trust()
-    return [await Connection.open(door, trust) for _ in range(count)]
+    lines: list[Connection] = []
+    try:
+        for _ in range(count):
+            lines.append(await Connection.open(door, trust))  # noqa: PERF401
+        yield lines
+    finally:
+        for line in lines:
+            line.close()
+        await asyncio.sleep(0)
 
 
 @dataclass(slots=True)
@@ -93,6 +103,29 @@ class Spotter:
             self.took.append(now - self.sent_at[int(found[1])])
             end = found.end()
         self._tail = data[max(end, len(data) - TAIL_BYTES) :]
+
+
+class Lines:
+    """Hears a watch in chunks (RFC 9112) and hands on its lines."""
+
+    def __init__(self, heard: Callable[[bytes], None]) -> None:
+        self._heard = heard
+        self._raw = b""  # what has arrived and is not taken out of its chunk yet
+        self._text = b""  # the beginning of a line
+
+    def __call__(self, data: bytes) -> None:
+        self._raw += data
+        while (end := self._raw.find(b"\r\n")) >= 0:
+            size = int(self._raw[:end], 16)
+            if len(self._raw) < end + 2 + size + 2:
+                return
+            self._take(self._raw[end + 2 : end + 2 + size])
+            self._raw = self._raw[end + 2 + size + 2 :]
+
+    def _take(self, text: bytes) -> None:
+        *lines, self._text = (self._text + text).split(b"\n")
+        for line in lines:
+            self._heard(line)
 
 
 def config_map(name: str) -> bytes:

@@ -64,9 +64,9 @@ class Server:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        with self._process:  # the end of its stdin is its end
+            assert self._process.stdin is not None
+            self._process.stdin.close()
 
 
 # --- the other side --------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class _Prepared:
         live = self._plane.live
         engine = live.engine
         return {
-            "cycles": engine.cycles, "decisions": engine.decisions, "writes": engine.executor.writes,
+            "cycles": engine.cycles, "decisions": engine.decisions, "engineWrites": engine.executor.writes,
             "eventsLost": live.recorder.lost,
         }  # fmt: skip
 

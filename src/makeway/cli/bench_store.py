@@ -33,8 +33,10 @@ EVENTS_PER_SECOND = 1_000
 FAN_OUT_SECONDS = 10
 HEADS = 1_000
 CYCLE_EVENTS_PER_SECOND = 100
+CYCLE_SECONDS = 6
 OBJECTS = 20_000
 IDLE_SECONDS = 30
+LATE_SECONDS = 10  # after that an event is not expected any more
 WORKLOADS = 100_000
 CROWD_QUEUES = 100
 AIMS: dict[str, tuple[str, str, float, bool]] = {  # result -> what it is, unit, aim, whether more is better
@@ -92,11 +94,11 @@ def https_creates(folder: Path) -> dict[str, Any]:
     with Server(folder) as server:
 
         async def play() -> float:
-            lines = await connections(server.door, WRITERS)
             head = server.door.head("POST", MAPS)
-            begin = time.perf_counter()
-            await asyncio.gather(*(_creates(line, head, i) for i, line in enumerate(lines)))
-            return time.perf_counter() - begin
+            async with connections(server.door, WRITERS) as lines:
+                begin = time.perf_counter()
+                await asyncio.gather(*(_creates(line, head, i) for i, line in enumerate(lines)))
+                return time.perf_counter() - begin
 
         before = server.ask("figures")["cpuSeconds"]
         wall = _played(play())
@@ -127,11 +129,26 @@ async def watched(door: Door, count: int, per_second: float, trigger: Callable[[
     sent_at = [0.0] * count
     spotters = [Spotter(NAMES, sent_at) for _ in range(WATCHERS)]
     head = door.head("GET", f"{MAPS}?watch=1&resourceVersion=0")
-    watches = [
-        asyncio.ensure_future(line.follow(head, spotter))
-        for line, spotter in zip(await connections(door, WATCHERS), spotters, strict=True)
-    ]
-    await asyncio.sleep(0.5)
+    async with connections(door, WATCHERS) as watchers, connections(door, WRITERS) as writers:
+        pairs = zip(watchers, spotters, strict=True)
+        watches = [asyncio.ensure_future(line.follow(head, spotter)) for line, spotter in pairs]
+        await asyncio.sleep(0.5)
+        await _make_events(door, sent_at, per_second, writers, trigger)
+        until = time.perf_counter() + LATE_SECONDS
+        while any(len(each.took) < count for each in spotters) and time.perf_counter() < until:
+            await asyncio.sleep(0.05)
+        for watch in watches:
+            watch.cancel()
+        await asyncio.gather(*watches, return_exceptions=True)
+    missed = sum(count - len(each.took) for each in spotters)
+    if missed:
+        raise RuntimeError(f"{missed} events did not arrive")
+    return [took for each in spotters for took in each.took]
+
+
+async def _make_events(
+    door: Door, sent_at: list[float], per_second: float, writers: list[Connection], trigger: Callable[[], None] | None
+) -> None:
     create = door.head("POST", MAPS)
 
     def ask(number: int) -> tuple[bytes, bytes]:
@@ -139,18 +156,9 @@ async def watched(door: Door, count: int, per_second: float, trigger: Callable[[
         return create, config_map(f"event-{number}")
 
     triggered = None if trigger is None else asyncio.get_running_loop().run_in_executor(None, trigger)
-    await at_a_pace(count, per_second, await connections(door, WRITERS), ask)
+    await at_a_pace(len(sent_at), per_second, writers, ask)
     if triggered is not None:
         await triggered
-    until = time.perf_counter() + 10
-    while any(len(each.took) < count for each in spotters) and time.perf_counter() < until:
-        await asyncio.sleep(0.05)
-    for watch in watches:
-        watch.cancel()
-    missed = sum(count - len(each.took) for each in spotters)
-    if missed:
-        raise RuntimeError(f"{missed} events did not arrive")
-    return [took for each in spotters for took in each.took]
 
 
 def fan_out(folder: Path) -> dict[str, Any]:
@@ -177,7 +185,7 @@ def cycle_watch(folder: Path) -> dict[str, Any]:
             server.ask("settle")
             span.append(time.perf_counter() - begin)
 
-        took = _played(watched(server.door, 6 * CYCLE_EVENTS_PER_SECOND, CYCLE_EVENTS_PER_SECOND, preempt))
+        took = _played(watched(server.door, CYCLE_SECONDS * CYCLE_EVENTS_PER_SECOND, CYCLE_EVENTS_PER_SECOND, preempt))
         cycles = server.ask("engine")["cycles"] - began
     return {
         "cycleWatchP99Ms": _millis(took, 99), "cycleWatchP50Ms": _millis(took, 50),

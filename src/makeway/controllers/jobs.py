@@ -66,7 +66,9 @@ from makeway.core.model import Expression, Millis, QueueName, WorkloadKey, selec
 from makeway.core.planning import Waiting
 from makeway.core.policy import Jobs, Policy
 
-JOB_CONTROLLER_LABELS = ("batch.kubernetes.io/controller-uid", "controller-uid", "job-name")
+JOB_CONTROLLER_LABELS = (  # api 18.2 names three of them; a server of today writes the fourth beside them
+    "batch.kubernetes.io/controller-uid", "controller-uid", "batch.kubernetes.io/job-name", "job-name",
+)  # fmt: skip
 START_LABELS = (POD_SET_LABEL, CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL)  # of pods; whatever has them got them from us
 COPIED_ANNOTATIONS = (ADMISSION_GATED_BY, RUNTIME, CHECKPOINT_INTERVAL)
 OURS = ("kueue.x-k8s.io", "WorkloadPriorityClass")

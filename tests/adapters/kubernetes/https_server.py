@@ -145,6 +145,12 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _do
 
 
+def says(code: int, reason: str, message: str = "no", **details: Any) -> Callable[[Asked, Handler], None]:
+    """An answer that is a Status."""
+    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": reason}
+    return lambda asked, handler: handler.json(code, {**status, "code": code, "details": details})
+
+
 class _Quiet(ThreadingHTTPServer):
     daemon_threads = True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
@@ -16,7 +16,7 @@ import pytest
 from makeway.adapters.kubernetes.client import TABLE, Client, Stream
 from makeway.adapters.kubernetes.errors import NotTrusted, Unauthorized
 from makeway.adapters.kubernetes.kubeconfig import Target
-from makeway.adapters.kubernetes.resources import find_resource, resource_of
+from makeway.adapters.kubernetes.resources import resource_of
 from makeway.api.objects.kubernetes import Job
 from makeway.api.versions import kind_of
 from makeway.core.model import Millis
@@ -34,45 +34,10 @@ from makeway.runtime.ports import (
     Unavailable,
 )
 from makeway.testing.conformance import QUEUE
-from tests.adapters.kubernetes.https_server import Asked, Authority, Handler, Server, serving
+from tests.adapters.kubernetes.https_server import Asked, Authority, Handler, Server, says, serving
 
 QUEUES = resource_of(QUEUE)
 JOBS = resource_of(kind_of(Job))
-
-
-@pytest.fixture(scope="module")
-def authority() -> Authority:
-    return Authority()
-
-
-@pytest.fixture(scope="module")
-def running(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving(authority, tmp_path_factory.mktemp("server")) as server:
-        yield server
-
-
-@pytest.fixture
-def server(running: Server) -> Server:
-    running.asked.clear()
-    running.answer = lambda asked, handler: handler.json(200, {"kind": "Thing", "asked": asked.path})
-    return running
-
-
-@pytest.fixture
-def target(server: Server, authority: Authority) -> Target:
-    return Target(server.url, authority=authority.certificate, token="t0ken")
-
-
-@pytest.fixture
-def client(target: Target) -> Iterator[Client]:
-    with Client(target, pause=lambda seconds: None) as client:
-        yield client
-
-
-def says(code: int, reason: str, message: str = "no", **details: Any) -> Callable[[Asked, Handler], None]:
-    """An answer that is a Status."""
-    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": reason}
-    return lambda asked, handler: handler.json(code, {**status, "code": code, "details": details})
 
 
 def failure(client: Client, method: str = "POST") -> StoreError:
@@ -515,75 +480,3 @@ def test_a_watch_can_be_ended_while_somebody_waits_for_it(server: Server, client
     done.set()
     assert not reader.is_alive()
     stream.close()
-
-
-# --- what a server serves --------------------------------------------------------------------------------------------
-
-LISTED = {
-    "/api": {"kind": "APIVersions", "versions": ["v1"]},
-    "/api/v1": {
-        "kind": "APIResourceList",
-        "resources": [
-            {"name": "pods", "singularName": "pod", "kind": "Pod", "namespaced": True, "shortNames": ["po"]},
-            {"name": "pods/status", "kind": "Pod", "namespaced": True},
-        ],
-    },
-    "/apis": {
-        "kind": "APIGroupList",
-        "groups": [
-            {
-                "name": "apps",
-                "preferredVersion": {"version": "v1"},
-                "versions": [{"version": "v1b"}, {"version": "v1"}],
-            },
-            {"name": "away.example", "versions": [{"version": "v1"}]},
-        ],
-    },
-    "/apis/apps/v1": {"resources": [{"name": "deployments", "kind": "Deployment", "namespaced": True}]},
-    "/apis/apps/v1b": {"resources": [{"name": "deployments", "kind": "Deployment", "namespaced": True}]},
-}
-AGGREGATED = {
-    "kind": "APIGroupDiscoveryList",
-    "items": [
-        {
-            "metadata": {"name": "apps"},
-            "versions": [
-                {
-                    "version": "v1",
-                    "resources": [
-                        {
-                            "resource": "deployments", "singularResource": "deployment", "scope": "Namespaced",
-                            "responseKind": {"kind": "Deployment"}, "shortNames": ["deploy"], "verbs": ["list"],
-                            "subresources": [{"subresource": "status"}],
-                        }
-                    ],
-                }
-            ],
-        }
-    ],
-}  # fmt: skip
-
-
-def test_resources_are_asked_for_group_by_group_and_once(server: Server, client: Client) -> None:
-    def answer(asked: Asked, handler: Handler) -> None:
-        if asked.path in LISTED:
-            handler.json(200, LISTED[asked.path])
-        else:
-            says(503, "ServiceUnavailable")(asked, handler)
-
-    server.answer = answer
-    found = [(each.api_version, each.plural, each.has_status) for each in client.resources()]
-    assert found == [("v1", "pods", True), ("apps/v1", "deployments", False), ("apps/v1b", "deployments", False)]
-    count = len(server.asked)
-    assert find_resource("deployment", client.resources()) == client.resources()[1]
-    assert len(server.asked) == count
-
-
-def test_or_all_at_once(server: Server, client: Client) -> None:
-    empty = {"kind": "APIGroupDiscoveryList", "items": []}
-    server.answer = lambda asked, handler: handler.json(200, empty if asked.path == "/api" else AGGREGATED)
-    (found,) = client.resources()
-    assert (found.full_name, found.namespaced, found.has_status, found.verbs) == (
-        "deployment.apps", True, True, ("list",),
-    )  # fmt: skip
-    assert "APIGroupDiscoveryList" in server.asked[0].headers["accept"]

@@ -18,7 +18,7 @@ from makeway.api.objects.kubernetes import Namespace
 from makeway.api.objects.meta import ObjectMeta
 from makeway.api.objects.queueing import ClusterQueue
 from makeway.api.versions import kind_of
-from makeway.runtime.ports import Event, NotFound, Store, Watch
+from makeway.runtime.ports import Event, Expired, NotFound, Store, Watch
 from makeway.testing.conformance import FLAVOR, QUEUE, StoreConformance, queue, story
 from tests.adapters.server.serving import Server, running
 
@@ -74,12 +74,15 @@ class TestOverHttps(StoreConformance):
             assert time.monotonic() < until, f"the watch has seen {seen} of {newest}"
             time.sleep(0.001)
 
-    def test_a_watch_that_fell_behind_has_expired(self, store: Store) -> None:
-        """A stream does not fall behind before its reader does: what happened was told before it was forgotten."""
-        watch = store.watch(QUEUE, store.create(queue("a")).resource_version)
+    def test_a_watch_from_a_forgotten_revision_has_expired(self, store: Store) -> None:
+        """A stream does not fall behind before its reader does: what was told can be forgotten, and it goes on."""
+        old = store.create(queue("a"))
+        watch = store.watch(QUEUE, old.resource_version)
         store.create(queue("b"))
         assert story(self.news(watch)) == [("ADDED", "b")]
         self.compact(store)
+        with pytest.raises(Expired):
+            self.news(store.watch(QUEUE, old.resource_version))
         store.create(queue("c"))
         assert story(self.news(watch)) == [("ADDED", "c")]
 

@@ -1,10 +1,83 @@
-"""Kinds by the names that people use for them."""
+"""What a server serves, as it says itself, and how people may call it."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from makeway.adapters.kubernetes.client import Client
 from makeway.adapters.kubernetes.resources import find_resource, known_resources
+from tests.adapters.kubernetes.https_server import Asked, Handler, Server, says
+
+LISTED: dict[str, Any] = {
+    "/api": {"kind": "APIVersions", "versions": ["v1"]},
+    "/api/v1": {
+        "kind": "APIResourceList",
+        "resources": [
+            {"name": "pods", "singularName": "pod", "kind": "Pod", "namespaced": True, "shortNames": ["po"]},
+            {"name": "pods/status", "kind": "Pod", "namespaced": True},
+        ],
+    },
+    "/apis": {
+        "kind": "APIGroupList",
+        "groups": [
+            {
+                "name": "apps",
+                "preferredVersion": {"version": "v1"},
+                "versions": [{"version": "v1b"}, {"version": "v1"}],
+            },
+            {"name": "away.example", "versions": [{"version": "v1"}]},
+        ],
+    },
+    "/apis/apps/v1": {"resources": [{"name": "deployments", "kind": "Deployment", "namespaced": True}]},
+    "/apis/apps/v1b": {"resources": [{"name": "deployments", "kind": "Deployment", "namespaced": True}]},
+}
+AGGREGATED = {
+    "kind": "APIGroupDiscoveryList",
+    "items": [
+        {
+            "metadata": {"name": "apps"},
+            "versions": [
+                {
+                    "version": "v1",
+                    "resources": [
+                        {
+                            "resource": "deployments", "singularResource": "deployment", "scope": "Namespaced",
+                            "responseKind": {"kind": "Deployment"}, "shortNames": ["deploy"], "verbs": ["list"],
+                            "subresources": [{"subresource": "status"}],
+                        }
+                    ],
+                }
+            ],
+        }
+    ],
+}  # fmt: skip
+
+
+def test_resources_are_asked_for_group_by_group_and_once(server: Server, client: Client) -> None:
+    def answer(asked: Asked, handler: Handler) -> None:
+        if asked.path in LISTED:
+            handler.json(200, LISTED[asked.path])
+        else:
+            says(503, "ServiceUnavailable")(asked, handler)
+
+    server.answer = answer
+    found = [(each.api_version, each.plural, each.has_status) for each in client.resources()]
+    assert found == [("v1", "pods", True), ("apps/v1", "deployments", False), ("apps/v1b", "deployments", False)]
+    count = len(server.asked)
+    assert find_resource("deployment", client.resources()) == client.resources()[1]
+    assert len(server.asked) == count
+
+
+def test_or_all_at_once(server: Server, client: Client) -> None:
+    empty = {"kind": "APIGroupDiscoveryList", "items": []}
+    server.answer = lambda asked, handler: handler.json(200, empty if asked.path == "/api" else AGGREGATED)
+    (found,) = client.resources()
+    assert (found.full_name, found.namespaced, found.has_status, found.verbs) == (
+        "deployment.apps", True, True, ("list",),
+    )  # fmt: skip
+    assert "APIGroupDiscoveryList" in server.asked[0].headers["accept"]
 
 
 @pytest.mark.parametrize(

@@ -115,3 +115,15 @@ def test_random_states_settle_within_quota_and_nobody_entitled_is_barred(
         assert played.breaker == 0, where
         barred = [each for each in entitled_waiting(play.state, play.now, play.resumed) if each.cause not in ALLOWED]
         assert barred == [], where
+
+
+@pytest.mark.parametrize(("seed", "number"), [(0, 1134), (7, 339), (7, 1542), (7, 1641)])
+@pytest.mark.parametrize("fair", [True, False])
+def test_states_in_which_somebody_once_ran_out_of_rounds(seed: int, number: int, fair: bool) -> None:
+    """Two queues displaced lower ones of their own to borrow, and took it back, again and again (0042)."""
+    start = world(seed, number, fair=True)
+    for leaving in MODELS:
+        begun_with = start if fair else replace(start, strategies=())
+        played = Settling(begun_with.state(GATES_ON), START, leaving).run()
+        assert (played.settled, played.breaker) == (True, 0)
+        assert played.evictions_of_one <= EVICTIONS_MAX
