@@ -173,7 +173,10 @@ class App:
         path = "/" + "/".join(parts)
         if path == "/metrics":
             return Answer(200, await self._extras.metrics(), "text/plain; version=0.0.4; charset=utf-8")
-        found = discovery(path, exchange.accept) or openapi(path, exchange.accept)
+        found = discovery(path, exchange.accept)
+        if path.startswith("/openapi"):  # the first of each takes a while to make
+            loop = asyncio.get_running_loop()
+            found = await loop.run_in_executor(None, openapi, path, exchange.accept)
         if found is None:
             raise not_found_path()
         return Answer(200, found[1], found[0])
