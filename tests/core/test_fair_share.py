@@ -279,6 +279,16 @@ def test_whose_share_would_be_too_high_looks_at_one() -> None:
     assert on.holders.looks == 1
 
 
+def test_where_all_are_too_big_one_of_each_size_is_looked_at() -> None:
+    """Nearly even: a has 9 and asks for 2, b has 11 in two sizes, none of which it may lose."""
+    on = state(
+        cohort("r", 220), queue("a", 0, **ANY), queue("b", 0, **ANY), *many("a", 9, cpu=10), *many("b", 8, cpu=10),
+        *(holder(f"c{i}", queue="b", cpu=5) for i in range(8)), policy=fair(),
+    )  # fmt: skip
+    assert search(on, workload("in", queue="a", cpu=27)).targets == ()
+    assert on.holders.looks <= 8 + 2, "those of 10 come first, then one of 5"
+
+
 def test_who_asks_for_more_may_fare_better() -> None:
     """So a refused workload says nothing about larger ones (0041): with 5 the own queue is the richest and gives first,
     which makes it poor enough for b0; with 4 b is asked first, and not again."""
