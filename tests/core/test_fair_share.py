@@ -155,6 +155,13 @@ CASES = [
         workload("in", queue="a", cpu=8), (), fair(FINAL, INITIAL),
     ),
     Case(
+        "S-9.9 who was out of reach may be the second's once another has left",
+        (cohort("top", 20), cohort("l", parent="top", weight=4), cohort("m", parent="top"),
+         queue("a", 0, cohort="l", reclaim="Any", weight=10), queue("z", 0, cohort="l"), queue("c", 0, cohort="m"),
+         holder("z0", queue="z", cpu=6), holder("c0", queue="c", cpu=5)),
+        workload("in", queue="a", cpu=16), by_share("z0", "c0"),
+    ),
+    Case(
         "an inactive queue loses nobody",
         (cohort("r", 4), queue("a", 0, **ANY), queue("b", 0, active=False, **ANY), *many("b", 4)), ONE, (),
     ),
