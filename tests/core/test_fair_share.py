@@ -155,6 +155,13 @@ CASES = [
         workload("in", queue="a", cpu=8), (), fair(FINAL, INITIAL),
     ),
     Case(
+        "S-9.9 who was out of reach may be the second's once another has left",
+        (cohort("top", 20), cohort("l", parent="top", weight=4), cohort("m", parent="top"),
+         queue("a", 0, cohort="l", reclaim="Any", weight=10), queue("z", 0, cohort="l"), queue("c", 0, cohort="m"),
+         holder("z0", queue="z", cpu=6), holder("c0", queue="c", cpu=5)),
+        workload("in", queue="a", cpu=16), by_share("z0", "c0"),
+    ),
+    Case(
         "an inactive queue loses nobody",
         (cohort("r", 4), queue("a", 0, **ANY), queue("b", 0, active=False, **ANY), *many("b", 4)), ONE, (),
     ),
@@ -277,6 +284,16 @@ def test_whose_share_would_be_too_high_looks_at_one() -> None:
     )  # fmt: skip
     assert search(on, workload("in", queue="a", cpu=1)).targets == ()
     assert on.holders.looks == 1
+
+
+def test_where_all_are_too_big_one_of_each_size_is_looked_at() -> None:
+    """Nearly even: a has 9 and asks for 2, b has 11 in two sizes, none of which it may lose."""
+    on = state(
+        cohort("r", 220), queue("a", 0, **ANY), queue("b", 0, **ANY), *many("a", 9, cpu=10), *many("b", 8, cpu=10),
+        *(holder(f"c{i}", queue="b", cpu=5) for i in range(8)), policy=fair(),
+    )  # fmt: skip
+    assert search(on, workload("in", queue="a", cpu=27)).targets == ()
+    assert on.holders.looks <= 8 + 2, "those of 10 come first, then one of 5"
 
 
 def test_who_asks_for_more_may_fare_better() -> None:

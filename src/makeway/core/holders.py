@@ -17,6 +17,7 @@ from makeway.core.amounts import MOST
 from makeway.core.model import DAWN, FR, LocalName, Millis, QueueName, Uid, Workload, WorkloadKey, invariant
 from makeway.core.undo import UndoLog
 
+Size = tuple[tuple[FR, int], ...]  # what a workload uses, in the order of names
 Place = tuple[int, int, str, WorkloadKey]  # priority, time in the run's direction, uid, key: no two are alike
 
 
@@ -35,6 +36,7 @@ class Holders:
         self._runs: dict[tuple[QueueName, FR, bool], _Runs] = {}
         self._sums: dict[tuple[QueueName, FR], dict[int, int]] = {}
         self._reserved: dict[QueueName, list[tuple[int, WorkloadKey]]] = {}
+        self.sizes: dict[QueueName, dict[Size, int]] = {}  # how many of a queue use how much
         self.of_queue: dict[QueueName, dict[WorkloadKey, Workload]] = {}
         self.of_family: dict[Uid, dict[WorkloadKey, Workload]] = {}  # Options (KEP-8691)
         self.of_local: dict[LocalName, dict[WorkloadKey, Workload]] = {}
@@ -54,6 +56,7 @@ class Holders:
             self._log.save(_take_out, run, place)
         for fr, amount in (workload.usage or {}).items():
             self._count(workload, fr, amount)
+        self._count_size(workload, 1)
 
     def remove(self, workload: Workload) -> None:
         members = self.of_queue[workload.queue]
@@ -68,6 +71,7 @@ class Holders:
             self._log.save(insort, run, place)
         for fr, amount in (held.usage or {}).items():
             self._count(held, fr, -amount)
+        self._count_size(held, -1)
 
     def find(self, queue: QueueName, key: WorkloadKey) -> Workload | None:
         return self.of_queue.get(queue, {}).get(key)
@@ -128,7 +132,8 @@ class Holders:
         sums = {key: dict(sorted(table.items())) for key, table in sorted(self._sums.items()) if table}
         reserved = {queue: times[:] for queue, times in sorted(self._reserved.items()) if times}
         members = {queue: sorted(each) for queue, each in sorted(self.of_queue.items()) if each}
-        return runs, sums, reserved, members
+        sizes = {queue: dict(sorted(each.items())) for queue, each in sorted(self.sizes.items()) if each}
+        return runs, sums, reserved, members, sizes
 
     # --- keeping ---
 
@@ -153,6 +158,14 @@ class Holders:
             self._log.put(sums, workload.priority, total)
         else:
             self._log.drop(sums, workload.priority)
+
+    def _count_size(self, workload: Workload, change: int) -> None:
+        sizes, size = self.sizes.setdefault(workload.queue, {}), size_of(workload)
+        count = sizes.get(size, 0) + change
+        if count:
+            self._log.put(sizes, size, count)
+        else:
+            self._log.drop(sizes, size)
 
     def _newer_in(
         self, queue: QueueName, runs: _Runs, priority: int, queued: Millis, since: Millis
@@ -206,6 +219,10 @@ class Holders:
             if place != last:
                 yield each
             last = place
+
+
+def size_of(workload: Workload) -> Size:
+    return tuple(sorted((workload.usage or {}).items()))
 
 
 def _take_out(run: list[Any], place: tuple[Any, ...]) -> None:

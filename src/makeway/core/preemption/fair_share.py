@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from makeway.core.holders import Size, size_of
 from makeway.core.model import FR, Millis, Queue, QueueName, Usage, Workload
 from makeway.core.policy import FairStrategy
 from makeway.core.preemption.candidates import Candidates, Lenders
@@ -114,6 +115,7 @@ class _Search:
         self, state: State, own: Node, need: tuple[FR, ...], request: Usage, pool: Pool, *, alone: bool
     ) -> None:
         self._tree = state.tree
+        self._holders = state.holders
         self._alone = alone  # nobody of another queue is a candidate
         self._own = own
         self._request = request
@@ -186,17 +188,22 @@ class _Search:
         self._leave(first, queue, Decided(Rule.FAIR_WITHIN_NOMINAL, mine, theirs, new, old))
 
     def _take_by_share(self, queue: Node) -> bool:
-        """The first candidate that passes leaves, those before it are set aside; whether there was one (S-9.8.3)."""
+        """The first candidate that passes leaves, those before it are set aside; whether there was one (S-9.8.3).
+
+        Who uses as much as one that failed fails too; once that is all of the queue, nobody else is looked at.
+        """
         mine, theirs = sides(self._own, queue)
         rule = RULES[self._strategies[0]]
         test = Decided(rule, mine, theirs, share(self._tree, mine), share(self._tree, theirs))
-        while test.may_pass() and (each := self._pool.first(queue)) is not None:
+        sizes, failed = self._holders.sizes[QueueName(queue.name)], set[Size]()
+        while test.may_pass() and len(failed) < len(sizes) and (each := self._pool.first(queue)) is not None:
             self._pool.advance(queue)
-            after = self._leave(each, queue, test)
-            if test.passes(after):
-                return True
-            self._taken.pop()
-            self._tree.charge_all(queue, each.usage or {})
+            if size_of(each) not in failed:
+                if test.passes(self._leave(each, queue, test)):
+                    return True
+                self._taken.pop()
+                self._tree.charge_all(queue, each.usage or {})
+                failed.add(size_of(each))
             self._aside.setdefault(queue, each)
         first = self._pool.first(queue)
         if first is not None:
