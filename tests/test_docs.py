@@ -3,7 +3,8 @@
 In a block marked ``console`` each line that starts with ``$ makeway`` is run in a copy of the examples,
 and what it prints is compared with the lines below it; a line ``...`` stands for any number of lines.
 In a block marked ``console server`` they talk to a server that is started for the page: what takes a moment there is
-asked for again, ages and made names may differ, and ``...`` within a line stands for anything.
+asked for again, ages and made names may differ, and ``...`` within a line stands for anything. In a block marked
+``console node`` that server runs jobs too, as real processes.
 Shell commands that are not replayed go into a block marked ``sh``. A block marked ``yaml`` is a manifest
 that ``makeway validate`` accepts; a piece of one is marked ``yaml fragment``. The ``python`` blocks of a
 page are one program, from the top down.
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from click.testing import CliRunner
 
 from makeway.adapters.server.limits import Limits
 from makeway.cli.main import main
+from tests.end_to_end.machine import Machine
 from tests.live_server import live_server
 
 ROOT = Path(__file__).parents[1]
@@ -36,12 +38,20 @@ LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} +(?P<title>.+?) *$", re.M)
 ANY_LINES = "..."
 SERVER = "console server"
-READING = ("describe", "events", "get", "queues")  # commands that may be repeated until a server has come so far
+NODE = "console node"
+READING = (
+    "describe",
+    "events",
+    "get",
+    "logs",
+    "queues",
+)  # commands that may be repeated until a server has come so far
 PATIENCE_SECONDS = 30
 VAGUE = (  # what differs from run to run on a server
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "TIME"),
     (re.compile(r"(?<![\w-])(?:\d+[smhd])+(?![\w-])"), "AGE"),
     (re.compile(r"(?<![\w-])(job-[a-z0-9-]*?)-[0-9a-f]{5}(?![\w-])"), r"\1-HASH"),
+    (re.compile(r"(?<![\w-])([a-z0-9-]+?)-[bcdfghjklmnpqrstvwxz2456789]{5}(?![\w-])"), r"\1-MADE"),
     (re.compile(r"(?<=\S) {2,}"), "  "),  # columns are as wide as what is in them
 )
 
@@ -138,7 +148,7 @@ def with_blocks(info: str) -> list[Path]:
 
 def replayed_pages() -> list[object]:
     """Pages with commands; those that need a server take longer."""
-    alone, served = with_blocks("console"), with_blocks(SERVER)
+    alone, served = with_blocks("console"), [*with_blocks(SERVER), *with_blocks(NODE)]
     return [
         *(pytest.param(page, id=name_of(page)) for page in alone if page not in served),
         *(pytest.param(page, id=name_of(page), marks=pytest.mark.slow) for page in served),
@@ -153,17 +163,31 @@ def test_commands_print_what_the_page_says(page: Path, tmp_path: Path, monkeypat
     with ExitStack() as stack:
         if page in with_blocks(SERVER):
             stack.enter_context(live_server(tmp_path / "makeway"))
-        for block in blocks(page.read_text("utf-8"), "console", SERVER):
+        if page in with_blocks(NODE):
+            stack.enter_context(machine(tmp_path / "makeway"))
+        for block in blocks(page.read_text("utf-8"), "console", SERVER, NODE):
             for command, expected in prompts(block.body):
                 program, *arguments = shlex.split(command, comments=True)
                 where = f"{name_of(page)}:{block.line}: $ {command}"
                 assert program == "makeway", f"{where}: only makeway is replayed; others go into a block marked sh"
-                if block.info == SERVER:
+                if block.info in (SERVER, NODE):
                     printed = asked_of_a_server(arguments, expected)
                     assert matches_vaguely(printed.splitlines(), expected), f"{where} printed\n{printed}"
                 else:
                     printed = makeway(arguments, tmp_path).stdout
                     assert matches(printed.splitlines(), expected), f"{where} printed\n{printed}"
+
+
+@contextmanager
+def machine(folder: Path) -> Iterator[None]:
+    """A whole makeway, which runs what it admits; whatever is left of that in the end fails the test."""
+    folder.mkdir()
+    found = Machine(folder)
+    try:
+        yield
+        found.close()
+    finally:
+        found.abandon()
 
 
 def asked_of_a_server(arguments: list[str], expected: list[str]) -> str:

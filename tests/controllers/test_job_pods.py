@@ -138,6 +138,14 @@ def test_a_policy_may_ignore_failures() -> None:
     assert len(play.nodes.ran) > 3
 
 
+def test_what_is_not_honoured_is_told() -> None:
+    play = world()
+    play.job("j", runs=1, completions=2, completionMode="Indexed", backoffLimitPerIndex=1)
+    play.settle()
+    told = [note.message for note in play.engine.notes if note.reason == "NotHonoured"]
+    assert told == ["not honoured on this machine: backoffLimitPerIndex"]
+
+
 # --- the end ---------------------------------------------------------------------------------------------------------
 
 

@@ -45,7 +45,7 @@ def _round(machine: Machine, folder: Path, number: int, dice: random.Random) -> 
     """Some end before the kill, some while nobody looks, some after; one in four is not even started when it comes."""
     codes = {f"r{number}-{n}": dice.choice([0, 0, 7, n + 1]) for n in range(JOBS)}
     for name, code in codes.items():
-        seconds = dice.choice([0.1, 0.6, 1.5, 2.5])
+        seconds = dice.choice([0.1, 0.5, 1.0, 1.8])
         script = f"echo {name} >> {folder}/{name}; echo begin; sleep {seconds}; echo end; exit {code}"
         machine.apply(shell(name, script))
     machine.until(lambda: len(begun(machine)) >= JOBS // 4, "some run")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -246,9 +247,22 @@ def unready(machine: Machine, shared: Path | None) -> None:
         own.abandon()
 
 
+def first_look(machine: Machine, shared: Path | None) -> None:
+    """``make run ONCE=1``: a server of its own, which is gone at the end with all it ran."""
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "makeway", "demo", "--once"], capture_output=True, text=True, timeout=120, check=False,
+        env=machine.environment, cwd=EXAMPLES.parent,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "team-b/sweep     makes way for team-a/hotfix: reclamation within the cohort" in done.stdout
+    assert "4 jobs ended in" in done.stdout
+    print(f"make run ONCE=1 took {time.monotonic() - began:.0f} s")
+
+
 LOWER = {"withinClusterQueue": "LowerPriority"}
 STORIES: list[Callable[[Machine, Path | None], None]] = [
-    turns, quick_start, preemption, reclaim, stubborn, parts, readiness, changes, prebuilt, unready,
+    turns, quick_start, preemption, reclaim, stubborn, parts, readiness, changes, prebuilt, unready, first_look,
 ]  # fmt: skip
 
 

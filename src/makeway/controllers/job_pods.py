@@ -315,7 +315,20 @@ class _Looking:
             changes["completedIndexes"] = print_indexes(self._done) or None
         after = amended(self.job.status, changes)
         if msgspec.json.decode(after) != msgspec.json.decode(self.job.status):
-            yield self._write(after)
+            yield self._write(after, *(self._not_honoured() if "startTime" in changes else ()))
+
+    def _not_honoured(self) -> Iterator[Note]:
+        """What a Job asks for and does not get here."""
+        spec = self.spec
+        asked = {
+            "backoffLimitPerIndex": spec.backoff_limit_per_index is not None,
+            "maxFailedIndexes": spec.max_failed_indexes is not None,
+            "successPolicy": bytes(spec.success_policy) not in (b"{}", b"null"),
+        }
+        names = [name for name, is_asked in asked.items() if is_asked]
+        if names:
+            words = f"not honoured on this machine: {', '.join(names)}"
+            yield Note(Ref.of(self.job), "Warning", "NotHonoured", words)
 
     def _suspension(self, conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
         known = any(each.type == "Suspended" for each in conditions)

@@ -49,6 +49,9 @@ NEVER: Final = Millis(0)
 JOB_SOURCE = "kueue-job-controller"
 WORKLOAD_SOURCE = "kueue-workload-controller"
 ADMISSION_SOURCE = "kueue-admission"
+SCHEDULER_SOURCE = "makeway-scheduler"
+NODE_SOURCE = "makeway-node"
+PLACED = frozenset({"Scheduled", "FailedScheduling", "Preempted"})
 LIFE_WARNINGS = frozenset({"AdmissionCheckRejected", "MaximumExecutionTimeExceeded"})
 DECIDED = frozenset({"QuotaReserved", "Admitted", "Preempted", "PreemptedWorkload"})
 
@@ -59,6 +62,8 @@ def source_of(note: Note) -> str:
     """Who says so, under the name that scripts look for."""
     if note.about.kind == "Job":
         return JOB_SOURCE
+    if note.about.kind == "Pod":
+        return SCHEDULER_SOURCE if note.reason in PLACED else NODE_SOURCE
     waits = note.type == "Warning" and note.reason not in LIFE_WARNINGS
     return ADMISSION_SOURCE if note.about.kind == "Workload" and (waits or note.reason in DECIDED) else WORKLOAD_SOURCE
 
