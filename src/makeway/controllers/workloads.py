@@ -104,7 +104,10 @@ class Look:
 
     @property
     def owner(self) -> OwnerReference | None:
-        return next((each for each in self.workload.metadata.owner_references if each.controller), None)
+        for each in self.workload.metadata.owner_references:
+            if each.controller:
+                return each
+        return None
 
     @property
     def is_option(self) -> bool:
@@ -159,14 +162,15 @@ class Workloads:
         if workload is None:
             return NOTHING
         look = Look(whom, workload, view, now, self._linger)
-        waits: list[Millis] = []
+        until: Millis | None = None
         for rule in _rules(look):
             answer = rule(look)
+            if answer is None:
+                continue
             if isinstance(answer, Action):
                 return Outcome(actions=(answer,))
-            if answer is not None:
-                waits.append(answer)
-        return Outcome(again_at=min(waits, default=None))
+            until = answer if until is None else min(until, answer)
+        return NOTHING if until is None else Outcome(again_at=until)
 
 
 def _rules(look: Look) -> tuple[Callable[[Look], Answer], ...]:
@@ -264,8 +268,10 @@ def limit_execution(look: Look) -> Answer:
 
 def heed_rejection(look: Look) -> Answer:
     """S-11.4."""
+    if not status_of(look.workload).admission_checks or not look.workload.spec.active:
+        return None
     rejected = in_state(look.workload, "Rejected")
-    if not rejected or not look.workload.spec.active:
+    if not rejected:
         return None
     message = rejected_message(rejected)
     told = look.note("Warning", "AdmissionCheckRejected", message)
@@ -295,7 +301,7 @@ def stop_with_queue(look: Look) -> Answer:
 
 def heed_retry(look: Look) -> Answer:
     """S-11.3."""
-    retrying = in_state(look.workload, "Retry")
+    retrying = in_state(look.workload, "Retry") if status_of(look.workload).admission_checks else ()
     if not retrying:
         return None
     leaves = holds_quota(look.workload) and not says(look.workload, "Evicted")
@@ -344,7 +350,7 @@ def give_back(look: Look) -> Answer:
     A Parent goes after its Option was asked too, so that it does not take the same admission over again (S-12.10).
     """
     workload = look.workload
-    if look.owner is not None or not says(workload, "Evicted") or not holds_quota(workload):
+    if not says(workload, "Evicted") or look.owner is not None or not holds_quota(workload):
         return None
     if mode_of(workload) == "Parent":
         family = look.view.owned(workload.metadata.uid)
@@ -365,7 +371,7 @@ def pass_checks(look: Look) -> Answer:
         lists = ListChecks(queue, look.now)
         if lists(workload) is not workload:
             return look.change(lists)
-    if says(workload, "Admitted"):
+    if not holds_quota(workload) or says(workload, "Admitted"):
         return None
     owner = look.owner
     siblings = look.view.owned(owner.uid) if look.is_option and owner is not None else ()
@@ -405,6 +411,8 @@ def end_back_off(look: Look) -> Answer:
 def list_gates(look: Look) -> Answer:
     gates = look.policy.gates
     if not (gates.multi_kueue_orchestrated_preemption or gates.concurrent_admission):
+        return None
+    if not look.workload.spec.preemption_gates and not status_of(look.workload).preemption_gates:
         return None
     lists = ListGates(look.now)
     return None if lists(look.workload) is look.workload else look.change(lists)

@@ -90,25 +90,18 @@ class Facts:
 
     def stored(self, ref: Ref, before: Any, after: Any) -> None:
         """A newer object is stored: whoever is concerned is looked at."""
-        self.look(ref)
-        for uid in {
-            owner.uid for each in (before, after) if each is not None for owner in each.metadata.owner_references
-        }:
-            for owner in self._owner_refs(uid, before, after):
+        self.looks.setdefault(ref)
+        for value in (before, after):
+            for reference in () if value is None else value.metadata.owner_references:
+                owner = Ref(reference.kind, value.metadata.namespace, reference.name)
                 self.look(owner)
                 if ref.kind == "Pod" and self.objects.get(owner) is None:  # the Workload of that Job waits for its pods
-                    for each in self.objects.owned(uid):
+                    for each in self.objects.owned(reference.uid):
                         self.look(Ref.of(each))
         if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
             for kind in OWNED:  # what kept it from going may be gone with its owner
                 for each in self.objects.owned(before.metadata.uid, kind):
                     self.look(Ref.of(each))
-
-    def _owner_refs(self, uid: str, *values: Any) -> Iterable[Ref]:
-        for value in values:
-            for owner in value.metadata.owner_references if value is not None else ():
-                if owner.uid == uid:
-                    yield Ref(owner.kind, value.metadata.namespace, owner.name)
 
     def look(self, ref: Ref) -> None:
         self.looks.setdefault(ref)
@@ -123,8 +116,7 @@ class Facts:
         held = self.state.holders.find(queue, key)
         if held is not None:
             return held
-        line = self.state.pending.line(queue)
-        return line.waiting.get(key) or line.parked.get(key)
+        return self.state.pending.line(queue).members.get(key)
 
     def moved(self, workload: Workload) -> None:
         """The state has put a workload where it belongs by itself: it now waits or holds in its queue."""
@@ -374,6 +366,9 @@ def _split(key: WorkloadKey) -> tuple[str, str]:
 def _is_seen_alike(before: WireWorkload, after: WireWorkload) -> bool:
     """Whether two states of a Workload are the same to all that lowering reads, so to all that decisions depend on."""
     old, new = before.status or NO_STATUS, after.status or NO_STATUS
+    if old is new and before.spec is after.spec:
+        was, now = before.metadata, after.metadata
+        return was.annotations == now.annotations and was.owner_references == now.owner_references
     return (
         len(old.conditions) == len(new.conditions)
         and old.admission == new.admission

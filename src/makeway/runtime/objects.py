@@ -153,6 +153,8 @@ class Objects:
     def _index(self, ref: Ref, before: Any, after: Any) -> None:
         if ref.kind not in OWNED:
             return
+        if ref.kind == "Workload" and before is not None and after is not None and _belongs_alike(before, after):
+            return
         for uid in _controllers(before):
             _forget(self._owned, (ref.kind, uid), ref)
         for uid in _controllers(after):
@@ -163,6 +165,15 @@ class Objects:
             _forget(self._queued, (ref.namespace, before.spec.queue_name), ref)
         if after is not None and not _has_finished(after):
             self._queued.setdefault((ref.namespace, after.spec.queue_name), {})[ref] = None
+
+
+def _belongs_alike(before: Any, after: Any) -> bool:
+    """Whether two states of a Workload have the same owners and LocalQueue, and neither or both have finished."""
+    return (
+        before.spec.queue_name == after.spec.queue_name
+        and before.metadata.owner_references == after.metadata.owner_references
+        and _has_finished(before) == _has_finished(after)
+    )
 
 
 def _controllers(value: Any) -> Iterable[str]:
