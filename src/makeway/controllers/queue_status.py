@@ -30,10 +30,11 @@ from makeway.api.objects.queueing import (
     LocalQueueStatus,
     ResourceUsage,
 )
+from makeway.api.objects.workload import Workload
 from makeway.api.quantity import Quantity, Time
 from makeway.controllers.contract import NOTHING, Action, Change, Edit, Outcome, Ref, View
 from makeway.core.figures import Figure, all_figures_of, local_figures, waiting_in
-from makeway.core.model import DAWN, FR, Millis, QueueName, ResourceName
+from makeway.core.model import DAWN, FR, Millis, QueueName, ResourceName, WorkloadKey
 
 INTERVAL_MS = 1000
 ROWS_MAX = 64  # flavors in a status, and resources in a flavor
@@ -298,9 +299,9 @@ def _cluster_queue(stored: ClusterQueue, view: View) -> ClusterQueueStatus:
 
 
 def _local_queue(stored: LocalQueue, view: View) -> LocalQueueStatus:
-    meta = stored.metadata
+    meta, behind = stored.metadata, QueueName(stored.spec.cluster_queue)
     workloads = view.in_local_queue(meta.namespace, meta.name)
-    members = ((view.queue_of(each), Ref.of(each).key) for each in workloads)
+    members = ((_where(each, behind), WorkloadKey(f"{meta.namespace}/{each.metadata.name}")) for each in workloads)
     node = view.state.tree.queues.get(stored.spec.cluster_queue)
     figures = local_figures(view.state, members, () if node is None else node.nominal)
     return LocalQueueStatus(
@@ -310,6 +311,12 @@ def _local_queue(stored: LocalQueue, view: View) -> LocalQueueStatus:
         flavors_reservation=_flavors(figures.reservation, LocalQueueFlavorUsage, _local_resource),
         flavors_usage=_flavors(figures.usage, LocalQueueFlavorUsage, _local_resource),
     )
+
+
+def _where(workload: Workload, behind: QueueName) -> QueueName:
+    """The ClusterQueue of one of a LocalQueue: where it has quota, else the one ``behind`` the LocalQueue."""
+    admission = None if workload.status is None else workload.status.admission
+    return behind if admission is None else QueueName(admission.cluster_queue)
 
 
 def _resource(name: ResourceName, figure: Figure) -> ResourceUsage:

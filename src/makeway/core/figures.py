@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from makeway.core.amounts import add, subtract
 from makeway.core.model import FR, QueueName, Workload, WorkloadKey
 from makeway.core.state import State
+
+NOBODY: Mapping[WorkloadKey, Workload] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,23 +96,31 @@ def all_figures_of(state: State, queue: QueueName) -> Figures:
 
 def waiting_in(state: State, queue: QueueName) -> Waiting:
     line = state.pending.lines.get(queue)
-    return Waiting(0, 0) if line is None else _waiting(state, line.waiting.values(), line.parked.values())
+    if line is None:
+        return Waiting(0, 0)
+    if not line.has_families:  # the usual case: they need not be looked at one by one
+        in_line = line.count_in_line()
+        return Waiting(in_line, len(line.members) - in_line)
+    return _waiting(state, line.waiting.values(), line.parked.values())
 
 
 def local_figures(
     state: State, members: Iterable[tuple[QueueName, WorkloadKey]], declared: Iterable[FR] = ()
 ) -> LocalFigures:
     """Of these workloads, each looked up in the queue that is named with it; who neither waits nor holds is nobody."""
-    holders, in_line, parked = [], [], []
-    for queue, key in members:
-        line = state.pending.lines.get(queue)
-        held = state.holders.find(queue, key)
+    holders: list[Workload] = []
+    in_line: list[Workload] = []
+    parked: list[Workload] = []
+    held_in, lines = state.holders.of_queue, state.pending.lines
+    for queue, key in members:  # there may be very many
+        held = held_in.get(queue, NOBODY).get(key)
         if held is not None:
             holders.append(held)
-        elif line is not None and key in line.waiting:
-            in_line.append(line.waiting[key])
-        elif line is not None and key in line.parked:
-            parked.append(line.parked[key])
+            continue
+        line = lines.get(queue)
+        waiting = None if line is None else line.members.get(key)
+        if line is not None and waiting is not None:
+            (parked if line.is_parked(key) else in_line).append(waiting)
     return _local(state, declared, holders, in_line, parked)
 
 

@@ -99,6 +99,7 @@ class Line:
     _least: Least | None = None  # of those that rest, once somebody asked
     standing: dict[WorkloadKey, Standing] = field(default_factory=dict)  # of a refused strict head
     held_back: dict[WorkloadKey, None] = field(default_factory=dict)  # refused because of what is kept free
+    has_families: bool = False  # whether an Option was ever in it; only saves looks, so it is never taken back
 
     # --- reading ---
 
@@ -153,6 +154,7 @@ class Line:
         if kin in self.resting and not rests:
             kin = (*kin, workload.key)
         self.log.put(self.members, workload.key, workload)
+        self.has_families |= workload.family is not None
         self.log.drop(self.alone, workload.key)
         self.log.put(self.kin_of, workload.key, kin)
         places = self.kins.get(kin)
@@ -172,6 +174,7 @@ class Line:
 
     def park_alone(self, workload: Workload) -> None:
         self.log.put(self.members, workload.key, workload)
+        self.has_families |= workload.family is not None
         self.log.put(self.alone, workload.key, None)
 
     def leave(self, key: WorkloadKey) -> None:
