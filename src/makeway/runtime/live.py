@@ -19,6 +19,8 @@ from makeway.core.model import Millis
 from makeway.runtime.ports import Clock
 from makeway.runtime.virtual import Actor
 
+SHORT_SECONDS = 0.002  # a turn that took no longer is nothing to rest from
+
 Sleep = Callable[[asyncio.Event, float], Awaitable[None]]
 
 
@@ -34,15 +36,23 @@ async def sleep_until_called(called: asyncio.Event, seconds: float) -> None:
 
 
 class Live:
-    """Runs actors until ``stop``. The clock and the way to sleep are given, so that a test can own the time."""
+    """Runs actors until ``stop``. The clock and the way to sleep are given, so that a test can own the time.
+
+    ``rest_ms_max``: after a turn that took long it rests for as long again, at most so long. The interpreter belongs to
+    those who serve and write meanwhile, and what they bring is worked off together: under load turns become fewer and
+    larger, not more.
+    """
 
     def __init__(
-        self, clock: Clock, actors: Sequence[Actor], *, poll_ms: int = 1000, sleep: Sleep = sleep_until_called
-    ) -> None:
+        self, clock: Clock, actors: Sequence[Actor], *, poll_ms: int = 1000, sleep: Sleep = sleep_until_called,
+        rest_ms_max: int = 0, stopwatch: Callable[[], float] = time.perf_counter,
+    ) -> None:  # fmt: skip
         self._clock = clock
         self._actors = list(actors)
         self._poll_ms = poll_ms
         self._sleep = sleep
+        self._rest_max = rest_ms_max / 1000
+        self._stopwatch = stopwatch
         self._called = asyncio.Event()
         self._poked = False  # a call is on its way: another one would say nothing new
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -72,8 +82,9 @@ class Live:
             while not self._stopping:
                 self._poked = False  # what is told from here on may come too late for this turn
                 self._called.clear()
+                began = self._stopwatch()
                 if self._turn():
-                    await asyncio.sleep(0)  # others share the loop
+                    await asyncio.sleep(self._rest(self._stopwatch() - began))  # others share the loop
                     continue
                 await self._sleep(self._called, self._pause_ms() / 1000)
         finally:
@@ -85,6 +96,9 @@ class Live:
             self.turns += 1
             happened |= actor.step(self._clock())
         return happened
+
+    def _rest(self, took: float) -> float:
+        return 0 if took < SHORT_SECONDS else min(took, self._rest_max)
 
     def _pause_ms(self) -> int:
         times = [at for actor in self._actors if (at := actor.next_at()) is not None]

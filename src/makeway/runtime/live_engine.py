@@ -22,8 +22,10 @@ from makeway.runtime.live import Live, LiveThread
 from makeway.runtime.live_writer import LiveWriter
 from makeway.runtime.metrics import Metrics
 from makeway.runtime.ports import Clock, Store
+from makeway.runtime.virtual import Actor
 
 LOOK_SECONDS = 0.002
+REST_MS_MAX = 20  # between two long steps; what an admission may be late by
 POLL_MS = 30_000  # nobody is asked in vain: only clocks that were set are noticed so
 
 
@@ -51,7 +53,8 @@ class LiveEngine:
         )  # fmt: skip
         self.recorder = Recorder(self.engine.notes, self.engine.get, store.submit, self.poke)
         self.desk = Desk(self.engine, self.poke)
-        self.live = Live(clock, [self.engine, self.recorder, self.desk], poll_ms=POLL_MS)
+        actors: list[Actor] = [self.engine, self.recorder, self.desk]
+        self.live = Live(clock, actors, poll_ms=POLL_MS, rest_ms_max=REST_MS_MAX)
         self._thread = LiveThread(self.live, failed)
         self._stopped = False
         store.on_commit(lambda changes: self.poke())
