@@ -288,6 +288,7 @@ def test_indexes_are_read_and_printed(text: str, indexes: set[int]) -> None:
 # --- crashes ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.property
 def test_however_often_we_are_gone_each_end_is_counted_once(fuzz_inputs: int, fuzz_seed: int, in_time: InTime) -> None:
     """A new engine begins at any point, with nothing but what is stored."""

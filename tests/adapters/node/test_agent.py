@@ -266,6 +266,7 @@ def test_there_is_no_log_before_the_start(node: TestNode) -> None:
 # --- trouble ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_zygote_that_was_killed_is_replaced_and_its_pods_go_on(node: TestNode) -> None:
     own = Launcher()
     node.agent._launcher = own

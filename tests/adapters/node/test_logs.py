@@ -121,6 +121,7 @@ def test_a_full_disk_loses_output_and_nothing_else(tmp_path: Path) -> None:
     assert written.lost_bytes == 4
 
 
+@pytest.mark.slow
 @pytest.mark.property
 @given(
     parts=st.lists(st.binary(max_size=3000).map(lambda data: data.replace(b"x", b"\n")), max_size=12),

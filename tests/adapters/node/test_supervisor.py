@@ -322,6 +322,7 @@ def test_a_folder_is_run_once(pods: Pods, tmp_path: Path) -> None:
     assert (tmp_path / "ran").read_text() == "x\n"
 
 
+@pytest.mark.slow
 def test_pods_outlive_who_asked_for_them(pods: Pods) -> None:
     pods.launcher = Launcher()
     folder = pods.start(script("echo up; sleep 0.3; exit 7"))
