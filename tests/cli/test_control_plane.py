@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from makeway.adapters.server.data_file import DataFileRefused
-from makeway.api.objects.configuration import Configuration, Events, MakewaySettings
-from makeway.api.quantity import Duration
+from makeway.api.objects.configuration import Configuration, Events, Journal, MakewaySettings
+from makeway.api.quantity import Duration, Quantity
 from makeway.cli.control_plane import ControlPlane, Settings
 from makeway.controllers.contract import View
 from makeway.core.model import Millis
@@ -212,6 +212,20 @@ def test_a_port_that_is_taken_leaves_the_folder_free(tmp_path: Path) -> None:
             ControlPlane(tmp_path / "b", Settings(port=port)).start()
     with living(tmp_path / "b"):
         pass
+
+
+def test_how_much_of_the_journal_is_kept_is_a_setting(tmp_path: Path) -> None:
+    settings = MakewaySettings(journal=Journal(max_size=Quantity.parse("1Ki")))
+    with living(tmp_path, Configuration(makeway=settings)) as server:
+        server.create(flavor(), *queue(cpu=9), *(workload(f"w-{i}") for i in range(9)))
+        until(lambda: len(server.holding()) == 9)
+        kept = server.plane.live.desk.ask(lambda view, now: journal_lines(server)).result(30)
+        assert 0 < sum(map(len, kept)) <= 1024
+        assert server.plane.live.engine.journal.count > len(kept)
+
+
+def journal_lines(server: Living) -> list[bytes]:
+    return list(server.plane.live.engine.journal.lines())
 
 
 def test_how_long_events_live_is_a_setting(tmp_path: Path) -> None:

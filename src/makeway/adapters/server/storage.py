@@ -15,6 +15,7 @@ for TimedOut, after which nobody knows. A resume from before a restart is told E
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -239,7 +240,12 @@ class SqliteStore:
                     each.answer.set_result(outcome)
 
     def _gathered(self, first: _Waiting) -> Sequence[_Waiting]:
-        """All that wait, in the order they came; nobody else takes from the queue."""
+        """All that wait, in the order they came; nobody else takes from the queue.
+
+        Those of the last group were answered just now, and often have more to write: so they are let in first. With
+        many writers that makes one large group where there would be two that take turns, each with its own wait.
+        """
+        time.sleep(0)
         group = [first]
         while len(group) < GROUP_MAX and not self._queue.empty():
             each = self._queue.get()
