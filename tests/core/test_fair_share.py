@@ -233,10 +233,14 @@ def test_a_step_of_the_second_strategy_and_of_one_within_nominal() -> None:
 
 
 def test_the_steps_are_those_of_who_must_leave_after_all() -> None:
-    """b's two are taken first and given back: without them c's side is as rich as it was."""
-    case = next(case for case in CASES if case.name == "what was taken too much is given back")
-    (target,) = search(state(*case.parts, policy=case.policy), case.incoming).targets
-    assert str(target.step) == "the newcomer's share rises from 0 to 333.3, below the 666.7 of its side, 0 without it"
+    """The small one is taken first and given back: the shares told are those with it still there."""
+    on = state(
+        cohort("r", 6), queue("a", 0, **ANY), queue("b", 0, **ANY), holder("big", queue="b", cpu=4),
+        holder("small", queue="b", cpu=1, reserved=9), policy=fair(INITIAL),
+    )  # fmt: skip
+    (target,) = search(on, workload("in", queue="a", cpu=3)).targets
+    words = "the newcomer's share rises from 0 to 500, below the 833.3 of its side, 166.7 without it"
+    assert (target.workload.uid, str(target.step)) == ("big", words)
 
 
 @pytest.mark.parametrize(
