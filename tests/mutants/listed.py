@@ -122,7 +122,10 @@ MUTANTS = (
         "S-8.2: asks its own subtree again",
     ),
     Mutant(
-        CANDIDATES, "for evicted in (True, False):", "for evicted in (False, True):", "S-7.6.1: who leaves comes last"
+        CANDIDATES,
+        "for evicted in (True, False):\n            for each in self._of_cohort(self._lenders.advantaged",
+        "for evicted in (False, True):\n            for each in self._of_cohort(self._lenders.advantaged",
+        "S-7.6.1: who leaves comes last",
     ),
     Mutant(
         CANDIDATES,

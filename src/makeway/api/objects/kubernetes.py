@@ -171,21 +171,21 @@ class JobSpec(Wire, frozen=True):
     template: Annotated[Raw, OfType("PodTemplateSpec")] = NOTHING  # raw, as podSets and pods copy it; view: PodTemplate
 
 
-class ExitCodesRequirement(Wire, frozen=True):
+class PodFailurePolicyOnExitCodesRequirement(Wire, frozen=True):
     container_name: str | None = None  # None: any container
     operator: str = "In"  # or NotIn
     values: tuple[int, ...] = ()
 
 
-class PodConditionPattern(Wire, frozen=True):
+class PodFailurePolicyOnPodConditionsPattern(Wire, frozen=True):
     type: str = ""
     status: str = "True"
 
 
 class PodFailurePolicyRule(Wire, frozen=True):
     action: str = ""  # FailJob, Ignore, Count, FailIndex
-    on_exit_codes: ExitCodesRequirement | None = None
-    on_pod_conditions: tuple[PodConditionPattern, ...] = ()
+    on_exit_codes: PodFailurePolicyOnExitCodesRequirement | None = None
+    on_pod_conditions: tuple[PodFailurePolicyOnPodConditionsPattern, ...] = ()
 
 
 class PodFailurePolicy(Wire, frozen=True):
