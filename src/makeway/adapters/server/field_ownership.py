@@ -18,7 +18,7 @@ good object.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -119,7 +119,8 @@ def noted(
     record = _begin(before, after, subresource)
     if not record:
         return _with_record(after, [])
-    more, less = changes(_in_stored(kind, version, before), _in_stored(kind, version, after), part)
+    will = _without_empty_metadata(_in_stored(kind, version, after))
+    more, less = changes(_in_stored(kind, version, before), will, part)
     if more or less:
         mine = Entry(manager, UPDATE, kind.api_version, subresource, str(now), {})
         held = record.get(mine.who, mine).fields
@@ -128,6 +129,14 @@ def noted(
         if now_mine and now_mine != held:
             record[mine.who] = replace(mine, fields=now_mine)
     return _with_record(after, _capped(record.values()))
+
+
+def _without_empty_metadata(tree: Tree) -> Tree:
+    """As it is stored: an empty list of finalizers is none, and nobody owns it."""
+    metadata = tree.get("metadata")
+    if not isinstance(metadata, Mapping) or all(each not in ([], {}) for each in metadata.values()):
+        return tree
+    return {**tree, "metadata": {name: each for name, each in metadata.items() if each not in ([], {})}}
 
 
 def _begin(before: Tree, after: Tree, subresource: str) -> Record:
