@@ -22,7 +22,7 @@ test: $(READY) ## all tests, and the branch coverage of api/ and core/
 	@$(PY) tools/kubectl.py || true # once, outside the checkout; without it those tests say so
 	$(PYTEST) -n $(JOBS) --dist worksteal $(COVERING) --cov --cov-report=term --cov-report=json:.venv/coverage.json
 	$(PY) tools/branch_coverage.py .venv/coverage.json
-	$(PYTEST) -n $(JOBS) --dist worksteal tests $(COVERING:%=--ignore=%)
+	$(PYTEST) -n 4 --dist worksteal tests $(COVERING:%=--ignore=%) # most of these wait for a process or a clock
 
 check: $(READY) ## format, lint, types, import contracts, tidy and unit tests; under two minutes
 	$(PY) -m ruff format --check .

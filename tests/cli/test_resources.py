@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -201,15 +202,15 @@ def test_what_finalizers_hold_is_marked_and_waited_for(server: Server, monkeypat
     assert result.stderr.startswith("Error: 1 object still there\n\nhint: ")
 
 
-def test_wait_returns_when_it_is_gone(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_returns_when_it_is_gone(server: Server) -> None:
     server.put(local_queue(finalizers=[HELD]))
-
-    def release(seconds: float) -> None:
-        change: dict[str, Any] = {"metadata": {"finalizers": None}}
-        server.store.patch(kind_named("LocalQueue"), "default", "main", change)
-
-    monkeypatch.setattr("makeway.cli.resources.time.sleep", release)
-    assert server.told("delete", "lq", "main", "--wait") == "deleted   LocalQueue default/main\n"
+    change: dict[str, Any] = {"metadata": {"finalizers": None}}
+    later = Timer(0.5, lambda: server.store.patch(kind_named("LocalQueue"), "default", "main", change))
+    later.start()
+    try:
+        assert server.told("delete", "lq", "main", "--wait") == "deleted   LocalQueue default/main\n"
+    finally:
+        later.join()
 
 
 def test_dependents_may_stay(server: Server) -> None:
