@@ -20,6 +20,7 @@ from makeway.core.policy import Policy
 from makeway.runtime import engine as engine_module
 from makeway.runtime.engine import Engine
 from makeway.runtime.executor import Answer, DirectWriter
+from makeway.runtime.informers import watched_kinds
 from makeway.runtime.ports import Forbidden, NotFound, Unavailable
 from tests.runtime.wires import cluster_queue, condition, flavor, groups, holder, local_queue, workload
 
@@ -199,6 +200,28 @@ def test_while_the_store_fails_nothing_spins_and_afterwards_all_goes_on(monkeypa
     broken["is"] = False
     play.settle(30 * MINUTE)
     assert play.says("w", "Admitted")
+
+
+@pytest.mark.parametrize("kind", [kind.name for kind in watched_kinds()])
+def test_before_all_is_known_nothing_is_decided(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list that fails at the start must not look like a world without such objects: their quota is in use."""
+    later = {"creationTimestamp": "2026-01-01T12:00:10Z"}
+    play = Play(*small(), holder("h", 2), job(), workload("w", meta=later))
+    listed = play.store.list
+
+    def fails(asked: Any, *args: Any, **more: Any) -> Any:
+        if asked.name == kind and play.now < NOON + MINUTE:
+            raise Unavailable("not now")
+        return listed(asked, *args, **more)
+
+    monkeypatch.setattr(play.store, "list", fails)
+    before = play.store.resource_version
+    play.settle()
+    play.settle(30_000)
+    assert (play.store.resource_version, play.engine.cycles) == (before, 0)
+    play.settle(3 * MINUTE)
+    assert [each for each in ("h", "w") if play.says(each, "QuotaReserved")] == ["h"]
+    assert play.engine.cycles > 0
 
 
 def test_an_admission_that_cannot_be_written_is_taken_back_and_made_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,11 +87,14 @@ class Engine:
         """Do what there is to do at ``now``; whether there was anything."""
         self._now = self.facts.now = now
         happened = self.executor.work(now) + self.informers.poll(now)
+        if not self._has_begun:
+            if not self.informers.are_complete:
+                return bool(happened)  # who does not know all yet would give away what others hold
+            self._has_begun = True
+            self.facts.configure()
+            self._check_claims(now)
         happened += self._timers(now)
         self.facts.configure()
-        if not self._has_begun and self.informers.are_complete:
-            self._has_begun = True
-            self._check_claims(now)
         happened += self._react(now)
         happened += self.executor.work(now)  # what is stored by now counts for the cycle: a queue may be gone
         self.facts.configure()
