@@ -88,10 +88,10 @@ class Engine:
         self._now = self.facts.now = now
         happened = self.executor.work(now) + self.informers.poll(now)
         if not self._has_begun:
+            self.facts.configure()
             if not self.informers.are_complete:
                 return bool(happened)  # who does not know all yet would give away what others hold
             self._has_begun = True
-            self.facts.configure()
             self._check_claims(now)
         happened += self._timers(now)
         self.facts.configure()
