@@ -270,8 +270,22 @@ def test_who_ends_while_it_is_being_let_go_is_counted() -> None:
     running = play.store.list(PODS).items[0].value()
     play.run(10)
     ended = play.store.list(PODS).items[0].value()
-    assert LetGo(unless_ended=True)(running) is not None
-    assert LetGo(unless_ended=True)(ended) is None
+    assert LetGo(stopped=True)(running) is not None
+    assert LetGo(stopped=True)(ended) is None
+
+
+def test_who_was_stopped_goes_although_we_were_gone_and_its_job_goes_on() -> None:
+    """Its end does not count, so that it must not stand beside those that do."""
+    play = world()
+    play.job("j", runs=3)
+    play.settle()
+    running = play.store.list(PODS).items[0].value()
+    play.store.update(LetGo(stopped=True)(running))
+    play.engine = play.new_engine()
+    play.run(60)
+    assert play.status("j")["succeeded"] == 1
+    assert running.metadata.name not in [each["metadata"]["name"] for each in play.pods()]
+    assert play.phases() == ["Succeeded"]
 
 
 # --- indexes ---------------------------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ CLUSTER_QUEUE_LABEL = "kueue.x-k8s.io/cluster-queue-name"
 LOCAL_QUEUE_LABEL = "kueue.x-k8s.io/local-queue-name"
 WORKLOAD = "kueue.x-k8s.io/workload"  # annotation: the queueing Workload
 WORKLOAD_REF = "makeway.dev/workload-ref"  # annotation: <name>/<podGroup>[/<replicaKey>] of the scheduling Workload
+STOPPED = "makeway.dev/stopped"  # annotation: its Job let go of it before it had ended
 
 # Finalizers.
 RESOURCE_IN_USE = "kueue.x-k8s.io/resource-in-use"

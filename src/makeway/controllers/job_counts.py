@@ -16,6 +16,7 @@ from functools import lru_cache
 from msgspec import Raw
 
 from makeway.api.conditions import is_true
+from makeway.api.names import STOPPED
 from makeway.api.objects.kubernetes import JobSpec, JobStatus, Pod, PodFailurePolicy, PodFailurePolicyRule, view
 from makeway.api.objects.pods import PodStatus
 from makeway.core.model import Millis
@@ -57,6 +58,11 @@ class Counted:
     @property
     def is_tracked(self) -> bool:
         return TRACKING in self.pod.metadata.finalizers
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether its Job let go of it before it had ended."""
+        return STOPPED in self.pod.metadata.annotations
 
     @property
     def is_leaving(self) -> bool:
@@ -102,6 +108,7 @@ class Tally:
     succeeded: list[Counted] = field(default_factory=list)  # not noted yet
     failed: list[Counted] = field(default_factory=list)  # not noted yet
     ignored: list[Counted] = field(default_factory=list)  # failed, and the policy does not count them
+    stopped: list[Counted] = field(default_factory=list)  # with their Job, and are to be deleted
     noted: list[Counted] = field(default_factory=list)  # their finalizer may go
     settled: frozenset[str] = frozenset()  # uids that were noted and whose finalizer is gone
     failures: list[Counted] = field(default_factory=list)  # counted or not, for the pauses between starts
@@ -119,6 +126,12 @@ def tally(spec: JobSpec, status: JobStatus, pods: Iterable[Pod]) -> Tally:
     waits_for_end = bool(policy.rules) or spec.pod_replacement_policy == "Failed"
     for each in (Counted(pod, status_of_pod(pod)) for pod in pods):
         found.names.add(each.pod.metadata.name)
+        if each.was_stopped:
+            if not each.has_ended:
+                found.terminating.append(each)
+            if not each.is_leaving:
+                found.stopped.append(each)
+            continue
         if each.uid in noted and each.is_tracked:
             held.add(each.uid)
             found.noted.append(each)

@@ -26,6 +26,7 @@ import msgspec
 from msgspec import Raw
 
 from makeway.api.conditions import is_true, set_condition
+from makeway.api.names import STOPPED
 from makeway.api.objects.kubernetes import Job, JobCondition, JobSpec, JobStatus, Pod, amended
 from makeway.api.objects.kubernetes import view as read
 from makeway.api.objects.meta import Condition, ObjectMeta, OwnerReference
@@ -79,15 +80,23 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class LetGo:
-    """Take the finalizer from a pod. ``unless_ended``: one that has ended by now is to be counted first."""
+    """Take the finalizer from a pod. ``stopped``: its end is not to count, unless it has ended by now.
 
-    unless_ended: bool = False
+    Who is stopped is marked: should we be gone before it is deleted, it is known what it was, also when it has ended.
+    """
+
+    stopped: bool = False
 
     def __call__(self, pod: Any) -> Any:
-        finalizers = tuple(each for each in pod.metadata.finalizers if each != TRACKING)
-        if self.unless_ended and Counted(pod, status_of_pod(pod)).has_ended:
+        meta = pod.metadata
+        finalizers = tuple(each for each in meta.finalizers if each != TRACKING)
+        if not self.stopped:
+            return replace(pod, metadata=replace(meta, finalizers=finalizers))
+        if Counted(pod, status_of_pod(pod)).has_ended:
             return None
-        return replace(pod, metadata=replace(pod.metadata, finalizers=finalizers))
+        return replace(
+            pod, metadata=replace(meta, finalizers=finalizers, annotations={**meta.annotations, STOPPED: ""})
+        )
 
 
 # --- the controller --------------------------------------------------------------------------------------------------
@@ -349,13 +358,14 @@ class _Looking:
     # --- pods ---
 
     def _let_go_of(self) -> Iterator[Action]:
-        """Pods whose end is noted, or does not count."""
+        """Pods whose end is noted, or does not count; who was stopped goes altogether."""
         for each in (*self.found.noted, *self.found.ignored):
             yield _let_go(each.pod)
+        yield from (_deleted(each) for each in self.found.stopped)
 
     def _stopped(self, pods: Sequence[Counted]) -> Iterator[Action]:
         for each in pods:
-            change = Change(Ref.of(each.pod), LetGo(unless_ended=True), status=False, uid=each.uid)
+            change = Change(Ref.of(each.pod), LetGo(stopped=True), status=False, uid=each.uid)
             note = Note(Ref.of(self.job), "Normal", "SuccessfulDelete", f"Deleted pod: {each.pod.metadata.name}")
             yield Action(change, then=(_deleted(each, note),))
 
