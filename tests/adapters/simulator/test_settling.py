@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from makeway.adapters.simulator.entitlement import ALLOWED, entitled_waiting
+from makeway.adapters.simulator.entitlement import ALLOWED, GATE, entitled_waiting
 from makeway.adapters.simulator.settling import GATES_OFF, GATES_ON, Leaving, Played, Settling, Use, delay
 from makeway.adapters.simulator.states import START, world
 from makeway.api.quantity import Time
@@ -295,3 +295,14 @@ def test_random_states_go_on_when_victims_never_leave(fuzz_inputs: int, fuzz_see
             if each.cause.startswith("other:it fits")
         ]
         assert waits == [], where
+
+
+def test_who_stopped_its_scan_at_a_closed_gate_waits_for_those_who_leave() -> None:
+    """S-14.9: it looks no further than the flavor in which it could preempt; S-5.1: nor again before they have left."""
+    state = world(1208746119, 1645).state(GATES_ON)
+    stuck = Settling(state, START, "never")
+    assert stuck.run(3_000).settled
+    assert [each.cause for each in entitled_waiting(state, stuck.now, stuck.resumed)] == [GATE]
+    moving = Settling(world(1208746119, 1645).state(GATES_ON), START, "instant")
+    assert moving.run().settled
+    assert entitled_waiting(moving.state, moving.now, moving.resumed) == []

@@ -2,8 +2,9 @@
 
 A workload is *entitled* if some choice of flavors keeps its queue within nominal quota, and that room is free or is
 used by others from whom the queue may take it back. It may then wait for two things only: quota that is kept free for
-a blocked head (``reservation``), or a scan that settled on other flavors (``flavor scan``). Any other cause is a fault
-and says so.
+a blocked head (``reservation``), or a scan that settled on other flavors (``flavor scan``). A third one ends when those
+have left who were asked to: with a closed gate, it stopped its scan at them (``gate``, S-14.9), and its next look comes
+with their departure (S-5.1). Any other cause is a fault and says so.
 
 Entitlement is counted here anew, from quota and policies alone, so that a rule that bars somebody cannot also hide it.
 """
@@ -26,14 +27,15 @@ from makeway.core.state import State
 
 RESERVATION = "reservation"
 FLAVOR_SCAN = "flavor scan"
-ALLOWED = (RESERVATION, FLAVOR_SCAN)
+GATE = "gate"
+ALLOWED = (RESERVATION, FLAVOR_SCAN)  # however long nothing changes
 
 
 class Entitled(NamedTuple):
     """Somebody who waits for what is its queue's own."""
 
     workload: WorkloadKey
-    cause: str  # one of ``ALLOWED``, or "other:…"
+    cause: str  # one of ``ALLOWED``, ``GATE``, or "other:…"
 
 
 def entitled_waiting(state: State, now: Millis, resumed: Container[WorkloadKey] = ()) -> list[Entitled]:
@@ -141,12 +143,22 @@ def _cause(state: State, workload: Workload, now: Millis, resumed: bool) -> str:
     if _leads_on(found, workload):
         if resumed:
             return FLAVOR_SCAN
+        if workload.gated and _some_are_leaving(state, workload):
+            return GATE
         fits = found[0].mode is Mode.FIT
         return "other:it fits and is not looked at" if fits else "other:it could preempt and is not looked at"
     with _without_stability(state):
         if _leads_on(find_assignment(state, workload, now, tried={}), workload):
             return "other:barred by an epoch"
     return FLAVOR_SCAN
+
+
+def _some_are_leaving(state: State, workload: Workload) -> bool:
+    """Whether its scan stops where it can preempt, and somebody whom it may have found there is on the way out."""
+    if state.queues[workload.queue].try_next_when_preempting:
+        return False
+    holders = (state.holders.of_queue.get(name, {}).values() for name in state.tree_of(workload.queue))
+    return any(each.evicted for those in holders for each in those)
 
 
 def _leads_on(found: tuple[Assignment, Victims], workload: Workload) -> bool:
