@@ -294,6 +294,13 @@ def test_a_plain_write_of_nothing_changes_nothing() -> None:
     assert note(CONFIG, live, deepcopy(live), day=2) == live
 
 
+def test_an_empty_list_in_the_metadata_is_nobodys() -> None:
+    """A client that writes ``finalizers: []`` where there were none has changed nothing."""
+    live = apply(CONFIG, None, data(a="1"), day=1)
+    sent = {**live, "metadata": {**live["metadata"], "finalizers": [], "labels": {}}}
+    assert note(CONFIG, live, sent, day=2)["metadata"]["managedFields"] == live["metadata"]["managedFields"]
+
+
 def test_a_status_write_owns_status_alone() -> None:
     live = apply(JOB, None, job(parallelism=1))
     after = changed(live, spec={"parallelism": 2}, status={"active": 1})
