@@ -200,6 +200,7 @@ def without_levels_of_claims(told: list[dict[str, Any]]) -> None:
             if entry["workload"] in claimants and entry["mode"] in ("Fit", "DeferredFit"):
                 del entry["borrow"]
             claimants |= {entry["workload"]} if entry["targets"] or entry["mode"] == "DeferredFit" else set()
+        claimants |= {by for _, by in cycle["taken"]}
 
 
 @pytest.mark.property

@@ -103,3 +103,11 @@ def test_a_broken_promise_is_told_with_its_values() -> None:
     invariant(True, "fine {}", 1)
     with pytest.raises(InvariantError, match="cpu is 5"):
         invariant(False, "{} is {}", ResourceName("cpu"), 5)
+
+
+def test_S_6_8_a_scan_that_found_nothing_has_reached_its_end() -> None:
+    """Nothing is chosen for it, so that nothing says where it stopped."""
+    on = world()
+    assert on.remember(W, {(0, CPU): 0, (1, CPU): 1}) is True
+    assert on.remember(W, {(0, CPU): 1}, frozenset({(1, CPU)})) is True
+    assert on.remember(W, {(0, CPU): -1, (1, CPU): 0}) is False

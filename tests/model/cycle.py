@@ -94,7 +94,8 @@ def store_progress(run: Run, e: Entry) -> None:  # S-6.8
         world.cycles, world.generation[e.p.queue], queues.shape_of(world, key), [dict(t) for t in tried]
     )
     reached = {(i, r) for i, podset in enumerate(tried) for r, index in podset.items() if index == -1}
-    world.ended.setdefault(key, set()).update(reached)
+    in_vain = {(i, r) for i, p in enumerate(e.assignment.podsets) if not p.flavors for r in p.requests}
+    world.ended.setdefault(key, set()).update(reached | in_vain)
 
 
 def make_entry(run: Run, queue: str, key: str) -> Entry:  # S-5.3.6

@@ -184,7 +184,7 @@ def carry_out(state: State, plan: Plan) -> None:
         if verdict.requeue in ("PendingPreemption", "PendingMigration", "PreemptionGated"):
             state.forget_progress(workload)
         else:
-            has_untried = state.remember(workload, verdict.assignment.tried)
+            has_untried = state.remember(workload, verdict.assignment.tried, verdict.assignment.in_vain)
         if verdict.requeue == "PendingPreemption":
             state.mark_preemptor(workload)
         assert verdict.requeue is not None

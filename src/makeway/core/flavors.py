@@ -56,7 +56,8 @@ class NoFit(IntEnum):
 
 
 Simulate = Callable[[FR, int], tuple[Mode, int]]  # what evicting could do for one flavor-resource, and the level then
-Tried = Mapping[tuple[int, ResourceName], int]  # podSet, resource -> index where its scan stopped; -1: at the end
+Scan = tuple[int, ResourceName]  # of the flavors of a resource group, for a podSet
+Tried = Mapping[Scan, int]  # index where it stopped; -1: at the end
 AT_END = -1
 
 
@@ -114,12 +115,19 @@ class Assignment:
         return tuple(sorted(found))
 
     @property
-    def tried(self) -> dict[tuple[int, ResourceName], int]:
+    def tried(self) -> dict[Scan, int]:
         return {
             (pod_set.index, resource): choice.tried
             for pod_set in self.pod_sets
             for resource, choice in pod_set.choices.items()
         }
+
+    @property
+    def in_vain(self) -> frozenset[Scan]:
+        """Scans that came to the last flavor and found none; nothing is chosen for them, so ``tried`` has them not."""
+        return frozenset(
+            (each.index, name) for each in self.pod_sets if each.mode is Mode.NO_FIT for name in each.requests
+        )
 
 
 @dataclass(frozen=True, slots=True)

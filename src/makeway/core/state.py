@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from makeway.core.claims import Claims
-from makeway.core.flavors import AT_END, Tried
+from makeway.core.flavors import AT_END, Scan, Tried
 from makeway.core.holders import Holders
 from makeway.core.hope import NOTHING, Hope
 from makeway.core.line import Least
@@ -36,7 +36,7 @@ class Progress:
     shape: Shape
     cycle: int
     generation: int
-    finished: frozenset[int]  # podSets that have reached the end of their list since ``wakes``
+    ended: frozenset[Scan]  # that have reached the end of their list since ``wakes``
     wakes: int
 
 
@@ -223,20 +223,20 @@ class State:
         has_changed = known.generation != self._generations.get(workload.queue, 0)
         return {} if has_changed and known.cycle < self.cycle else known.tried
 
-    def remember(self, workload: Workload, tried: Tried) -> bool:
-        """Note where its scan stopped; returns whether flavors are left to try (S-6.8)."""
-        open_sets = {i for (i, _), index in tried.items() if index != AT_END}
+    def remember(self, workload: Workload, tried: Tried, in_vain: frozenset[Scan] = frozenset()) -> bool:
+        """Note where its scans stopped; returns whether flavors are left to try (S-6.8)."""
+        unfinished = {scan for scan, index in tried.items() if index != AT_END}
+        ended = in_vain | (tried.keys() - unfinished)
         wakes = self.pending.line(workload.queue).wakes.get("count", 0)
         before = self._progress.get(workload.key)
-        finished = frozenset(i for i, _ in tried) - open_sets
         if before is not None and before.wakes == wakes:
-            finished |= before.finished
+            ended |= before.ended
         generation = self._generations.get(workload.queue, 0)
-        progress = Progress(tried, shape(workload), self.cycle, generation, finished, wakes)
+        progress = Progress(tried, shape(workload), self.cycle, generation, ended, wakes)
         self._log.put(self._progress, workload.key, progress)
         if self.policy.gates.preemption_claims:
-            return bool(open_sets - finished)  # two podSets out of phase must not keep it from being parked
-        return bool(open_sets)
+            return bool(unfinished - ended)  # two scans out of phase must not keep it from being parked
+        return bool(unfinished)
 
     def forget_progress(self, workload: Workload) -> None:
         self._log.drop(self._progress, workload.key)
