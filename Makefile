@@ -39,8 +39,8 @@ conformance: $(READY) ## compare with recorded decisions; VECTORS="path …" SUI
 		$(PY) tools/conformance.py $(if $(filter-out 0,$(VERBOSE)),--verbose) --suites "$(SUITES)" $(or $(VECTORS),"$$vectors"); \
 	fi
 
-soak: $(READY) ## properties at large counts for MINUTES: fixed seeds, then new ones
-	@$(PY) tools/soak.py --minutes $(MINUTES) --jobs $(JOBS)
+soak: $(READY) ## properties at large counts for MINUTES: fixed seeds, then new ones (or those of SEED)
+	@$(PY) tools/soak.py --minutes $(MINUTES) --jobs $(JOBS) $(if $(SEED),--seed $(SEED))
 
 bench: $(READY) ## measure; BENCH names what
 	.venv/bin/makeway bench $(BENCH)

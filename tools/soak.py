@@ -1,7 +1,8 @@
 """Runs the property tests at large counts: fixed seeds first, then new ones until the time is up.
 
 Each round is one pytest run over the tests marked ``property``. The first draws what profile
-``soak`` always draws; the later ones take a new seed each. A round knows how much time is left
+``soak`` always draws; the later ones take a new seed each, or those that follow from ``--seed``, so that whoever must
+compare two runs (CI) is not at the mercy of chance. A round knows how much time is left
 (``MAKEWAY_SOAK_UNTIL``, see ``tests/soaking.py``) and shares it among the properties: one that
 was cut short is reported as skipped, a loop over seeds ends early, and a failure found in time is
 still shrunk and shown. The first round may take half of all the time. The first round that fails is
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import re
 import secrets
 import shlex
@@ -68,10 +70,11 @@ def picked(test: str) -> str:
     return " and ".join(names)
 
 
-def rounds() -> Iterator[Round]:
+def rounds(seed: int | None) -> Iterator[Round]:
+    dice = random.Random(secrets.randbits(64) if seed is None else seed)
     yield Round("soak", seed=0)
     while True:
-        yield Round("search", seed=secrets.randbelow(2**32))
+        yield Round("search", seed=dice.randrange(2**32))
 
 
 def run(one: Round, until: float, jobs: int) -> tuple[int, str]:
@@ -100,10 +103,11 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="tools/soak.py", description="Run the property tests at large counts.")
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seed", type=int, help="of the rounds after the first; without it they are new each time")
     chosen = parser.parse_args(argv)
     start = time.monotonic()
     end = start + 60 * chosen.minutes
-    for number, one in enumerate(rounds(), start=1):
+    for number, one in enumerate(rounds(chosen.seed), start=1):
         left = end - time.monotonic()
         if number > 1 and left < SHORTEST_ROUND_SECONDS:
             break

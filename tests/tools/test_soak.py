@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import islice
 
 import pytest
 
@@ -12,11 +13,17 @@ from tools import branch_coverage, soak
 
 
 def test_the_fixed_round_comes_first_then_new_seeds() -> None:
-    source = soak.rounds()
+    source = soak.rounds(None)
     first, second, third = next(source), next(source), next(source)
     assert first == soak.Round("soak", seed=0)
     assert second.profile == third.profile == "search"
     assert second.seed != third.seed
+
+
+def test_the_rounds_of_a_seed_are_the_same_each_time() -> None:
+    one, same, other = (list(islice(soak.rounds(seed), 4)) for seed in (1, 1, 2))
+    assert one == same
+    assert one != other
 
 
 def test_a_replay_names_profile_seed_and_the_tests_that_failed() -> None:
