@@ -44,8 +44,8 @@ def test_equal_seeds_give_equal_results_and_first_says_where_to_begin() -> None:
 def test_the_text_has_a_line_for_every_figure() -> None:
     lines = CliRunner().invoke(main, ["bench", "stability", "--states", "3"]).stdout.splitlines()
     assert [line.split()[-1] for line in lines[:2]] == ["3", "3"]
-    assert sum("entitled, and wait" in line for line in lines) == 2
-    assert len(lines) == len(KEYS) - 2 + 2
+    assert sum("entitled, and wait" in line for line in lines) == 3
+    assert len(lines) == len(KEYS) - 2 + 3
 
 
 @pytest.mark.slow
@@ -71,7 +71,7 @@ def test_only_causes_that_are_allowed_keep_the_promise() -> None:
     tally.entitled.append(("0/1 instant", Entitled(WorkloadKey("n/b"), "other:barred by an epoch")))
     assert tally.broken == ["0/1 instant n/b: is entitled and waits: barred by an epoch"]
     assert tally.result()["entitledWaiting"] == {
-        "causes": {"flavor scan": 0, "other:barred by an epoch": 1, "reservation": 1},
+        "causes": {"admission": 0, "flavor scan": 0, "other:barred by an epoch": 1, "reservation": 1},
         "workloads": ["0/1 instant n/a: reservation", "0/1 instant n/b: other:barred by an epoch"],
     }
     tally = Tally(0, breaker=1, over_quota=["0/2 instant n/c"])

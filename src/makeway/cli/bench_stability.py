@@ -76,7 +76,7 @@ class Tally:
         self.breaker += played.breaker
         self.over_quota += [f"{where} {key}" for key in played.over_quota]
         if played.settled:
-            self.entitled += [(where, each) for each in entitled_waiting(on.state, on.now, on.resumed)]
+            self.entitled += [(where, each) for each in entitled_waiting(on.state, on.now, on.looks)]
         else:
             self.unsettled.append(where)
 

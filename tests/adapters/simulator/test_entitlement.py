@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from makeway.adapters.simulator.entitlement import FLAVOR_SCAN, RESERVATION, Entitled, entitled_waiting
+from makeway.adapters.simulator.entitlement import FLAVOR_SCAN, RESERVATION, Entitled, Look, entitled_waiting
 from makeway.core.model import WorkloadKey
 from makeway.core.state import State
 from makeway.testing.builders import cycle, holder, queue, seconds, state, workload
@@ -12,12 +12,12 @@ from makeway.testing.builders import cycle, holder, queue, seconds, state, workl
 
 def waits(on: State) -> dict[str, str]:
     """Who is entitled and waits: name and cause."""
-    return {each.workload.partition("/")[2]: each.cause for each in entitled_waiting(on, seconds(100))}
+    return {each.workload.partition("/")[2]: each.cause for each in entitled_waiting(on, seconds(100), {})}
 
 
 def test_who_was_not_looked_at_yet_is_named_with_that() -> None:
     on = state(queue("q", 2), workload("w"))
-    assert entitled_waiting(on, seconds(0)) == [
+    assert entitled_waiting(on, seconds(0), {}) == [
         Entitled(WorkloadKey("default/w"), "other:it fits and is not looked at")
     ]
     cycle(on)
@@ -102,7 +102,7 @@ def test_a_scan_that_settles_on_another_flavor_is_a_cause() -> None:
 
 def test_what_a_scan_left_out_counts_as_its_cause_for_all_who_are_alike() -> None:
     on = state(queue("q", 2), workload("v"), workload("w"), workload("x", cpu=2))
-    found = entitled_waiting(on, seconds(0), {WorkloadKey("default/v")})
+    found = entitled_waiting(on, seconds(0), {WorkloadKey("default/v"): Look(seconds(0), resumed=True)})
     assert [each.cause for each in found] == [FLAVOR_SCAN, FLAVOR_SCAN, "other:it fits and is not looked at"]
 
 
@@ -118,5 +118,5 @@ def test_whoever_a_rule_of_stability_bars_is_named() -> None:
 def test_looking_for_them_leaves_no_mark() -> None:
     on = borrowed()
     before = on.fingerprint()
-    entitled_waiting(on, seconds(100))
+    entitled_waiting(on, seconds(100), {})
     assert on.fingerprint() == before

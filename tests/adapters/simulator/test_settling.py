@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from makeway.adapters.simulator.entitlement import ALLOWED, GATE, entitled_waiting
+from makeway.adapters.simulator.entitlement import ADMISSION, ALLOWED, GATE, entitled_waiting
 from makeway.adapters.simulator.settling import GATES_OFF, GATES_ON, Leaving, Played, Settling, Use, delay
 from makeway.adapters.simulator.states import START, world
 from makeway.api.quantity import Time
@@ -274,7 +274,7 @@ def test_random_states_settle_within_quota_and_nobody_entitled_is_barred(
         assert played.repeated == 0, where
         assert played.over_quota == [], where
         assert played.breaker == 0, where
-        barred = [each for each in entitled_waiting(play.state, play.now, play.resumed) if each.cause not in ALLOWED]
+        barred = [each for each in entitled_waiting(play.state, play.now, play.looks) if each.cause not in ALLOWED]
         assert barred == [], where
 
 
@@ -291,7 +291,7 @@ def test_random_states_go_on_when_victims_never_leave(fuzz_inputs: int, fuzz_see
         assert played.over_quota == [], where
         waits = [
             each
-            for each in entitled_waiting(play.state, play.now, play.resumed)
+            for each in entitled_waiting(play.state, play.now, play.looks)
             if each.cause.startswith("other:it fits")
         ]
         assert waits == [], where
@@ -302,7 +302,18 @@ def test_who_stopped_its_scan_at_a_closed_gate_waits_for_those_who_leave() -> No
     state = world(1208746119, 1645).state(GATES_ON)
     stuck = Settling(state, START, "never")
     assert stuck.run(3_000).settled
-    assert [each.cause for each in entitled_waiting(state, stuck.now, stuck.resumed)] == [GATE]
+    assert [each.cause for each in entitled_waiting(state, stuck.now, stuck.looks)] == [GATE]
     moving = Settling(world(1208746119, 1645).state(GATES_ON), START, "instant")
     assert moving.run().settled
-    assert entitled_waiting(moving.state, moving.now, moving.resumed) == []
+    assert entitled_waiting(moving.state, moving.now, moving.looks) == []
+
+
+def test_an_admission_in_the_cycle_of_its_last_look_wakes_nobody() -> None:
+    """S-4.6: it could take from who was admitted beside it, and learns so when somebody leaves."""
+    state = world(1, 9730).state(GATES_ON)
+    play = Settling(state, START, "instant")
+    assert play.run().settled
+    assert [each.cause for each in entitled_waiting(state, play.now, play.looks)] == [ADMISSION]
+    play.finish(next(each.key for each in state.holders.by_key.values() if each.queue == "queue-0"), 10)
+    play.run()
+    assert [each.cause for each in entitled_waiting(state, play.now, play.looks) if each.cause == ADMISSION] == []

@@ -1,8 +1,10 @@
 """Who waits although its own queue's quota would hold it, and for what (design: stability).
 
 A workload is *entitled* if some choice of flavors keeps its queue within nominal quota, and that room is free or is
-used by others from whom the queue may take it back. It may then wait for two things only: quota that is kept free for
-a blocked head (``reservation``), or a scan that settled on other flavors (``flavor scan``). A third one ends when those
+used by others from whom the queue may take it back. It may then wait for three things only: quota that is kept free for
+a blocked head (``reservation``), a scan that settled on other flavors (``flavor scan``), or its next look, when those
+from whom it could take were admitted in the cycle of its last one or later (``admission``): an admission wakes nobody
+(S-4.6). A fourth one ends when those
 have left who were asked to: with a closed gate, it stopped its scan at them (``gate``, S-14.9), and its next look comes
 with their departure (S-5.1). Any other cause is a fault and says so.
 
@@ -11,7 +13,7 @@ Entitlement is counted here anew, from quota and policies alone, so that a rule 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import product
@@ -28,7 +30,8 @@ from makeway.core.state import State
 RESERVATION = "reservation"
 FLAVOR_SCAN = "flavor scan"
 GATE = "gate"
-ALLOWED = (RESERVATION, FLAVOR_SCAN)  # however long nothing changes
+ADMISSION = "admission"
+ALLOWED = (RESERVATION, FLAVOR_SCAN, ADMISSION)  # however long nothing changes
 
 
 class Entitled(NamedTuple):
@@ -38,11 +41,17 @@ class Entitled(NamedTuple):
     cause: str  # one of ``ALLOWED``, ``GATE``, or "other:…"
 
 
-def entitled_waiting(state: State, now: Millis, resumed: Container[WorkloadKey] = ()) -> list[Entitled]:
+class Look(NamedTuple):
+    """The last one at a workload."""
+
+    at: Millis
+    resumed: bool  # it began in the middle of its flavors: what it left out is not known (S-6.8)
+
+
+def entitled_waiting(state: State, now: Millis, looks: Mapping[WorkloadKey, Look]) -> list[Entitled]:
     """All of them, by queue; who stands behind the head of a StrictFIFO queue waits for that, as its queue wants.
 
-    ``resumed`` are those whose last look began in the middle of their flavors: what it left out they do not know, nor
-    do those who are alike and share their verdict (S-4.5.3).
+    A look counts for all who are alike and share its verdict (S-4.5.3).
     """
     found = []
     for name in sorted(state.pending.lines):
@@ -50,12 +59,12 @@ def entitled_waiting(state: State, now: Millis, resumed: Container[WorkloadKey] 
             continue
         line = state.pending.lines[name]
         members = [*line.waiting.values(), *line.parked.values()]
-        resumed_shapes = {shape(each) for each in members if each.key in resumed}
+        of_shape = {shape(each): looks[each.key] for each in members if each.key in looks}
         for each in sorted(members, key=lambda workload: workload.key):
             if line.strict and each.key != state.pending.first(name):
                 continue
             if may_queue(each, now) and not each.refusal and _is_entitled(state, each):
-                found.append(Entitled(each.key, _cause(state, each, now, shape(each) in resumed_shapes)))
+                found.append(Entitled(each.key, _cause(state, each, now, of_shape.get(shape(each)))))
     return found
 
 
@@ -136,21 +145,33 @@ def _borrows(state: State, owner: Node, node: Node, need: list[FR]) -> bool:
 # --- for what it waits -----------------------------------------------------------------------------------------------
 
 
-def _cause(state: State, workload: Workload, now: Millis, resumed: bool) -> str:
+def _cause(state: State, workload: Workload, now: Millis, look: Look | None) -> str:
     if workload.key in state.pending.lines[workload.queue].held_back:
         return RESERVATION
     found = find_assignment(state, workload, now, tried={})
     if _leads_on(found, workload):
-        if resumed:
+        if look is not None and look.resumed:
             return FLAVOR_SCAN
         if workload.gated and _some_are_leaving(state, workload):
             return GATE
+        if look is not None and not _led_on_then(state, workload, now, look):
+            return ADMISSION
         fits = found[0].mode is Mode.FIT
         return "other:it fits and is not looked at" if fits else "other:it could preempt and is not looked at"
     with _without_stability(state):
         if _leads_on(find_assignment(state, workload, now, tried={}), workload):
             return "other:barred by an epoch"
     return FLAVOR_SCAN
+
+
+def _led_on_then(state: State, workload: Workload, now: Millis, look: Look) -> bool:
+    """Whether it would have, without those who were admitted in the cycle of that look or after it."""
+    with state.trial():
+        for name in state.tree_of(workload.queue):
+            for each in list(state.holders.of_queue.get(name, {}).values()):
+                if (each.reserved_at or 0) >= look.at:
+                    state.release(each)
+        return _leads_on(find_assignment(state, workload, now, tried={}), workload)
 
 
 def _some_are_leaving(state: State, workload: Workload) -> bool:

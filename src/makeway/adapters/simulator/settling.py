@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Literal, NamedTuple
 
+from makeway.adapters.simulator.entitlement import Look
 from makeway.core import claims
 from makeway.core.cycle import Plan, carry_out, decide, departed, heads
 from makeway.core.model import FR, Millis, QueueName, Workload, WorkloadKey
@@ -119,7 +120,7 @@ class Settling:
         self._cycle = 0
         self._leaving = leaving
         self._on_the_way: dict[WorkloadKey, Departure] = {}
-        self.resumed: set[WorkloadKey] = set()  # whose last look began in the middle of its flavors (S-6.8)
+        self.looks: dict[WorkloadKey, Look] = {}
         self._idle: list[object] = []  # what cycles found and left behind since the last change
         self._quota = _whole_quota(state)
         for holder in _holders(state):
@@ -178,7 +179,7 @@ class Settling:
             claims.end(state, claimant.key, claims.EXPIRED, self.now)
         plan = decide(state, self.now)
         for verdict in plan.verdicts:
-            (self.resumed.add if state.tried(verdict.workload) else self.resumed.discard)(verdict.workload.key)
+            self.looks[verdict.workload.key] = Look(self.now, bool(state.tried(verdict.workload)))
         self._note_admissions(plan)
         carry_out(state, plan)
         evicted, gone = self._note_evictions(plan), self._depart()
