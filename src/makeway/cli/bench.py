@@ -58,9 +58,17 @@ def bench_codec() -> dict[str, Any]:
     }
 
 
+def bench_gang() -> dict[str, Any]:
+    """Gangs on nodes; what it needs is imported only here, as nothing else of the program does arrays."""
+    from makeway.cli import bench_gang
+
+    return bench_gang.bench_gang()
+
+
 BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
     "codec": bench_codec,
     "cycle": bench_cycle,
+    "gang": bench_gang,
     "targets": bench_targets,
 }
 SHARING = ("cycle", "targets", "stability")  # which of them know fair sharing
@@ -210,9 +218,9 @@ def _scale(generator: str | None, *, as_json: bool) -> None:
 
 
 def _print_rows(rows: list[dict[str, Any]]) -> None:
-    click.echo("".join(f"{name:>12}" for name in rows[0]))
-    for row in rows:
-        click.echo("".join(f"{value:>12}" for value in row.values()))
+    first = max(12, *(2 + len(str(next(iter(row.values())))) for row in rows))  # what is measured may be a sentence
+    for row in [list(rows[0]), *(list(row.values()) for row in rows)]:
+        click.echo(f"{row[0]:>{first}}" + "".join(f"{value:>12}" for value in row[1:]))
 
 
 def _micros(work: Callable[[], object]) -> float:

@@ -76,12 +76,11 @@ class Choice:
                 self._renew(other, heap, touched)
 
     def _renew(self, kind: Kind, heap: list[Entry], touched: set[int]) -> None:
-        nodes = sorted(touched)
-        scores = self._room.scores(kind, nodes=np.array(nodes)).tolist()
-        for node, score in zip(nodes, scores, strict=True):
-            found = self.walk(kind, node)
-            if found is not None:
-                heapq.heappush(heap, (*found[0], -score, node, self._version[node]))
+        found = [(node, walked[0]) for node in sorted(touched) if (walked := self.walk(kind, node)) is not None]
+        if found:
+            scores = self._room.scores(kind, nodes=np.array([node for node, _ in found])).tolist()
+            for (node, cost), score in zip(found, scores, strict=True):
+                heapq.heappush(heap, (*cost, -score, node, self._version[node]))
 
     def walk(self, kind: Kind, node: int) -> tuple[Cost, list[int]] | None:
         """What one more of the kind on the node costs, and who must leave for it; None: it has no place there."""

@@ -121,7 +121,7 @@ class _Search:
         self._need = need
         self._going = going
         self._standing = standing
-        self._priorities: Sequence[int] = np.unique(room.units.priority[going]).tolist()
+        self._priorities: Sequence[int] = sorted(set(room.units.priority[going].tolist()))
         self.failed_at: list[int] = []
         self.missed = False
 

@@ -70,7 +70,8 @@ class Relation:
             return self.domain < 0 if self._spread is None else np.zeros(len(self.domain), bool)
         here = self.counts[self.domain]  # of a node without a domain: anything
         if self._spread is None:
-            return (self.domain < 0) | (here == 0)
+            nobody: Bools = here == 0
+            return (self.domain < 0) | nobody
         least = 0 if len(self.counts) < self._spread.min_domains else int(self.counts.min())
         even: Bools = here + self._own - least <= self._spread.max_skew
         return (self.domain >= 0) & even

@@ -387,7 +387,8 @@ class Placement:
         used = {name: tuple(self.used[column].tolist()) for name, column in self.columns.items()}
         return (
             tuple(self.nodes), {name: values for name, values in used.items() if any(values)}, standing,
-            dict(self.pods), dict(self.workloads), dict(self.groups), dict(self.budgets), set(self.nominated), set(self.wary),
+            dict(self.pods), dict(self.workloads), dict(self.groups), dict(self.budgets),
+            set(self.nominated), set(self.wary),
             _held(self.running), _held(self.waiting), _held(self._standing), _held(self._referring),
         )  # fmt: skip
 
