@@ -17,7 +17,7 @@ from makeway.core.placement.exchange import improved
 from makeway.core.placement.fit import placed, seat_gang
 from makeway.core.placement.nodes import Bools, Ints
 from makeway.core.placement.reprieve import reprieve
-from makeway.core.placement.room import NOT_PLACED, Room, Seats
+from makeway.core.placement.room import NOT_PLACED, Room, Saved, Seats
 from makeway.core.placement.units import violating_pods
 
 
@@ -64,10 +64,7 @@ def _contest(room: Room, need: int, among: Bools) -> Result | None:
     if search.missed:  # unlike members only: the placement that served the budgets serves again
         room.load(standing)
         room.take_out(going)
-        for i, node in enumerate(seats):
-            if node != NOT_PLACED:
-                room.occupy(room.kind_of[i], node)
-        result.going = going & ~reprieve(room, seats, going)
+        result.going = going & ~_reprieved(room, room.save(), seats, going)
         return result
     result.above = going & (room.units.priority > n)
     going = going & ~result.above
@@ -107,10 +104,19 @@ def _final(room: Room, need: int, going: Bools, beyond: Ints) -> tuple[Seats, Bo
     else:
         room.load(open_field)
         seats = seat_gang(room, need) or seats
-    going = going & ~reprieve(room, seats, going)
-    if room.state.thorough:
-        return improved(room, need, open_field, seats, going, beyond)
-    return seats, going
+    leaving = going & ~reprieve(room, seats, going)
+    if not room.state.thorough:
+        return seats, leaving
+    best = improved(room, open_field, seats, leaving, beyond, going)
+    return best, going & ~_reprieved(room, open_field, best, going)
+
+
+def _reprieved(room: Room, open_field: Saved, seats: Seats, going: Bools) -> Bools:
+    room.load(open_field)
+    for i, node in enumerate(seats):
+        if node != NOT_PLACED:
+            room.occupy(room.kind_of[i], node)
+    return reprieve(room, seats, going)
 
 
 class _Search:
@@ -138,7 +144,7 @@ class _Search:
         if not self._priorities:  # all were saved by budgets: nobody has to leave
             self.missed = True
             return int(self._room.units.priority.min(initial=0))
-        if low == len(self._priorities) - 1 and not self._room.alike:
+        if low == len(self._priorities) - 1 and (self._room.related or not self._room.alike):
             self.missed = not self._suffices(self._priorities[low])
         return self._priorities[low]
 

@@ -19,10 +19,13 @@ from makeway.core.placement.packing import pack_exactly
 from makeway.core.placement.room import NOT_PLACED, Kind, Room, Seats
 
 
-def seat_gang(room: Room, need: int) -> Seats | None:
-    """A node for each member, who then stands there; None, and nothing changed, if fewer than ``need`` get one."""
+def seat_gang(room: Room, need: int, *, search: bool = True) -> Seats | None:
+    """A node for each member, who then stands there; None, and nothing changed, if fewer than ``need`` get one.
+
+    ``search``: where passes by rule fail, search. Without it a "no" is cheap, and less sure.
+    """
     before = room.save()
-    for attempt in _attempts(room, need):
+    for attempt in _attempts(room, need, search):
         seats = attempt()
         if seats is not None and placed(seats) >= need:
             return seats
@@ -34,7 +37,7 @@ def placed(seats: Seats) -> int:
     return sum(node != NOT_PLACED for node in seats)
 
 
-def _attempts(room: Room, need: int) -> Iterator[Callable[[], Seats | None]]:
+def _attempts(room: Room, need: int, search: bool) -> Iterator[Callable[[], Seats | None]]:
     if len(room.members) < need:
         return
     yield lambda: in_queue_order(room)
@@ -44,6 +47,7 @@ def _attempts(room: Room, need: int) -> Iterator[Callable[[], Seats | None]]:
     yield lambda: one_by_one(room, largest, pack=True)
     if room.state.thorough and not room.related:
         yield lambda: one_by_one(room, largest, pack=False)
+    if room.state.thorough and not room.related and search:
         yield lambda: _completed(room, pack_exactly(room, largest, need))
 
 

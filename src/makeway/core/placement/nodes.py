@@ -179,22 +179,37 @@ class Placement:
         self.log.save(self._replace_nodes, before)
 
     def _replace_nodes(self, nodes: list[Node]) -> None:
+        """Numbers the nodes anew; what is known of those that stay is moved, not computed."""
+        before, old = self.index, self.nodes
         self.nodes = nodes
         self.index = {node.name: i for i, node in enumerate(nodes)}
-        for node in nodes:
+        stays = [i for i, node in enumerate(nodes) if (at := before.get(node.name)) is not None and old[at] is node]
+        kept = set(stays)
+        for node in nodes if len(kept) < len(nodes) else ():
             for name in node.allocatable:
                 self._column(name)
-        self.allocatable = np.zeros((len(self.columns), len(nodes)), np.int64)
-        self.used = np.zeros_like(self.allocatable)
+        was = [before[nodes[i].name] for i in stays]
+        allocatable = np.zeros((len(self.columns), len(nodes)), np.int64)
+        allocatable[:, stays] = self.allocatable[:, was]
         for i, node in enumerate(nodes):
-            for name, value in node.allocatable.items():
-                self.allocatable[self.columns[name], i] = amount(value)
+            if i not in kept:
+                for name, value in node.allocatable.items():
+                    allocatable[self.columns[name], i] = amount(value)
+        self.allocatable = allocatable
         self.masks = {}
+        self._move_pods(before)
+
+    def _move_pods(self, before: dict[str, int]) -> None:
+        """Let the pods know the new numbers of their nodes, and the nodes what stands on them."""
         rows = self.rows
-        for name, keys in self._standing.items():
-            at = self.index.get(name, NOWHERE)
-            for key in keys:
-                rows.node[self.row_of[key]] = at
+        number: Ints = np.full(len(before) + 1, NOWHERE)  # the last one: of those that stand nowhere
+        for name, at in before.items():
+            number[at] = self.index.get(name, NOWHERE)
+        rows.node = number[rows.node]
+        for name in self.index.keys() - before.keys():
+            for key in self._standing.get(name, ()):
+                rows.node[self.row_of[key]] = self.index[name]
+        self.used = np.zeros_like(self.allocatable)
         placed = np.flatnonzero(rows.alive & (rows.node != NOWHERE))
         for column in range(len(self.columns)):
             np.add.at(self.used[column], rows.node[placed], rows.use[column, placed])

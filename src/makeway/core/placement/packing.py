@@ -1,7 +1,7 @@
 """A bounded search for places of unlike members, where passes by rule have failed.
 
 Depth first, the largest member first, fullest nodes first; nodes with the same room count once. It gives
-up after ``MOST_STEPS`` steps, so a "no" is a proof only where it ended before.
+up after ``MOST_LOOKS`` looks, so a "no" is a proof only where it ended before.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from makeway.core.placement.room import NOT_PLACED, Room, Seats
 
 MOST_NODES = 64
 MOST_MEMBERS = 64
-MOST_STEPS = 2_000
+MOST_LOOKS = 24_000  # at nodes
 
 
 def pack_exactly(room: Room, order: Sequence[int], need: int) -> Seats | None:
@@ -35,7 +35,7 @@ class _Search:
     def __init__(self, room: Room, order: Sequence[int], need: int) -> None:
         self._order = order
         self._skips = len(order) - need
-        self._steps = 0
+        self._looks = 0
         self._free: list[list[int]] = room.free.T.tolist()
         self._kinds = room.kind_of
         self._need = {id(kind): kind.need.tolist() for kind in room.kinds}
@@ -49,8 +49,7 @@ class _Search:
     def _go(self, depth: int, skips: int) -> bool:
         if depth == len(self._order):
             return True
-        self._steps += 1
-        if self._steps > MOST_STEPS:
+        if self._looks > MOST_LOOKS:
             return False
         member = self._order[depth]
         kind = self._kinds[member]
@@ -71,6 +70,7 @@ class _Search:
         asked = kind.asked
         seen = set()
         found = []
+        self._looks += len(self._open[id(kind)])
         for node in self._open[id(kind)]:
             row = self._free[node]
             if any(row[column] < need[column] for column in asked):
