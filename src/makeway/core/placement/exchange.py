@@ -1,7 +1,7 @@
 """Better places than the cheapest one after another, where the search is small (decision 0052).
 
 Taking the cheapest node again and again is short-sighted: it may pay for many small units where one large one would do,
-and the other way round. So other placements are tried, each judged by who would leave in the end, by the same order; the
+and the other way round. So other placements are tried, each judged by who would leave in the end by the same order; the
 best one is kept. They come from
 
 - sets: units come back in several orders as long as there is a place somewhere for all, then members sit where room is;
