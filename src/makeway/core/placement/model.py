@@ -1,8 +1,8 @@
 """The nouns of placement: nodes, pods, groups and budgets as plain frozen values, and the answer about them (S-15).
 
-All amounts are integers in the unit of ``core.amounts``, all times integers; nothing here knows wire objects or
-arrays. A ``Cluster`` is the whole input of a decision, in any order: what depends on order is a field of its own
-(``Pod.arrived``).
+All amounts are integers in the units of S-1.1 (``core.requests.units``), all times integers; nothing here knows wire
+objects or arrays. A ``Cluster`` is the whole input of a decision, in any order: what depends on order is a field of
+its own (``Pod.arrived``).
 
 Not here: who has which priority (``resolution``), what is free where (``nodes``), who makes way (``preemption``).
 """
