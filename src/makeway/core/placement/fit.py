@@ -152,6 +152,7 @@ def _best_of_all(room: Room, kind: Kind, count: int, nodes: Ints, capacity: Ints
 
 def largest_first(room: Room) -> list[int]:
     """Members by the largest share of the largest node that they ask for (S-15.2.4)."""
-    largest = np.maximum(room.allocatable.max(axis=1, initial=0), 1)
-    share = {id(kind): float((kind.need[1:] / largest[1:]).max()) for kind in room.kinds}
+    resources = slice(1, len(room.columns))  # ports are no matter of size
+    largest = np.maximum(room.allocatable[resources].max(axis=1, initial=0), 1)
+    share = {id(kind): float((kind.need[resources] / largest).max()) for kind in room.kinds}
     return sorted(range(len(room.members)), key=lambda i: -share[id(room.kind_of[i])])
