@@ -287,7 +287,7 @@ def _listed(want: Mapping[str, Any]) -> dict[str, tuple[list[str], int, int]]:
 
 
 def chosen(preemptor: ForPod, answer: Answer, want: Mapping[str, Any]) -> Iterator[str]:
-    node = answer.nominated.get(preemptor.key)
+    node = answer.nominated.get(preemptor.key, "")
     if node not in want["chosen"]:
         yield f"R5: node {node} is not one of {want['chosen']}"
     elif texts(answer.victims) != _listed(want)[node][0]:

@@ -31,7 +31,7 @@ from makeway.core.placement.model import (
     Term,
 )
 from makeway.core.placement.nodes import Placement
-from makeway.core.placement.preemption import decide, refused
+from makeway.core.placement.preemption import ONGOING, decide, refused, seeker
 from makeway.core.placement.resolution import (
     Classes,
     Priorities,
@@ -236,12 +236,16 @@ def eligibility(case: Case) -> Findings:
     found.same("eligible", reason is None, case.want["eligible"])
     if "reason" in case.want:
         found.same("reason", reason, case.want["reason"])
-    if "victims" in case.want or "nominated" in case.want:
-        outcome = cycle(state, preemptor)
-        found.same("victims", texts(outcome.actuated), case.want.get("victims", []))
-        got = {"/".join(key): node for key, node in outcome.nominated.items()}
-        found.same("nominated", got, case.want.get("nominated", got))
+    if reason == ONGOING:  # nobody is evicted, and what was promised stays promised
+        kept = {"/".join(pod.key): pod.nominated for pod in seeking(state, preemptor) if pod.nominated is not None}
+        found.same("victims", [], case.want.get("victims", []))
+        found.same("nominated", kept, case.want.get("nominated", kept))
     return found
+
+
+def seeking(state: Placement, preemptor: Preemptor) -> tuple[Pod, ...]:
+    who = seeker(state, preemptor)
+    return () if who is None else who.members
 
 
 def one_cycle(case: Case) -> Findings:
