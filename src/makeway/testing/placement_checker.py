@@ -230,9 +230,12 @@ def check(
     found += [*whole_units(ground, preemptor, answer), *somebody(answer)]
     if domain is not None:
         return found
-    found += [*enough(ground, preemptor, answer, want), *fits(ground, preemptor, answer)]
+    spreads = want is None and any(pod.spread for pod in ground.members(preemptor))
+    found += enough(ground, preemptor, answer, want)
+    if not spreads or misfit(ground, preemptor, answer, frozenset(answer.victims), in_order=False) is not None:
+        found += fits(ground, preemptor, answer)
     if answer.needed:
-        found += no_waste(ground, preemptor, answer)
+        found += [] if spreads else no_waste(ground, preemptor, answer)
         if want is not None and not isinstance(preemptor, ForPod):
             found += [*threshold(ground, answer, want), *known_outcome(answer, want)]
     return found
@@ -314,7 +317,7 @@ def in_domain(answer: Answer, want: Mapping[str, Any]) -> Iterator[str]:
 def enough(
     ground: Ground, preemptor: Preemptor, answer: Answer, want: Mapping[str, Any] | None
 ) -> Iterator[str]:  # fmt: skip
-    """R7, with its strict part: who got no place could not have had one."""
+    """R7, with its strict part: who got no place could not have had one. A spread may open a node to it later on."""
     least = ground.need(preemptor) if want is None else want.get("minNominated", 1)
     members = ground.members(preemptor)
     placed = [pod for pod in members if pod.key in answer.nominated]
@@ -322,7 +325,9 @@ def enough(
         yield f"R7: {len(placed)} members have a node, {least} must"
     standing = _with_members(ground, members, placed, answer)
     for pod in members:
-        free = [name for name in ground.nodes if pod.key not in answer.nominated and ground.valid(pod, name, standing)]
+        if pod.key in answer.nominated or (pod.spread and want is None):
+            continue
+        free = [name for name in ground.nodes if ground.valid(pod, name, standing)]
         if free:
             yield f"R7: {texts([pod.key])} has no node, though {free[0]} takes it"
 
@@ -340,14 +345,21 @@ def fits(ground: Ground, preemptor: Preemptor, answer: Answer) -> Iterator[str]:
         yield f"R8: {texts([unfit])} does not fit {answer.nominated[unfit]}"
 
 
-def misfit(ground: Ground, preemptor: Preemptor, answer: Answer, gone: frozenset[PodKey]) -> PodKey | None:
-    """The first member that does not fit its node once these are gone, all placed one after another."""
+def misfit(
+    ground: Ground, preemptor: Preemptor, answer: Answer, gone: frozenset[PodKey], *, in_order: bool = True
+) -> PodKey | None:  # fmt: skip
+    """The first member that does not fit its node once these are gone.
+
+    They are placed one after another in queue order. A spread depends on that order, and S-15.2.4 has others too:
+    without a record it may also be judged with all of them in place (decision 0055).
+    """
     members = ground.members(preemptor)
     standing = ground.standing(members, ground.priority(members[0]), gone)
-    for pod in members:
-        name = answer.nominated.get(pod.key)
-        if name is None:
-            continue
+    placed = [(pod, answer.nominated[pod.key]) for pod in members if pod.key in answer.nominated]
+    if not in_order:
+        for pod, name in placed:
+            standing.setdefault(name, {})[pod.key] = pod
+    for pod, name in placed:
         if not ground.valid(pod, name, standing):
             return pod.key
         standing[name][pod.key] = pod
