@@ -17,7 +17,7 @@ from makeway.core.placement.exchange import improved
 from makeway.core.placement.fit import placed, seat_gang
 from makeway.core.placement.nodes import Bools, Ints
 from makeway.core.placement.reprieve import reprieve
-from makeway.core.placement.room import NOT_PLACED, Room, Saved, Seats
+from makeway.core.placement.room import Room, Saved, Seats
 from makeway.core.placement.units import violating_pods
 
 
@@ -113,9 +113,7 @@ def _final(room: Room, need: int, going: Bools, beyond: Ints) -> tuple[Seats, Bo
 
 def _reprieved(room: Room, open_field: Saved, seats: Seats, going: Bools) -> Bools:
     room.load(open_field)
-    for i, node in enumerate(seats):
-        if node != NOT_PLACED:
-            room.occupy(room.kind_of[i], node)
+    room.seat(seats)
     return reprieve(room, seats, going)
 
 
@@ -132,7 +130,7 @@ class _Search:
         self.missed = False
 
     def threshold(self) -> int:
-        if any(kind.pod.spread for kind in self._room.kinds):
+        if self._room.spreads:
             return self._upwards()
         low, high = 0, len(self._priorities) - 1
         while low < high:

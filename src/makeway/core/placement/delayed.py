@@ -107,7 +107,7 @@ class _Legacy:
             self._state.bind(pod.key, node)
 
     def _room(self, pod: Pod) -> Room:
-        return Room(self._state, (pod,), self._who.priority, own=self._own)
+        return Room(self._state, (pod,), self._who.priority, own=self._own, single=True)
 
     def _as_things_stand(self, pod: Pod) -> str | None:
         seats = seat_gang(self._room(pod), 1)

@@ -25,22 +25,31 @@ def seat_gang(room: Room, need: int, *, search: bool = True) -> Seats | None:
     ``search``: where passes by rule fail, search. Without it a "no" is cheap, and less sure.
     """
     before = room.save()
-    for attempt in _attempts(room, need, search):
+    strict = room.spreads and len(room.units) > 0  # an eviction must serve members added in queue order
+    found = None
+    for attempt in _attempts(room, need, search, strict):
         seats = attempt()
         if seats is not None and placed(seats) >= need:
-            return seats
+            if not strict or room.stands(seats):
+                return seats
+            found = found or seats
         room.load(before)
-    return None
+    if found is not None:
+        room.seat(found)
+    return found
 
 
 def placed(seats: Seats) -> int:
     return sum(node != NOT_PLACED for node in seats)
 
 
-def _attempts(room: Room, need: int, search: bool) -> Iterator[Callable[[], Seats | None]]:
+def _attempts(room: Room, need: int, search: bool, strict: bool) -> Iterator[Callable[[], Seats | None]]:
     if len(room.members) < need:
         return
     yield lambda: in_queue_order(room)
+    if strict:
+        yield lambda: one_by_one(room, range(len(room.members)), pack=False)
+        yield lambda: one_by_one(room, range(len(room.members)), pack=True)
     if room.alike:
         return
     largest = largest_first(room)
@@ -55,9 +64,7 @@ def _completed(room: Room, seats: Seats | None) -> Seats | None:
     """A packing that was found, its members standing, and whoever else still fits."""
     if seats is None:
         return None
-    for i, node in enumerate(seats):
-        if node != NOT_PLACED:
-            room.occupy(room.kind_of[i], node)
+    room.seat(seats)
     for i, node in enumerate(seats):
         if node == NOT_PLACED:
             seats[i] = seat_one(room, room.kind_of[i])
@@ -152,7 +159,7 @@ def _best_of_all(room: Room, kind: Kind, count: int, nodes: Ints, capacity: Ints
 
 def largest_first(room: Room) -> list[int]:
     """Members by the largest share of the largest node that they ask for (S-15.2.4)."""
-    resources = slice(1, len(room.columns))  # ports are no matter of size
+    resources = slice(1, len(room.columns))  # neither the number of pods nor ports
     largest = np.maximum(room.allocatable[resources].max(axis=1, initial=0), 1)
     share = {id(kind): float((kind.need[resources] / largest).max()) for kind in room.kinds}
     return sorted(range(len(room.members)), key=lambda i: -share[id(room.kind_of[i])])

@@ -398,7 +398,8 @@ class Placement:
             group = int(rows.group[row])
             mates = None if group < 0 else frozenset(k for k, r in self.row_of.items() if rows.group[r] == group)
             values = (int(rows.node[row]), int(rows.priority[row]), bool(rows.workload[row]), bool(rows.guarded[row]))
-            standing[key] = (*values, tuple(rows.use[:, row].tolist()), mates)
+            uses = {name: some for name, column in self.columns.items() if (some := int(rows.use[column, row]))}
+            standing[key] = (*values, uses, mates)
         used = {name: tuple(self.used[column].tolist()) for name, column in self.columns.items()}
         return (
             tuple(self.nodes), {name: values for name, values in used.items() if any(values)}, standing,

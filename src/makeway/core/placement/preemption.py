@@ -87,7 +87,7 @@ def decide(state: Placement, preemptor: Preemptor, *, domain: str | None = None,
             needed=True, feasible=False, why=(Step(Rule.PLACE_TOO_FEW, (who.name,), (who.exists, who.wanted)),)
         )
     within = None if domain is None else np.array([node.name == domain for node in state.nodes], bool)
-    room = Room(state, who.members, who.priority, within=within)
+    room = Room(state, who.members, who.priority, within=within, single=who.single)
     seats = seat_gang(room, who.need)
     if seats is not None:
         return Answer(

@@ -53,12 +53,17 @@ def _asked(room: Room, seats: Seats) -> dict[int, list[int]]:
 
 
 def _one_by_one(room: Room, seats: Seats, going: Bools) -> Bools:
+    """With a spread who comes back later can make a place for one that was refused, so a gang's are asked again."""
     staying = np.zeros_like(going)
-    for unit in np.flatnonzero(going).tolist():
-        room.looks += 1
-        room.shift(unit, -1)
-        if room.stands(seats):
-            staying[unit] = True
-        else:
-            room.shift(unit, 1)
+    again = True
+    while again:
+        again = False
+        for unit in np.flatnonzero(going & ~staying).tolist():
+            room.looks += 1
+            room.shift(unit, -1)
+            if room.stands(seats):
+                staying[unit] = True
+                again = room.spreads and not room.single
+            else:
+                room.shift(unit, 1)
     return staying

@@ -53,10 +53,11 @@ class Room:
 
     def __init__(
         self, state: Placement, members: Sequence[Pod], priority: int, *,
-        within: Bools | None = None, own: frozenset[PodKey] = frozenset(),
+        within: Bools | None = None, own: frozenset[PodKey] = frozenset(), single: bool = False,
     ) -> None:  # fmt: skip
         self.state = state
         self.members = members
+        self.single = single  # one pod by itself, not a gang of one
         self.looks = 0  # how often somebody was put back or a place was sought, for tests
         self._ports = sorted({port for pod in members for port in pod.ports})
         asked = {name for pod in members for name, value in pod.requests.items() if value > 0}
@@ -95,6 +96,11 @@ class Room:
     def related(self) -> bool:
         """Whether who else stands somewhere matters to a member beyond the room it takes."""
         return any(kind.relations for kind in self.kinds)
+
+    @property
+    def spreads(self) -> bool:
+        """Whether more that leave can take a member's place away (S-15.4.5)."""
+        return any(kind.pod.spread for kind in self.kinds)
 
     @property
     def alike(self) -> bool:
@@ -241,6 +247,12 @@ class Room:
         self.free[:, node] -= change * kind.need
         if self.related:
             self._stand(kind.pod, node, change)
+
+    def seat(self, seats: Seats) -> None:
+        """All members take their places."""
+        for kind, node in zip(self.kind_of, seats, strict=True):
+            if node != NOT_PLACED:
+                self.occupy(kind, node)
 
     # --- questions ---------------------------------------------------------------------------------------------------
 
