@@ -52,7 +52,7 @@ def test_gangs_that_just_fit_do_fit() -> None:
 @pytest.mark.slow
 def test_choices_are_as_near_to_the_best_as_is_aimed_at() -> None:
     found = bench_quality(60, seed=1)
-    assert found["victims"]["ratio"] <= 1.1
-    assert found["lostRunTime"]["ratio"] <= 1.2
-    assert found["violations"]["ratio"] <= 1.25
-    assert found["unlikeThatFit"]["share"] <= 0.02
+    assert found["victims"]["ratio"] <= 1.07
+    assert found["lostRunTime"]["ratio"] <= 1.15
+    assert found["violations"]["ratio"] <= 1.2
+    assert found["unlikeThatFit"]["share"] <= 0.015 < found["toTheLetter"]["unlikeThatFit"]["share"]

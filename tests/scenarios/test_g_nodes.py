@@ -82,7 +82,7 @@ def test_g2_the_priority_of_the_group_decides_not_that_of_its_pod() -> None:
 
 def test_g3_a_node_is_scored_by_the_highest_of_its_victims_whoever_violates() -> None:
     """On a the violating victim has priority 1 and hides one of 8; on b the highest is 5."""
-    guarded = {"labels": {"app": "x"}, "priority": 1}
+    guarded: dict[str, Any] = {"labels": {"app": "x"}, "priority": 1}
     pods = [
         pod("a-lo", at="a", **guarded), pod("a-hi", at="a", priority=8),
         pod("b-lo", at="b", **guarded), pod("b-hi", at="b", priority=5), pod("in", 4, priority=10),
@@ -106,7 +106,7 @@ def test_g4_nobody_else_leaves_while_those_who_were_asked_to_still_terminate() -
 
 def test_g5_a_budget_may_save_the_lower_one_and_the_steps_tell_it() -> None:
     """S-15.7.8, and the cascade: the higher one comes back and evicts the protected one."""
-    guarded = {"labels": {"app": "x"}}
+    guarded: dict[str, Any] = {"labels": {"app": "x"}}
     low, high = pod("lo", at="n1", priority=1, **guarded), pod("hi", at="n1", priority=5, **guarded)
     found = asked(cluster([node("n1")], [low, high, pod("in", priority=10)], budget=1), IN)
     assert (names(found.victims), found.violations, found.n) == (["hi"], 0, 5)
