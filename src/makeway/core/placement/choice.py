@@ -32,7 +32,7 @@ class Choice:
         self._asked: dict[int, set[int]] = {}  # columns that somebody seated on the node asks for
         self._version: dict[int, int] = {}
         self._walks: dict[int, list[tuple[int, list[int]]]] = {}
-        self._nodes_of = room.parts
+        self._several: list[bool] = (np.diff(room.parts.bounds) > 1).tolist()  # it stands on more nodes than one
         self._heaps: dict[int, list[Entry]] = {}
 
     def seats(self) -> Seats:
@@ -67,7 +67,8 @@ class Choice:
         parts = self._room.parts
         for unit in cost[1] if cost is not None else ():
             self._gone.add(unit)
-            touched.update(parts.node[parts.of(unit)].tolist())
+            if self._several[unit]:
+                touched.update(parts.node[parts.of(unit)].tolist())
         for each in touched:
             self._version[each] = self._version.get(each, 0) + 1
         for other in self._room.kinds:

@@ -93,22 +93,21 @@ def _budget_pass(
 def _final(room: Room, need: int, going: Bools, beyond: Ints) -> tuple[Seats, Bools]:
     """Places where least must leave, and who must (S-15.4.7, 15.4.8)."""
     open_field = room.save()
-    seats = seat_gang(room, need)
-    assert seats is not None  # this is the probe that found N
     if room.related:
+        seats = seat_gang(room, need)
+        assert seats is not None  # this is the probe that found N
         return seats, going & ~reprieve(room, seats, going)
-    room.load(open_field)
-    better = Choice(room, going, beyond).seats()
-    if placed(better) >= placed(seats):
-        seats = better
-    else:
+    seats = Choice(room, going, beyond).seats()
+    if not room.alike:  # then the cheapest nodes one after another may leave no room for some
         room.load(open_field)
-        seats = seat_gang(room, need) or seats
-    leaving = going & ~reprieve(room, seats, going)
+        by_rule = seat_gang(room, need)
+        if by_rule is not None and placed(by_rule) > placed(seats):
+            seats = by_rule
+    leaving = going & ~_reprieved(room, open_field, seats, going)
     if not room.state.thorough:
         return seats, leaving
     best = improved(room, open_field, seats, leaving, beyond, going)
-    return best, going & ~_reprieved(room, open_field, best, going)
+    return best, leaving if best is seats else going & ~_reprieved(room, open_field, best, going)
 
 
 def _reprieved(room: Room, open_field: Saved, seats: Seats, going: Bools) -> Bools:
