@@ -31,12 +31,13 @@ check: $(READY) ## format, lint, types, import contracts, tidy and unit tests; u
 	.venv/bin/lint-imports
 	$(PYTEST) -n $(JOBS) --dist worksteal -m "not slow and not conformance"
 
-conformance: $(READY) ## compare with recorded decisions; VECTORS="path …" SUITES="…" VERBOSE=1
-	@vectors="$${MAKEWAY_SHARED:-../shared}/vectors/kueue"; \
+conformance: $(READY) ## compare with recorded decisions; VECTORS="path …" SUITES="…" ANSWERS=FILE VERBOSE=1
+	@vectors="$${MAKEWAY_SHARED:-../shared}/vectors"; \
 	if [ -z "$(VECTORS)" ] && [ ! -d "$$vectors" ]; then \
 		echo "conformance: no recorded vectors beside this checkout (MAKEWAY_SHARED names another folder); nothing to compare"; \
 	else \
-		$(PY) tools/conformance.py $(if $(filter-out 0,$(VERBOSE)),--verbose) --suites "$(SUITES)" $(or $(VECTORS),"$$vectors"); \
+		$(PY) tools/conformance.py $(if $(filter-out 0,$(VERBOSE)),--verbose) --suites "$(SUITES)" --answers "$(ANSWERS)" \
+			$(or $(VECTORS),"$$vectors/kueue" "$$vectors/kube"); \
 	fi
 
 soak: $(READY) ## properties at large counts for MINUTES: fixed seeds, then new ones (or those of SEED)

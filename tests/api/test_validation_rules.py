@@ -239,6 +239,13 @@ def test_classes_of_a_scheduling_workload_exist_and_a_victim_is_never_less(names
     assert errors(problems("GangWorkload", text, around)) == [(cause, f"spec.{path}") for cause, path in told]
 
 
+def test_a_victim_is_not_less_than_the_default_class() -> None:
+    around = Surroundings(priority_classes={"usual": 5, "low": 1}, default_class="usual")
+    text = "spec: {preemptionPriorityClassName: low, podGroups: [{name: a, policy: {basic: {}}}]}"
+    (found,) = problems("GangWorkload", text, around)
+    assert found.message == '"low" has value 1, below the 5 of "usual", the default class'
+
+
 def test_a_class_that_does_not_exist_is_told_with_the_nearest_that_does() -> None:
     around = Surroundings(priority_classes={"high": 10})
     text = "spec: {priorityClassName: hihg, podGroups: [{name: a, policy: {basic: {}}}]}"

@@ -58,9 +58,17 @@ def bench_codec() -> dict[str, Any]:
     }
 
 
+def bench_gang() -> dict[str, Any]:
+    """Gangs on nodes; what it needs is imported only here, as nothing else of the program does arrays."""
+    from makeway.cli import bench_gang
+
+    return bench_gang.bench_gang()
+
+
 BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
     "codec": bench_codec,
     "cycle": bench_cycle,
+    "gang": bench_gang,
     "targets": bench_targets,
 }
 SHARING = ("cycle", "targets", "stability")  # which of them know fair sharing
@@ -75,14 +83,16 @@ AIMS = {  # result -> what it is, its unit, what we aim at
 LATENCY = "latency"  # of a server of its own, and of real processes
 STABILITY = "stability"  # it keeps promises that can be broken
 SIMULATE = "simulate"
+QUALITY = "quality"  # of choices, not of speed
 STORE, SCALE = "store", "scale"  # a server, in a process of its own
 
 
 @click.command()
-@click.argument("name", type=click.Choice(sorted([*BENCHES, LATENCY, SIMULATE, STABILITY, STORE, SCALE])))
+@click.argument("name", type=click.Choice(sorted([*BENCHES, LATENCY, QUALITY, SIMULATE, STABILITY, STORE, SCALE])))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on one line.")
 @click.option("--states", type=click.IntRange(min=1), default=300, show_default=True, help="Of stability: how many.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of stability: which sequence of states.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of stability and quality: which sequence.")
+@click.option("--clusters", type=click.IntRange(min=1), default=600, show_default=True, help="Of quality: how many.")
 @click.option("--first", type=click.IntRange(min=0), default=0, show_default=True, help="Of stability: where to begin.")
 @click.option("--fair", is_flag=True, help="Of stability, cycle and targets: with fair sharing.")
 @click.option("--only", multiple=True, metavar="NAME", help="Of simulate: baseline, large-scale; else baseline.")
@@ -90,7 +100,7 @@ STORE, SCALE = "store", "scale"  # a server, in a process of its own
 @click.option("--part", multiple=True, metavar="NAME", help="Of store: only these parts.")
 @click.option("--generator", metavar="FILE", help="Of scale: the recipe of arrivals.")
 def bench(
-    name: str, as_json: bool, states: int, seed: int, first: int, fair: bool, only: tuple[str, ...],
+    name: str, as_json: bool, states: int, seed: int, clusters: int, first: int, fair: bool, only: tuple[str, ...],
     philly: str | None, part: tuple[str, ...], generator: str | None,
 ) -> None:  # fmt: skip
     """Measure how fast this machine is at a task.
@@ -102,6 +112,9 @@ def bench(
         raise click.UsageError(f"--fair says nothing about {name}\n\nhint: it is for {', '.join(SHARING)}")
     if name == STABILITY:
         _stability(states, seed, first, fair=fair, as_json=as_json)
+        return
+    if name == QUALITY:
+        _quality(clusters, seed, as_json=as_json)
         return
     if name == SIMULATE:
         _simulate(only, philly, as_json=as_json)
@@ -147,6 +160,16 @@ def _stability(states: int, seed: int, first: int, *, fair: bool, as_json: bool)
         print_stability(tally)
     if tally.broken:
         click.get_current_context().exit(1)
+
+
+def _quality(clusters: int, seed: int, *, as_json: bool) -> None:
+    from makeway.cli.bench_quality import bench_quality, print_quality
+
+    result = bench_quality(clusters, seed)
+    if as_json:
+        click.echo(json.dumps(result))
+    else:
+        print_quality(result)
 
 
 def _simulate(only: tuple[str, ...], philly: str | None, *, as_json: bool) -> None:
@@ -210,9 +233,9 @@ def _scale(generator: str | None, *, as_json: bool) -> None:
 
 
 def _print_rows(rows: list[dict[str, Any]]) -> None:
-    click.echo("".join(f"{name:>12}" for name in rows[0]))
-    for row in rows:
-        click.echo("".join(f"{value:>12}" for value in row.values()))
+    first = max(12, *(2 + len(str(next(iter(row.values())))) for row in rows))  # what is measured may be a sentence
+    for row in [list(rows[0]), *(list(row.values()) for row in rows)]:
+        click.echo(f"{row[0]:>{first}}" + "".join(f"{value:>12}" for value in row[1:]))
 
 
 def _micros(work: Callable[[], object]) -> float:

@@ -54,6 +54,7 @@ COMMANDS = {
         "Print a kubeconfig for kubectl and other clients, with the server's own authority in it.",
     ),
     "logs": Place("makeway.cli.job_commands", "Show what a job or a pod has printed."),
+    "place": Place("makeway.cli.place", "Say where pods go on nodes, who must make way, and why."),
     "plan": Place("makeway.cli.plan", "Say what would be admitted, preempted and left waiting, and why."),
     "queues": Place("makeway.cli.queues", "Show quota, its use, and who waits, cohort by cohort."),
     "simulate": Place("makeway.cli.simulate", "Run the real controllers in virtual time and report what came of it."),

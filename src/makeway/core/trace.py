@@ -51,6 +51,24 @@ class Rule(StrEnum):
     ORDER_EARLIER = "order/earlier"
     ORDER_NAME = "order/name"
     ORDER_ALONE = "order/alone"
+    PLACE_FITS = "place/fits"
+    PLACE_NODE = "place/node"
+    PLACE_CHEAPEST = "place/cheapest-node"
+    PLACE_TOO_FEW = "place/too-few-pods"
+    PLACE_UNRESOLVED = "place/no-such-group"
+    PLACE_NEVER = "place/preemption-policy-never"
+    PLACE_ONGOING = "place/preemption-under-way"
+    PLACE_NOBODY_LOWER = "place/nobody-lower"
+    PLACE_SHORT = "place/no-place-even-then"
+    PLACE_LACKS = "place/lacks"
+    PLACE_CLOSED = "place/no-open-node"
+    PLACE_THRESHOLD = "place/threshold"
+    PLACE_NOT_ENOUGH = "place/below-threshold"
+    PLACE_ABOVE = "place/above-threshold"
+    PLACE_SPARED_BY_BUDGET = "place/spared-by-budget"
+    PLACE_SPARED = "place/spared"
+    PLACE_MAKES_WAY = "place/makes-way"
+    PLACE_MORE = "place/and-more"
 
 
 WORDS = {
@@ -91,6 +109,24 @@ WORDS = {
     Rule.ORDER_EARLIER: "shares would be equal, {} and {}; queued {} ms earlier",
     Rule.ORDER_NAME: "shares would be equal, {} and {}, and all else; the name of the queue decides",
     Rule.ORDER_ALONE: "nobody else of its tree is left",
+    Rule.PLACE_FITS: "{} of {} pods have a place as things stand, {} are needed",
+    Rule.PLACE_NODE: "it goes there",
+    Rule.PLACE_CHEAPEST: "of {} nodes that could take it the one where least is lost: {} pods leave, {} beyond budgets",
+    Rule.PLACE_TOO_FEW: "{} pods exist, {} are needed",
+    Rule.PLACE_UNRESOLVED: "it refers to a Workload or group that does not exist",
+    Rule.PLACE_NEVER: "its preemption policy is Never",
+    Rule.PLACE_ONGOING: "those who were asked to leave for it are still there, and its place holds",
+    Rule.PLACE_NOBODY_LOWER: "nobody runs with a priority below {}",
+    Rule.PLACE_SHORT: "with all below priority {} gone fewer than {} of {} pods have a place",
+    Rule.PLACE_LACKS: "the nearest miss: {} are asked for, {} would be free, {} are missing",
+    Rule.PLACE_CLOSED: "no node is open to it, whoever leaves",
+    Rule.PLACE_THRESHOLD: "nobody above priority {} has to leave",
+    Rule.PLACE_NOT_ENOUGH: "with only priorities up to {} gone fewer than {} pods have a place",
+    Rule.PLACE_ABOVE: "{} pods stay because their priority is above {}",
+    Rule.PLACE_SPARED_BY_BUDGET: "budgets protect {} of its pods, and there is a place without it leaving; priority {}",
+    Rule.PLACE_SPARED: "there is a place without it leaving; priority {}",
+    Rule.PLACE_MAKES_WAY: "priority {} is below {}; {} pods leave, {} of them beyond a budget",
+    Rule.PLACE_MORE: "and {} more",
 }
 SHARES_IN = {  # how many of a rule's numbers, two for each, are shares: they come first
     Rule.FAIR_WITHIN_NOMINAL: 4, Rule.FAIR_FINAL_SHARE: 4, Rule.FAIR_INITIAL_SHARE: 4, Rule.NOT_BY_SHARES: 3,

@@ -108,6 +108,29 @@ def test_a_pod_gets_the_number_behind_its_class(admin: httpx.Client, name: str) 
     assert made(admin, PODS, pod(f"{name}-f", spec={"priorityClassName": name, "priority": 70}))
 
 
+def test_a_scheduling_workload_is_let_in_with_its_priorities(admin: httpx.Client, name: str) -> None:
+    path = "/apis/scheduling.k8s.io/v1alpha1/namespaces/default/workloads"
+    groups = [{"name": "g", "policy": {"gang": {"minCount": 2}}}]
+
+    def body(suffix: str, **spec: str) -> dict[str, Any]:
+        return {"metadata": {"name": f"{name}-{suffix}"}, "spec": {"podGroups": groups, **spec}}
+
+    made(admin, CLASSES, {"metadata": {"name": f"{name}-low"}, "value": 5, "preemptionPolicy": "Never"})
+    made(admin, CLASSES, {"metadata": {"name": f"{name}-high"}, "value": 50})
+    low, high = f"{name}-low", f"{name}-high"
+    both = made(admin, path, body("a", priorityClassName=low, preemptionPriorityClassName=high))
+    assert both["status"] == {"priority": 5, "preemptionPriority": 50, "preemptionPolicy": "Never"}
+    one = made(admin, path, body("b", priorityClassName=low))
+    assert one["spec"]["preemptionPriorityClassName"] == low
+    none = made(admin, path, body("c"))["status"]
+    assert (none["priority"], none["preemptionPriority"]) == (0, 0)
+    below = admin.post(path, json=body("d", priorityClassName=high, preemptionPriorityClassName=low))
+    assert below.status_code == 422
+    assert "spec.preemptionPriorityClassName" in below.text
+    unknown = admin.post(path, json=body("e", priorityClassName="nope"))
+    assert (unknown.status_code, "no PriorityClass is called" in unknown.text) == (422, True)
+
+
 def test_there_is_one_default_class_and_it_counts(tmp_path: Path) -> None:
     with running(tmp_path) as server, server.client() as client:
         made(client, CLASSES, {"metadata": {"name": "usual"}, "value": 5, "globalDefault": True})

@@ -29,10 +29,14 @@ from makeway.api.objects.kubernetes import (
 )
 from makeway.api.objects.meta import Wire
 from makeway.api.objects.queueing import AdmissionCheck, ClusterQueue, ResourceFlavor
+from makeway.api.objects.scheduling import GangWorkload, GangWorkloadStatus
 from makeway.api.problems import Problem
 from makeway.api.structure import told
 from makeway.api.validation.fields import LABEL_HINT, is_label
+from makeway.api.validation.scheduling import check_gang_workload
 from makeway.api.versions import Kind, kind_of
+from makeway.core.lowering.placement import classes_of
+from makeway.core.placement.resolution import Refused, default_class, resolve
 from makeway.runtime.pages import Objects
 from makeway.runtime.ports import Forbidden, Invalid, NotFound, Stored
 
@@ -79,6 +83,8 @@ class Admission:
                 return _with_priority(objects, replace(value, spec=_defaulted_pod(value.spec), status=PENDING))
             case Job():
                 return _job(value, suspend=self._manages(value))
+            case GangWorkload():
+                return _ranked(objects, value)
             case ClusterQueue() | ResourceFlavor() | AdmissionCheck():
                 meta = value.metadata
                 finalizers = tuple(dict.fromkeys((*meta.finalizers, RESOURCE_IN_USE)))
@@ -192,6 +198,25 @@ def _default_class(objects: Objects) -> PriorityClass | None:
     values = (each.value() for each in objects.list(CLASSES).items)
     found = [each for each in values if each.global_default]
     return min(found, key=lambda each: (each.value, each.metadata.name), default=None)
+
+
+def _ranked(objects: Objects, workload: GangWorkload) -> GangWorkload:
+    """A scheduling Workload with its class names completed and what they come to (S-15.1.6). Raises Invalid."""
+    classes = classes_of(each.value() for each in objects.list(CLASSES).items)
+    default = default_class(classes)
+    values = {name: each.value for name, each in classes.items()}
+    problems = list(check_gang_workload(workload, values, default.name if default else ""))
+    spec = workload.spec
+    found = resolve(spec.priority_class_name, spec.preemption_priority_class_name, classes)
+    if problems or isinstance(found, Refused):
+        raise Invalid(problems)
+    status = GangWorkloadStatus(
+        priority=found.priority, preemption_priority=found.preemption_priority, preemption_policy=found.policy
+    )
+    named = replace(
+        spec, priority_class_name=found.class_name, preemption_priority_class_name=found.preemption_class_name
+    )
+    return replace(workload, spec=named, status=status)
 
 
 def _check_default(objects: Objects, value: PriorityClass) -> None:

@@ -34,6 +34,7 @@ class Surroundings:
 
     gates: Mapping[str, bool] = field(default_factory=dict)
     priority_classes: Mapping[str, int] | None = None
+    default_class: str = ""  # the one of who names none
 
     def on(self, gate: str) -> bool:
         return self.gates.get(gate, GATES[gate].ours)
@@ -71,7 +72,7 @@ def _rules(value: Wire, around: Surroundings) -> Iterator[Problem]:
         case queueing.MultiKueueConfig():
             yield from queues.check_multikueue_config(value)
         case GangWorkload():
-            yield from scheduling.check_gang_workload(value, around.priority_classes)
+            yield from scheduling.check_gang_workload(value, around.priority_classes, around.default_class)
         case Job():
             yield from pods.check_job(value)
         case Pod():

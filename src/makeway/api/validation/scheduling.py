@@ -13,7 +13,9 @@ from makeway.api.structure import did_you_mean, told
 _NOT_A_SEGMENT = re.compile(r"^\.\.?$|[/%]")
 
 
-def check_gang_workload(workload: GangWorkload, priority_classes: Mapping[str, int] | None) -> Iterator[Problem]:
+def check_gang_workload(
+    workload: GangWorkload, priority_classes: Mapping[str, int] | None, default_class: str = ""
+) -> Iterator[Problem]:
     """``priority_classes`` are the classes known where the object is judged; None: that is not known here."""
     spec = workload.spec
     for i, group in enumerate(spec.pod_groups):
@@ -28,10 +30,10 @@ def check_gang_workload(workload: GangWorkload, priority_classes: Mapping[str, i
                 message = f"{told(value)} cannot be part of a path"
                 yield Problem(f"spec.controllerRef.{name}", message, "it has a / or %, or is . or ..")
     if priority_classes is not None:
-        yield from _check_classes(workload, {**priority_classes, **SYSTEM_CLASSES})
+        yield from _check_classes(workload, {**priority_classes, **SYSTEM_CLASSES}, default_class)
 
 
-def _check_classes(workload: GangWorkload, classes: Mapping[str, int]) -> Iterator[Problem]:
+def _check_classes(workload: GangWorkload, classes: Mapping[str, int], default_class: str) -> Iterator[Problem]:
     spec = workload.spec
     missing = False
     for name, value in (
@@ -43,11 +45,14 @@ def _check_classes(workload: GangWorkload, classes: Mapping[str, int]) -> Iterat
             hint = did_you_mean(value, sorted(classes))
             yield Problem(f"spec.{name}", f"no PriorityClass is called {told(value)}", hint, cause="Forbidden")
     if spec.preemption_priority_class_name and not missing:
-        priority = classes.get(spec.priority_class_name, 0)
+        scheduling = spec.priority_class_name or default_class
+        priority = classes.get(scheduling, 0)
         preemption = classes[spec.preemption_priority_class_name]
         if preemption < priority:
+            whose = told(scheduling) if scheduling else "a Workload without a class"
+            if scheduling and not spec.priority_class_name:
+                whose += ", the default class"
             message = (
-                f"{told(spec.preemption_priority_class_name)} has value {preemption}, below the {priority} of "
-                f"{told(spec.priority_class_name) if spec.priority_class_name else 'a Workload without a class'}"
+                f"{told(spec.preemption_priority_class_name)} has value {preemption}, below the {priority} of {whose}"
             )
             yield Problem("spec.preemptionPriorityClassName", message, "a victim is never less than a preemptor")

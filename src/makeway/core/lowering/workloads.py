@@ -252,7 +252,7 @@ def _one_pod_set(each: wire.PodSet, namespace: str, count: int, around: Surround
     runtime = around.runtime_classes.get(spec.runtime_class_name)
     if runtime is not None and runtime.overhead is not None:
         overhead = _nanos(runtime.overhead.pod_fixed)
-    pod = adjusted(_pod(spec), container=container, whole=whole, runtime_overhead=overhead)
+    pod = adjusted(asked_by(spec), container=container, whole=whole, runtime_overhead=overhead)
     broken = violation(pod, container=container, whole=whole)
     lowered = _pod_set(each, spec, counted(pod_request(pod), around.policy.resources), count)
     return lowered, broken, spec.termination_grace_period_seconds * 1000
@@ -292,7 +292,9 @@ def _nanos(amounts: Mapping[str, Quantity]) -> dict[str, int]:
     return {name: quantity.nano for name, quantity in amounts.items()}
 
 
-def _pod(spec: wire_pods.PodSpec) -> Pod:
+def asked_by(spec: wire_pods.PodSpec) -> Pod:
+    """What its containers ask for, as it is written."""
+
     def container(each: wire_pods.Container) -> Container:
         resources = each.resources
         return Container(_nanos(resources.requests), _nanos(resources.limits), each.restart_policy == "Always")

@@ -30,6 +30,7 @@ class Findings:
 
     differences: list[str] = field(default_factory=list)
     explanation: list[str] = field(default_factory=list)
+    answer: dict[str, Any] | None = None  # ours, where others may want to judge it themselves
 
     def same(self, what: str, got: object, want: object) -> None:
         if got != want:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 ENVELOPE = ("featureGates", "now", "config", "objects", "given", "want")
+ON_NODES = ("given", "want")  # cases about nodes have their parts beside these, no objects
 ENDINGS = (".jsonl", ".jsonl.gz")
 
 
@@ -28,6 +29,7 @@ class Case:
     given: Mapping[str, Any] = field(default_factory=dict)
     want: Mapping[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
+    tree: Mapping[str, Any] = field(default_factory=dict)  # all of it, of a case about nodes
     is_foreign: bool = False  # another format: it has a name, but not our envelope
 
 
@@ -64,6 +66,8 @@ def _case(line: str, file: Path, number: int) -> Case:
     stem = file.name.removesuffix(".gz").removesuffix(".jsonl")
     suite = str(tree.get("suite") or stem)
     name = str(tree.get("name") or tree.get("id") or f"{suite}-line-{number}")
+    if all(isinstance(tree.get(key), dict) for key in ON_NODES) and "objects" not in tree:
+        return Case(suite=suite, name=name, given=tree["given"], want=tree["want"], tree=tree)
     if any(key not in tree for key in ENVELOPE):
         return Case(suite=suite, name=name, is_foreign=True)
     return Case(

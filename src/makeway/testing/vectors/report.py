@@ -6,9 +6,9 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from makeway.testing.vectors import cycles, flavors, oracle, preemption, queues, quota, shares
+from makeway.testing.vectors import cycles, flavors, nodes, oracle, preemption, queues, quota, shares
 from makeway.testing.vectors.facts import Findings
 from makeway.testing.vectors.reading import Case
 from makeway.testing.vectors.scope import OF_SUITE, missing_feature
@@ -64,6 +64,7 @@ class Outcome:
     reason: str = ""  # why it is not covered
     differences: tuple[str, ...] = ()
     explanation: tuple[str, ...] = ()
+    answer: dict[str, Any] | None = None  # ours, where others may want to judge it themselves
 
     def lines(self, *, verbose: bool) -> Iterator[str]:
         """A failing case: what differs, then why we decided as we did."""
@@ -81,19 +82,26 @@ def judge(case: Case) -> Outcome:
     """Compare one case; an error of ours in it is a difference, so that the others are still tried."""
     if case.is_foreign:
         return Outcome(case, "not covered", "another format")
+    if case.tree:
+        adapter = nodes.adapter_of(case)
+        return Outcome(case, "not covered", "another format") if adapter is None else _judged(case, adapter)
     adapter = ADAPTERS.get(case.suite)
     if adapter is None and case.suite not in OF_SUITE:
         return Outcome(case, "not covered", "no adapter for this suite")
     feature = missing_feature(case)
     if feature or adapter is None:
         return Outcome(case, "not covered", feature)
+    return _judged(case, adapter)
+
+
+def _judged(case: Case, adapter: Callable[[Case], Findings]) -> Outcome:
     try:
         found = adapter(case)
     except Exception as error:
         trail = traceback.format_exception(error)
         return Outcome(case, "failed", "", (f"{type(error).__name__}: {error}",), ("".join(trail[-2:]).strip(),))
     verdict: Verdict = "failed" if found.differences else "passed"
-    return Outcome(case, verdict, "", tuple(found.differences), tuple(found.explanation))
+    return Outcome(case, verdict, "", tuple(found.differences), tuple(found.explanation), found.answer)
 
 
 def summary(outcomes: Iterable[Outcome], *, verbose: bool = False) -> tuple[list[str], int]:

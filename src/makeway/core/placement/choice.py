@@ -1,0 +1,162 @@
+"""Where members go so that the least must leave (S-15.4.7).
+
+Of each node it is known what one more member there would cost: walking those who might leave it by importance, who no
+longer fits beside the members adds its pods beyond budgets, its pods (a group counts whole, and once), their run time.
+The cheapest node is taken, of equals the best by score. A group that leaves one node leaves all, so the nodes where it
+stood are looked at anew, and no others.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from makeway.core.placement.nodes import Bools, Ints
+from makeway.core.placement.room import NOT_PLACED, Kind, Room, Seats
+
+Cost = tuple[int, int, int]  # pods beyond budgets, pods, run time up to a constant
+Entry = tuple[int, int, int, int, int, int]  # cost, score, node, and which version of the node it speaks of
+
+
+class Choice:
+    """One placing of all members. ``room`` has those who ``might`` leave taken out, and nobody seated."""
+
+    def __init__(self, room: Room, might: Bools, beyond: Ints) -> None:
+        self._room = room
+        self._order, self._first = by_node(room, might)
+        self._beyond = beyond.tolist()
+        self._pods = room.units.size.tolist()
+        self._late = (-room.units.started).tolist()
+        self._gone: set[int] = set()
+        self._asked: dict[int, set[int]] = {}  # columns that somebody seated on the node asks for
+        self._version: dict[int, int] = {}
+        self._walks: dict[int, list[tuple[int, list[int]]]] = {}
+        self._several: list[bool] = (np.diff(room.parts.bounds) > 1).tolist()  # it stands on more nodes than one
+        self._heaps: dict[int, list[Entry]] = {}
+
+    def seats(self) -> Seats:
+        """A node for each member that fits somewhere; all of them are seated in the room."""
+        room = self._room
+        seats = [NOT_PLACED] * len(room.members)
+        for i, pod in enumerate(room.members):
+            node = room.state.index.get(pod.nominated) if pod.nominated is not None else None
+            if node is not None and room.valid_at(room.kind_of[i], node):
+                seats[i] = node
+                self._seat(room.kind_of[i], node)
+        for i, kind in enumerate(room.kind_of):
+            if seats[i] == NOT_PLACED:
+                seats[i] = self._cheapest(kind)
+                if seats[i] != NOT_PLACED:
+                    self._seat(kind, seats[i])
+        return seats
+
+    def _cheapest(self, kind: Kind) -> int:
+        heap = self._heaps.get(id(kind))
+        if heap is None:
+            heap = self._heaps[id(kind)] = self._entries(kind)
+        while heap and heap[0][5] != self._version.get(heap[0][4], 0):
+            heapq.heappop(heap)
+        return heap[0][4] if heap else NOT_PLACED
+
+    def _seat(self, kind: Kind, node: int) -> None:
+        cost = self.walk(kind, node)
+        self._room.occupy(kind, node)
+        self._asked.setdefault(node, set()).update(kind.asked)
+        touched = {node}
+        parts = self._room.parts
+        for unit in cost[1] if cost is not None else ():
+            self._gone.add(unit)
+            if self._several[unit]:
+                touched.update(parts.node[parts.of(unit)].tolist())
+        for each in touched:
+            self._version[each] = self._version.get(each, 0) + 1
+        for other in self._room.kinds:
+            heap = self._heaps.get(id(other))
+            if heap is not None:
+                self._renew(other, heap, touched)
+
+    def _renew(self, kind: Kind, heap: list[Entry], touched: set[int]) -> None:
+        found = [(node, walked[0]) for node in sorted(touched) if (walked := self.walk(kind, node)) is not None]
+        if found:
+            scores = self._room.scores(kind, nodes=np.array([node for node, _ in found])).tolist()
+            for (node, cost), score in zip(found, scores, strict=True):
+                heapq.heappush(heap, (*cost, -score, node, self._version[node]))
+
+    def walk(self, kind: Kind, node: int) -> tuple[Cost, list[int]] | None:
+        """What one more of the kind on the node costs, and who must leave for it; None: it has no place there."""
+        if not kind.open[node]:
+            return None
+        row = self._room.free[:, node].tolist()
+        slack = [have - need for have, need in zip(row, kind.need.tolist(), strict=True)]
+        if any(slack[column] < 0 for column in kind.asked):
+            return None
+        asked = self._asked.get(node, set()).union(kind.asked)
+        beyond = pods = late = 0
+        leaving = []
+        for unit, use in self._standing_on(node):
+            if unit in self._gone:
+                continue
+            if all(slack[column] >= use[column] for column in asked):
+                slack = [have - take for have, take in zip(slack, use, strict=True)]
+            else:
+                leaving.append(unit)
+                beyond += self._beyond[unit]
+                pods += self._pods[unit]
+                late += self._late[unit]
+        return (beyond, pods, late), leaving
+
+    def _standing_on(self, node: int) -> list[tuple[int, list[int]]]:
+        found = self._walks.get(node)
+        if found is None:
+            parts = self._room.parts
+            here = self._order[self._first[node] : self._first[node + 1]]
+            found = list(zip(parts.unit[here].tolist(), parts.use[:, here].T.tolist(), strict=True))
+            self._walks[node] = found
+        return found
+
+    def _entries(self, kind: Kind) -> list[Entry]:
+        """All nodes at once: the k-th unit of every node is walked together."""
+        if self._gone or self._asked:
+            return self._entries_one_by_one(kind)
+        room, parts = self._room, self._room.parts
+        slack = room.free - kind.need[:, None]
+        good = kind.open.copy()
+        for column in kind.asked:
+            good &= slack[column] >= 0
+        cost = np.zeros((3, len(good)), np.int64)
+        weights = np.array([self._beyond, self._pods, self._late], np.int64)
+        nodes, turn = np.flatnonzero(good), 0
+        while len(nodes := nodes[self._first[nodes] + turn < self._first[nodes + 1]]):
+            part = self._order[self._first[nodes] + turn]
+            use = parts.use[:, part]
+            fits = (slack[kind.asked][:, nodes] >= use[kind.asked]).all(axis=0)
+            slack[:, nodes[fits]] -= use[:, fits]
+            cost[:, nodes[~fits]] += weights[:, parts.unit[part[~fits]]]
+            turn += 1
+        nodes = np.flatnonzero(good)
+        score = -room.scores(kind, nodes=nodes)
+        never = [0] * len(nodes)
+        heap = list(zip(*cost[:, nodes].tolist(), score.tolist(), nodes.tolist(), never, strict=True))
+        heapq.heapify(heap)
+        return heap
+
+    def _entries_one_by_one(self, kind: Kind) -> list[Entry]:
+        heap = []
+        nodes = np.flatnonzero(kind.open)
+        scores = self._room.scores(kind, nodes=nodes).tolist()
+        for node, score in zip(nodes.tolist(), scores, strict=True):
+            found = self.walk(kind, node)
+            if found is not None:
+                heap.append((*found[0], -score, node, self._version.get(node, 0)))
+        heapq.heapify(heap)
+        return heap
+
+
+def by_node(room: Room, might: Bools) -> tuple[Ints, Ints]:
+    """The parts of those who might leave, by node and importance, and where each node begins."""
+    chosen = np.flatnonzero(might[room.parts.unit])
+    node = room.parts.node[chosen]
+    order = np.argsort(node, kind="stable")  # parts lie by unit, so each node's stay by importance
+    first = np.searchsorted(node[order], np.arange(len(room.state.nodes) + 1))
+    return chosen[order], first

@@ -1,0 +1,160 @@
+"""Better places than the cheapest one after another, where the search is small (decision 0052).
+
+Taking the cheapest node again and again is short-sighted: it may pay for many small units where one large one would do,
+and the other way round. So other placements are tried, each judged by who would leave in the end by the same order; the
+best one is kept. They come from
+
+- sets: units come back in several orders as long as there is a place somewhere for all, then members sit where room is;
+- moves: one member goes elsewhere, or two change places, while that helps.
+
+What is looked at is bounded: units judged by ``MOST_LOOKS``, passes of unlike members by ``MOST_PASSES``. A
+placement that seats fewer members is never taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from makeway.core.placement.fit import placed, seat_gang
+from makeway.core.placement.nodes import Bools, Ints
+from makeway.core.placement.room import NOT_PLACED, Room, Saved, Seats
+
+MOST_LOOKS = 24_000  # units that are judged
+MOST_PASSES = 200  # members times units, where members are unlike and have to be seated for every answer
+MOST_UNITS = 64
+MOST_NODES = 64
+MOST_MEMBERS = 32
+
+Cost = tuple[int, int, int]  # pods beyond budgets, pods, run time up to a constant
+Row = list[int]
+
+
+def improved(room: Room, open_field: Saved, seats: Seats, going: Bools, beyond: Ints, might: Bools) -> Seats:
+    """The best placement found, at least as good as ``seats``; ``might``: who is out in the ``open_field``."""
+    if going.sum() < 1 or might.sum() > MOST_UNITS or len(room.members) > MOST_MEMBERS:
+        return seats
+    if len(room.state.nodes) > MOST_NODES:
+        return seats
+    judge = _Judge(room, open_field, might, beyond)
+    best, cost = seats, judge.cost(seats)
+    for found in _from_sets(room, placed(seats), open_field, might, beyond):
+        if placed(found) >= placed(best) and (better := judge.cost(found)) < cost:
+            best, cost = found, better
+    return _by_moves(judge, best, cost)
+
+
+class _Judge:
+    """Who would leave for a placement, in plain integers: many small questions are quicker so than with arrays."""
+
+    def __init__(self, room: Room, open_field: Saved, might: Bools, beyond: Ints) -> None:
+        self.free: list[Row] = open_field[0].T.tolist()
+        self.kinds = room.kind_of
+        self.needs: list[Row] = [kind.need.tolist() for kind in room.kind_of]
+        self.looks = 0
+        parts = room.parts
+        self._units: list[tuple[Cost, list[tuple[int, Row]]]] = []
+        for unit in np.flatnonzero(might).tolist():
+            part = parts.of(unit)
+            price = (int(beyond[unit]), int(room.units.size[unit]), -int(room.units.started[unit]))
+            where = list(zip(parts.node[part].tolist(), parts.use[:, part].T.tolist(), strict=True))
+            self._units.append((price, where))
+
+    def cost(self, seats: Seats) -> Cost:
+        self.looks += len(self._units)
+        rows: dict[int, Row] = {}
+        asked: dict[int, set[int]] = {}
+        for i, node in enumerate(seats):
+            if node != NOT_PLACED:
+                row = rows.get(node) or self.free[node]
+                rows[node] = [have - take for have, take in zip(row, self.needs[i], strict=True)]
+                asked.setdefault(node, set()).update(self.kinds[i].asked)
+        beyond = pods = late = 0
+        for price, where in self._units:
+            here = [(node, use) for node, use in where if node in rows]
+            if all(rows[node][column] >= use[column] for node, use in here for column in asked[node]):
+                for node, use in here:
+                    rows[node] = [have - take for have, take in zip(rows[node], use, strict=True)]
+            else:
+                beyond, pods, late = beyond + price[0], pods + price[1], late + price[2]
+        return beyond, pods, late
+
+    def valid(self, seats: Seats, nodes: set[int]) -> bool:
+        """Whether the members on these nodes have room there with all who might leave gone."""
+        for node in nodes:
+            row = self.free[node]
+            asked: set[int] = set()
+            for i, at in enumerate(seats):
+                if at == node:
+                    if not self.kinds[i].open[node]:
+                        return False
+                    row = [have - take for have, take in zip(row, self.needs[i], strict=True)]
+                    asked.update(self.kinds[i].asked)
+            if any(row[column] < 0 for column in asked):
+                return False
+        return True
+
+
+def _from_sets(room: Room, need: int, open_field: Saved, might: Bools, beyond: Ints) -> Iterator[Seats]:
+    """Places beside those who can all come back together, for several orders of coming back."""
+    units = np.flatnonzero(might).tolist()
+    if not room.alike and len(units) * len(room.members) > MOST_PASSES:
+        return
+    size, late = room.units.size, room.units.started
+    orders: list[Callable[[int], tuple[int, ...]]] = [
+        lambda unit: (-int(beyond[unit]), unit),
+        lambda unit: (-int(beyond[unit]), -int(size[unit]), int(late[unit])),
+        lambda unit: (-int(beyond[unit]), int(size[unit]), int(late[unit])),
+        lambda unit: (-int(beyond[unit]), int(late[unit]), unit),
+    ]
+    for order in orders:
+        room.load(open_field)
+        for unit in sorted(units, key=order):
+            room.shift(unit, -1)
+            if not _has_places(room, need):
+                room.shift(unit, 1)
+        seats = seat_gang(room, need)
+        if seats is not None:
+            yield seats
+
+
+def _has_places(room: Room, need: int) -> bool:
+    if room.alike:
+        return int(np.minimum(room.capacity(room.kinds[0]), len(room.members)).sum()) >= need
+    before = room.save()
+    found = seat_gang(room, need, search=False) is not None
+    room.load(before)
+    return found
+
+
+def _by_moves(judge: _Judge, seats: Seats, cost: Cost) -> Seats:
+    """While one move helps, the best of all."""
+    while cost[1]:
+        best = None
+        for moved, nodes in _moves(judge, seats):
+            if judge.looks >= MOST_LOOKS:
+                return best or seats
+            if judge.valid(moved, nodes) and (better := judge.cost(moved)) < cost:
+                best, cost = moved, better
+        if best is None:
+            return seats
+        seats = best
+    return seats
+
+
+def _moves(judge: _Judge, seats: Seats) -> Iterator[tuple[Seats, set[int]]]:
+    """One member elsewhere, equals once; then two unlike members that change places."""
+    seen = set()
+    for i, at in enumerate(seats):
+        if at == NOT_PLACED or (id(judge.kinds[i]), at) in seen:
+            continue
+        seen.add((id(judge.kinds[i]), at))
+        for node in range(len(judge.free)):
+            if node != at:
+                yield [*seats[:i], node, *seats[i + 1 :]], {node}
+        for j in range(i + 1, len(seats)):
+            if judge.kinds[j] is not judge.kinds[i] and seats[j] not in (at, NOT_PLACED):
+                moved = list(seats)
+                moved[i], moved[j] = seats[j], at
+                yield moved, {at, seats[j]}

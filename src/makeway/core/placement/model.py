@@ -1,0 +1,172 @@
+"""The nouns of placement: nodes, pods, groups and budgets as plain frozen values, and the answer about them (S-15).
+
+All amounts are integers in the units of S-1.1 (``core.requests.units``), all times integers; nothing here knows wire
+objects or arrays. A ``Cluster`` is the whole input of a decision, in any order: what depends on order is a field of
+its own (``Pod.arrived``).
+
+Not here: who has which priority (``resolution``), what is free where (``nodes``), who makes way (``preemption``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from makeway.core.model import DAWN, Millis, Selector, Taint, Toleration
+from makeway.core.trace import Step
+
+PodKey = tuple[str, str]  # namespace, name
+GroupKey = tuple[str, str, str]  # namespace, Workload, group
+Port = tuple[str, int]  # protocol, port on the node
+PreemptionPolicy = Literal["PreemptLowerPriority", "Never"]
+
+POD_COUNT = "pods"  # among what a node has: how many pods it takes
+
+
+# --- what there is ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    name: str
+    allocatable: Mapping[str, int]  # a resource that is not here is 0, ``pods`` too (S-15.2.2)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()  # all of them; only NoSchedule and NoExecute keep pods away
+    unschedulable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """Required anti-affinity: no pod of the namespace that matches may share the value of the key (S-15.2.6)."""
+
+    selector: Selector | None  # None selects nothing, an empty one everything
+    topology_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How evenly pods that match must stand over the values of a key (S-15.2.6)."""
+
+    max_skew: int
+    topology_key: str
+    selector: Selector | None
+    min_domains: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What a pod refers to: a group of a Workload in its namespace, and which replica of that group it is in."""
+
+    workload: str
+    group: str
+    replica: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """A pod that waits (``node`` is None) or stands on a node; those that have ended are not part of a cluster."""
+
+    key: PodKey
+    requests: Mapping[str, int] = field(default_factory=dict)
+    node: str | None = None
+    priority: int = 0  # its own; a Workload that its reference resolves to overrides it (S-15.1.1)
+    start: Millis = DAWN  # since when it runs; of one that has no time yet: now
+    arrived: int = 0  # its place in the pod queue among equals
+    uid: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    member: Member | None = None
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    affinity: tuple[Selector, ...] | None = None  # terms of which one must hold; None: none asked for
+    tolerations: tuple[Toleration, ...] = ()
+    ports: frozenset[Port] = frozenset()
+    anti_affinity: tuple[Term, ...] = ()
+    spread: tuple[Spread, ...] = ()
+    policy: PreemptionPolicy | None = None  # its own or that of its class; None: PreemptLowerPriority
+    terminating: bool = False
+    preempted_by_scheduler: bool = False  # terminating because of an earlier preemption (S-15.6.7)
+    nominated: str | None = None  # while it waits: the node it was promised
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    key: GroupKey
+    min_count: int | None = None  # None: basic, its pods go one by one
+    whole: bool = False  # mode PodGroup: a replica makes way as a whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulingWorkload:
+    """A Workload of the pod scheduler with its class names already resolved (S-15.1.6)."""
+
+    namespace: str
+    name: str
+    groups: tuple[Group, ...]
+    priority: int = 0  # as a preemptor
+    preemption_priority: int = 0  # as a victim; never below ``priority``
+    policy: PreemptionPolicy = "PreemptLowerPriority"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """A PodDisruptionBudget: how many of the pods it selects may still be disrupted."""
+
+    namespace: str
+    name: str
+    selector: Selector | None  # None and empty select nothing
+    allowed: int
+    disrupted: frozenset[str] = frozenset()  # names of pods already counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    nodes: tuple[Node, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    workloads: tuple[SchedulingWorkload, ...] = ()
+    budgets: tuple[Budget, ...] = ()
+
+
+# --- for whom a place is sought, and what was found ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ForPod:
+    """One pod by itself: a plain one, or one of a basic group."""
+
+    key: PodKey
+
+
+@dataclass(frozen=True, slots=True)
+class ForGroup:
+    """The waiting pods of one replica of a gang group."""
+
+    namespace: str
+    member: Member
+
+
+Preemptor = ForPod | ForGroup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A node on which a single pod would get a place, and who would make way for it there."""
+
+    node: str
+    victims: tuple[PodKey, ...]  # sorted
+    violations: int
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What placement says about a preemptor. With ``needed`` false nobody makes way, with ``feasible`` false too."""
+
+    needed: bool  # there is no place as things stand
+    feasible: bool  # there is a place, as things stand or once the victims are gone
+    victims: tuple[PodKey, ...] = ()  # sorted
+    nominated: Mapping[PodKey, str] = field(default_factory=dict)  # only pods that got a place
+    candidates: tuple[Candidate, ...] = ()  # single pods only, by node name
+    violations: int = 0  # victim pods beyond what their budgets allow
+    n: int | None = None  # nobody above this priority makes way; None: nobody had to
+    reason: str | None = None  # why no eviction was sought: preemptionPolicyNever, ongoingPreemption
+    why: tuple[Step, ...] = ()

@@ -1,0 +1,82 @@
+"""A bounded search for places of unlike members, where passes by rule have failed.
+
+Depth first, the largest member first, fullest nodes first; nodes with the same room count once. It gives
+up after ``MOST_LOOKS`` looks, so a "no" is a proof only where it ended before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from makeway.core.placement.room import NOT_PLACED, Room, Seats
+
+MOST_NODES = 64
+MOST_MEMBERS = 64
+MOST_LOOKS = 24_000  # at nodes
+
+
+def pack_exactly(room: Room, order: Sequence[int], need: int) -> Seats | None:
+    """A node for at least ``need`` members, if the search finds one; nobody is put there yet."""
+    if len(room.state.nodes) > MOST_NODES or len(order) > MOST_MEMBERS or not _could(room, need):
+        return None
+    return _Search(room, order, need).seats()
+
+
+def _could(room: Room, need: int) -> bool:
+    """Whether each kind by itself has room for as many as must be placed of it."""
+    for kind in room.kinds:
+        count = sum(each is kind for each in room.kind_of)
+        if int(room.capacity(kind).sum()) < count - (len(room.members) - need):
+            return False
+    return True
+
+
+class _Search:
+    def __init__(self, room: Room, order: Sequence[int], need: int) -> None:
+        self._order = order
+        self._skips = len(order) - need
+        self._looks = 0
+        self._free: list[list[int]] = room.free.T.tolist()
+        self._kinds = room.kind_of
+        self._need = {id(kind): kind.need.tolist() for kind in room.kinds}
+        self._open = {id(kind): kind.open.nonzero()[0].tolist() for kind in room.kinds}
+        self._alike = [tuple(bool(kind.open[node]) for kind in room.kinds) for node in range(len(self._free))]
+        self._seats = [NOT_PLACED] * len(order)
+
+    def seats(self) -> Seats | None:
+        return self._seats if self._go(0, self._skips) else None
+
+    def _go(self, depth: int, skips: int) -> bool:
+        if depth == len(self._order):
+            return True
+        if self._looks > MOST_LOOKS:
+            return False
+        member = self._order[depth]
+        kind = self._kinds[member]
+        need = self._need[id(kind)]
+        for node in self._choices(member, need):
+            row = self._free[node]
+            self._free[node] = [have - take for have, take in zip(row, need, strict=True)]
+            self._seats[member] = node
+            if self._go(depth + 1, skips):
+                return True
+            self._free[node] = row
+            self._seats[member] = NOT_PLACED
+        return skips > 0 and self._go(depth + 1, skips - 1)
+
+    def _choices(self, member: int, need: list[int]) -> list[int]:
+        """Valid nodes, fullest first, one of those with the same room."""
+        kind = self._kinds[member]
+        asked = kind.asked
+        seen = set()
+        found = []
+        self._looks += len(self._open[id(kind)])
+        for node in self._open[id(kind)]:
+            row = self._free[node]
+            if any(row[column] < need[column] for column in asked):
+                continue
+            same = (tuple(row), self._alike[node])
+            if same not in seen:
+                seen.add(same)
+                found.append((sum(row[column] / need[column] for column in asked[1:]), row[0], node))
+        return [node for _, _, node in sorted(found)]

@@ -1,0 +1,138 @@
+"""Why a decision of placement came out as it did, as steps: ids and integers, taken when the decision is made.
+
+Lists are bounded: after ``MOST`` of a kind one step says how many more there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from makeway.core.placement.contest import Result
+from makeway.core.placement.fit import in_queue_order
+from makeway.core.placement.nodes import Bools, Ints
+from makeway.core.placement.room import NOT_PLACED, Room, Seats
+from makeway.core.placement.single_pod import Offers
+from makeway.core.trace import Rule, Step
+
+MOST = 50
+Why = tuple[Step, ...]
+
+
+def for_places(room: Room, seats: Seats, need: int) -> Why:
+    """Everybody has a place as things stand."""
+    found = sum(node != NOT_PLACED for node in seats)
+    first = Step(Rule.PLACE_FITS, (_name(room, 0),), (found, len(seats), need))
+    return (first, *_bounded(_places(room, seats), found))
+
+
+def for_nobody_lower(name: str, priority: int) -> Why:
+    return (Step(Rule.PLACE_NOBODY_LOWER, (name,), (priority,)),)
+
+
+def for_no_place(room: Room, name: str, need: int, priority: int, among: Bools) -> Why:
+    """Not even all who might leave would do; with what the nearest node lacks."""
+    short = Step(Rule.PLACE_SHORT, (name,), (priority, need, len(room.members)))
+    before = room.save()
+    room.take_out(among)
+    seats = in_queue_order(room)
+    left = [i for i, node in enumerate(seats) if node == NOT_PLACED] or list(range(len(seats)))
+    nearest = _nearest_miss(room, left)
+    room.load(before)
+    return (short, nearest)
+
+
+def _nearest_miss(room: Room, left: list[int]) -> Step:
+    """The node that lacks the least for the first of these members, the others being in their places."""
+    for i in left:
+        kind = room.kind_of[i]
+        nodes = np.flatnonzero(kind.open)
+        if not len(nodes):
+            return Step(Rule.PLACE_CLOSED, (_name(room, i),))
+        need = kind.need[kind.asked, None]
+        lacks = np.maximum(need - room.free[kind.asked][:, nodes], 0) / need
+        if (lacks.max(axis=0) > 0).all() or i == left[-1]:
+            at = int(np.argmin(lacks.max(axis=0)))
+            column = int(np.argmax(lacks[:, at]))
+            asked, free = int(need[column, 0]), int(room.free[kind.asked[column], nodes[at]])
+            subjects = (_name(room, i), room.state.nodes[int(nodes[at])].name, room.column_name(kind.asked[column]))
+            return Step(Rule.PLACE_LACKS, subjects, (asked, free, max(0, asked - free)))
+    raise AssertionError("a gang has members")
+
+
+def for_result(room: Room, result: Result, priority: int) -> Why:
+    units, size = room.units, room.units.size
+    steps = [Step(Rule.PLACE_THRESHOLD, (_name(room, 0),), (result.n,))]
+    if result.failed_at:
+        steps.append(Step(Rule.PLACE_NOT_ENOUGH, (_name(room, 0),), (max(result.failed_at), len(room.members))))
+    if result.above.any():
+        steps.append(Step(Rule.PLACE_ABOVE, (_name(room, 0),), (int(size[result.above].sum()), result.n)))
+    steps += _bounded(_places(room, result.seats), sum(node != NOT_PLACED for node in result.seats))
+    going = np.flatnonzero(result.going)
+    steps += _bounded(_leaving(room, going, result.beyond[going], priority), len(going))
+    saved = np.flatnonzero(result.saved_by_budget).tolist()
+    protected = (
+        Step(Rule.PLACE_SPARED_BY_BUDGET, (unit_name(room, u),), (int(result.beyond[u]), int(units.priority[u])))
+        for u in saved
+    )
+    steps += _bounded(protected, len(saved))
+    spared = np.flatnonzero(~(result.going | result.above | result.saved_by_budget) & (units.priority <= result.n))
+    stay = (Step(Rule.PLACE_SPARED, (unit_name(room, u),), (int(units.priority[u]),)) for u in spared.tolist())
+    steps += _bounded(stay, len(spared))
+    return tuple(steps)
+
+
+def for_offer(room: Room, found: Offers, best: int, name: str, priority: int) -> Why:
+    units = found.victims_of(best)
+    beyond = found.beyond[found.bounds[best] : found.bounds[best + 1]]
+    node = room.state.nodes[int(found.nodes[best])].name
+    numbers = (len(found.nodes), int(room.units.size[units].sum()), int(beyond.sum()))
+    leaving = _bounded(_leaving(room, units, beyond, priority), len(units))
+    return (
+        Step(Rule.PLACE_CHEAPEST, (name, node), numbers),
+        *leaving,
+        *_spared_on(room, int(found.nodes[best]), units),
+    )
+
+
+def _spared_on(room: Room, node: int, victims: Ints) -> list[Step]:
+    here = room.parts.unit[room.parts.node == node]
+    stay = here[~np.isin(here, victims)].tolist()
+    steps = (Step(Rule.PLACE_SPARED, (unit_name(room, u),), (int(room.units.priority[u]),)) for u in stay)
+    return _bounded(steps, len(stay))
+
+
+def _places(room: Room, seats: Seats) -> Iterable[Step]:
+    for i, node in enumerate(seats):
+        if node != NOT_PLACED:
+            yield Step(Rule.PLACE_NODE, (_name(room, i), room.state.nodes[node].name))
+
+
+def _leaving(room: Room, units: Ints, beyond: Ints, priority: int) -> Iterable[Step]:
+    size = room.units.size
+    for unit, over in zip(units.tolist(), beyond.tolist(), strict=True):
+        numbers = (int(room.units.priority[unit]), priority, int(size[unit]), over)
+        yield Step(Rule.PLACE_MAKES_WAY, (unit_name(room, unit),), numbers)
+
+
+def _bounded(steps: Iterable[Step], count: int) -> list[Step]:
+    found = [step for _, step in zip(range(MOST), steps, strict=False)]
+    if count > MOST:
+        found.append(Step(Rule.PLACE_MORE, (), (count - MOST,)))
+    return found
+
+
+def unit_name(room: Room, unit: int) -> str:
+    """Of a group: of its Workload, group and replica; else of the pod."""
+    pods = room.state.rows.pods
+    rows = room.units.rows_of(unit)
+    pod = pods[int(rows[0])]
+    assert pod is not None
+    if room.state.rows.group[rows[0]] < 0 or pod.member is None:
+        return "/".join(pod.key)
+    return "/".join(part for part in (pod.key[0], pod.member.workload, pod.member.group, pod.member.replica) if part)
+
+
+def _name(room: Room, member: int) -> str:
+    return "/".join(room.members[member].key)

@@ -1,0 +1,313 @@
+"""The room on the nodes as one decision sees it: only the columns that its pods ask for, and who might leave.
+
+Columns are pod count, cpu, memory, what else the members ask for, and each host port they want (of which a node has
+one). Removing and returning those who might leave are deltas on these arrays; the live state is never written to.
+
+Not here: where pods go (``fit``), which of those who might leave must (``preemption``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from makeway.core.placement.filters import Relation, relations, usable
+from makeway.core.placement.model import Pod, PodKey
+from makeway.core.placement.nodes import NOWHERE, Bools, Ints, Placement, amount
+from makeway.core.placement.scoring import scores
+from makeway.core.placement.units import Units
+
+NOT_PLACED = -1
+Seats = list[int]  # of each member the node, or NOT_PLACED
+Saved = tuple[Ints, list[Ints]]
+
+
+@dataclass(slots=True, eq=False)
+class Kind:
+    """Members that are alike: what one of them needs, and where it may go."""
+
+    pod: Pod
+    need: Ints
+    asked: list[int]  # columns that are compared for it (S-15.2.2)
+    open: Bools
+    relations: list[Relation] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What each unit that might leave holds on each node, by unit."""
+
+    unit: Ints
+    node: Ints
+    use: Ints  # columns by parts
+    bounds: Ints  # where each unit begins, and the end
+
+    def of(self, unit: int) -> slice:
+        return slice(int(self.bounds[unit]), int(self.bounds[unit + 1]))
+
+
+class Room:
+    """``members`` in queue order; ``within``: the only nodes for them; ``own``: whose nominations do not count."""
+
+    def __init__(
+        self, state: Placement, members: Sequence[Pod], priority: int, *,
+        within: Bools | None = None, own: frozenset[PodKey] = frozenset(), single: bool = False,
+    ) -> None:  # fmt: skip
+        self.state = state
+        self.members = members
+        self.single = single  # one pod by itself, not a gang of one
+        self.looks = 0  # how often somebody was put back or a place was sought, for tests
+        self._ports = sorted({port for pod in members for port in pod.ports})
+        asked = {name for pod in members for name, value in pod.requests.items() if value > 0}
+        known = sorted(column for name, column in state.columns.items() if column > 2 and name in asked)
+        self.columns = [0, 1, 2, *known]  # of the state; then come the ports
+        self._unknown = asked - state.columns.keys()  # no node has it and nobody uses it
+        self.allocatable: Ints = np.concatenate(
+            [state.allocatable[self.columns], np.ones((len(self._ports), len(state.nodes)), np.int64)]
+        )
+        self.free: Ints = self.allocatable.copy()
+        self.free[: len(self.columns)] -= state.used[self.columns]
+        for i, port in enumerate(self._ports, len(self.columns)):
+            at = state.rows.node[list(state.ports.get(port, ()))]
+            np.subtract.at(self.free[i], at[at != NOWHERE], 1)
+        self.kinds: list[Kind] = []
+        self.kind_of: list[Kind] = []
+        self._sort_by_kind(within)
+        holders = self._hold_for_others(priority, own)
+        self._relate(holders)
+        self.units = _NOBODY
+        self.parts = self._parts(_NOBODY)
+        self._related_rows: dict[int, list[tuple[Relation, int]]] = {}
+
+    def attach(self, units: Units) -> None:
+        """Say who might leave."""
+        self.units = units
+        self.parts = self._parts(units)
+        self._related_rows = self._related(units) if self.related else {}
+
+    def narrow(self, within: Bools) -> None:
+        """From now on only these nodes may take members."""
+        for kind in self.kinds:
+            kind.open = usable(self.state, kind.pod) & within
+
+    @property
+    def related(self) -> bool:
+        """Whether who else stands somewhere matters to a member beyond the room it takes."""
+        return any(kind.relations for kind in self.kinds)
+
+    @property
+    def spreads(self) -> bool:
+        """Whether more that leave can take a member's place away (S-15.4.5)."""
+        return any(kind.pod.spread for kind in self.kinds)
+
+    @property
+    def alike(self) -> bool:
+        return len(self.kinds) == 1
+
+    # --- what it is made of ------------------------------------------------------------------------------------------
+
+    def _sort_by_kind(self, within: Bools | None) -> None:
+        found: dict[object, Kind] = {}
+        for pod in self.members:
+            look = (
+                tuple(sorted(pod.requests.items())), tuple(sorted(pod.node_selector.items())), pod.affinity,
+                pod.tolerations, pod.ports, pod.anti_affinity, pod.spread, tuple(sorted(pod.labels.items())),
+            )  # fmt: skip
+            kind = found.get(look)
+            if kind is None:
+                kind = found[look] = self._kind(pod, within)
+                self.kinds.append(kind)
+            self.kind_of.append(kind)
+
+    def _kind(self, pod: Pod, within: Bools | None) -> Kind:
+        need = self._use(pod)
+        mask = usable(self.state, pod) if within is None else usable(self.state, pod) & within
+        if any(pod.requests.get(name, 0) > 0 for name in self._unknown):
+            mask = np.zeros_like(mask)
+        return Kind(pod, need, np.flatnonzero(need > 0).tolist(), mask)
+
+    def _use(self, pod: Pod) -> Ints:
+        """What a pod takes of each column; what the room does not look at is left out."""
+        use = np.zeros(len(self.allocatable), np.int64)
+        for i, column in enumerate(self.columns):
+            use[i] = 1 if column == 0 else 0
+        names = {column: name for name, column in self.state.columns.items()}
+        for i, column in enumerate(self.columns[1:], 1):
+            use[i] = amount(pod.requests.get(names[column], 0))
+        for i, port in enumerate(self._ports, len(self.columns)):
+            use[i] = int(port in pod.ports)
+        return use
+
+    def _hold_for_others(self, priority: int, own: frozenset[PodKey]) -> list[tuple[Pod, int]]:
+        """Those who wait and were promised a node stand there already, unless they are less important (S-15.2.2)."""
+        own |= {pod.key for pod in self.members}
+        holders = []
+        for key in self.state.nominated:
+            pod = self.state.pods[key]
+            node = self.state.index.get(pod.nominated or "")
+            if node is not None and key not in own and self.state.priority_of(pod) >= priority:
+                self.free[:, node] -= self._use(pod)
+                holders.append((pod, node))
+        return holders
+
+    def _relate(self, holders: list[tuple[Pod, int]]) -> None:
+        state = self.state
+        wary = [state.pods[key] for key in state.wary]
+        wary += [pod for pod, _ in holders if pod.anti_affinity]
+        wary += [kind.pod for kind in self.kinds if kind.pod.anti_affinity]
+        if not wary and not any(kind.pod.spread for kind in self.kinds):
+            return
+        for kind in self.kinds:
+            kind.relations = relations(state, kind.pod, wary)
+        if self.related:
+            for pod, node in holders:
+                self._stand(pod, node, 1)
+            for key, row in state.row_of.items():
+                if state.rows.node[row] != NOWHERE:
+                    self._stand(state.pods[key], int(state.rows.node[row]), 1)
+
+    def _stand(self, pod: Pod, node: int, change: int) -> None:
+        for kind in self.kinds:
+            for relation in kind.relations:
+                if relation.matters(pod):
+                    relation.stand(node, change)
+
+    def _parts(self, units: Units) -> Parts:
+        rows = self.state.rows
+        node = rows.node[units.rows]
+        unit = units.unit_of_rows()
+        use = np.zeros((len(self.allocatable), len(node)), np.int64)
+        use[: len(self.columns)] = rows.use[self.columns][:, units.rows]
+        for i, port in enumerate(self._ports, len(self.columns)):
+            holds = np.zeros(len(rows.alive), bool)
+            holds[list(self.state.ports.get(port, ()))] = True
+            use[i] = holds[units.rows]
+        here = node != NOWHERE
+        if not here.all():
+            node, unit, use = node[here], unit[here], use[:, here]
+        if len(units) < len(node):  # some units have several pods: add up those on the same node
+            place = unit * max(1, len(self.state.nodes)) + node
+            order = np.argsort(place, kind="stable")
+            firsts = np.flatnonzero(np.diff(place[order], prepend=-1))
+            unit, node = unit[order][firsts], node[order][firsts]
+            use = np.add.reduceat(use[:, order], firsts, axis=1) if len(firsts) else use
+        return Parts(unit, node, use, np.searchsorted(unit, np.arange(len(units) + 1)))
+
+    def _related(self, units: Units) -> dict[int, list[tuple[Relation, int]]]:
+        """Of each unit what it is to the relations: which one, on which node."""
+        found: dict[int, list[tuple[Relation, int]]] = {}
+        for unit, row in zip(units.unit_of_rows().tolist(), units.rows.tolist(), strict=True):
+            pod, node = self.state.rows.pods[row], int(self.state.rows.node[row])
+            assert pod is not None
+            for kind in self.kinds if node != NOWHERE else ():
+                matter = [(relation, node) for relation in kind.relations if relation.matters(pod)]
+                found.setdefault(unit, []).extend(matter)
+        return found
+
+    # --- changes -----------------------------------------------------------------------------------------------------
+
+    def save(self) -> Saved:
+        return self.free.copy(), [relation.counts.copy() for kind in self.kinds for relation in kind.relations]
+
+    def load(self, saved: Saved) -> None:
+        self.free = saved[0].copy()
+        for relation, counts in zip((r for kind in self.kinds for r in kind.relations), saved[1], strict=True):
+            relation.counts = counts.copy()
+
+    def take_out(self, going: Bools) -> None:
+        """Many units leave at once."""
+        self._shift(going, 1)
+
+    def put_back(self, staying: Bools) -> None:
+        self._shift(staying, -1)
+
+    def _shift(self, which: Bools, sign: int) -> None:
+        chosen = which[self.parts.unit]
+        node, use = self.parts.node[chosen], self.parts.use[:, chosen]
+        for column in range(len(self.free)):
+            np.add.at(self.free[column], node, sign * use[column])
+        if self._related_rows:
+            for unit in np.flatnonzero(which).tolist():
+                self._shift_related(unit, sign)
+
+    def shift(self, unit: int, sign: int) -> None:
+        """One unit leaves (1) or comes back (-1)."""
+        part = self.parts.of(unit)
+        self.free[:, self.parts.node[part]] += sign * self.parts.use[:, part]
+        self._shift_related(unit, sign)
+
+    def _shift_related(self, unit: int, sign: int) -> None:
+        for relation, node in self._related_rows.get(unit, ()):
+            relation.stand(node, -sign)
+
+    def occupy(self, kind: Kind, node: int, change: int = 1) -> None:
+        """A member of the kind takes its place, or gives it up (-1)."""
+        self.free[:, node] -= change * kind.need
+        if self.related:
+            self._stand(kind.pod, node, change)
+
+    def seat(self, seats: Seats) -> None:
+        """All members take their places."""
+        for kind, node in zip(self.kind_of, seats, strict=True):
+            if node != NOT_PLACED:
+                self.occupy(kind, node)
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def capacity(self, kind: Kind) -> Ints:
+        """How many of the kind each node takes, as far as room goes."""
+        least: Ints | None = None
+        for column in kind.asked:
+            count = self.free[column] // kind.need[column] if kind.need[column] > 1 else self.free[column]
+            least = count if least is None else np.minimum(least, count)
+        assert least is not None  # every pod is one pod
+        return np.where(kind.open, np.maximum(least, 0), 0)
+
+    def valid(self, kind: Kind) -> Bools:
+        """The nodes that take one more of the kind now."""
+        self.looks += 1
+        mask: Bools = kind.open.copy()
+        for column in kind.asked:
+            mask &= self.free[column] >= kind.need[column]
+        for relation in kind.relations:
+            mask &= relation.open()
+        return mask
+
+    def valid_at(self, kind: Kind, node: int) -> bool:
+        if not kind.open[node] or any(self.free[column, node] < kind.need[column] for column in kind.asked):
+            return False
+        return all(bool(relation.open()[node]) for relation in kind.relations)
+
+    def scores(self, kind: Kind, *, already: int | Ints = 0, pack: bool = False, nodes: Ints | None = None) -> Ints:
+        """Of each node, if one more of the kind took its place there after ``already`` others of it."""
+        rows = slice(1, 3)
+        free, have = self.free[rows], self.allocatable[rows]
+        if nodes is not None:
+            free, have = free[:, nodes], have[:, nodes]
+        need = kind.need[rows, None]
+        return scores("Pack" if pack else self.state.scoring, have, free - need * (already + 1))
+
+    def column_name(self, column: int) -> str:
+        """The resource that a column counts, or the port."""
+        if column >= len(self.columns):
+            protocol, number = self._ports[column - len(self.columns)]
+            return f"port {number}/{protocol}"
+        names = {number: name for name, number in self.state.columns.items()}
+        return names[self.columns[column]]
+
+    def stands(self, seats: Seats, order: Iterable[int] | None = None) -> bool:
+        """Whether all seated members are valid where they are, added one after another in queue order."""
+        seated = [i for i in (range(len(seats)) if order is None else order) if seats[i] != NOT_PLACED]
+        for i in seated:
+            self.occupy(self.kind_of[i], seats[i], -1)
+        good = True
+        for i in seated:
+            good = good and self.valid_at(self.kind_of[i], seats[i])
+            self.occupy(self.kind_of[i], seats[i])
+        return good
+
+
+_NONE = np.zeros(0, np.int64)
+_NOBODY = Units(_NONE, np.zeros(1, np.int64), _NONE, _NONE, _NONE)

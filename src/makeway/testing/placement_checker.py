@@ -1,0 +1,385 @@
+"""Whether an answer about placement is a good one: the checker rules R1 to R11, in plain loops over plain values.
+
+It shares no code with the engine beyond the nouns: what fits where, who is one unit and who ranks before whom are
+read here once more from S-15. ``check`` takes an answer and what was recorded about the case; without a record
+it judges what can be judged from the cluster alone (R3, R4, R7, R8, R10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from makeway.core.model import Selector, selects
+from makeway.core.placement.model import (
+    POD_COUNT,
+    Answer,
+    Cluster,
+    ForPod,
+    Group,
+    Node,
+    Pod,
+    PodKey,
+    Preemptor,
+    SchedulingWorkload,
+)
+
+KEEPS_AWAY = ("NoSchedule", "NoExecute")
+Standing = dict[str, dict[PodKey, Pod]]  # node -> who stands there
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Pods that leave together or not at all."""
+
+    pods: tuple[Pod, ...]  # by start, then identity
+    priority: int
+    is_workload: bool
+
+    @property
+    def keys(self) -> frozenset[PodKey]:
+        return frozenset(pod.key for pod in self.pods)
+
+    @property
+    def importance(self) -> tuple[object, ...]:
+        first = self.pods[0]
+        return -self.priority, not self.is_workload, -len(self.pods), first.start, first.uid, first.key
+
+
+class Ground:
+    """A cluster as the checker reads it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.nodes: dict[str, Node] = {node.name: node for node in sorted(cluster.nodes, key=lambda node: node.name)}
+        self.pods: dict[PodKey, Pod] = {pod.key: pod for pod in cluster.pods}
+        self.budgets = cluster.budgets
+        self._workloads = {(each.namespace, each.name): each for each in cluster.workloads}
+        self._groups = {group.key: group for each in cluster.workloads for group in each.groups}
+        self._has_terms = any(pod.anti_affinity for pod in cluster.pods)
+
+    # who is who
+
+    def group_of(self, pod: Pod) -> Group | None:
+        member = pod.member
+        return None if member is None else self._groups.get((pod.key[0], member.workload, member.group))
+
+    def workload_of(self, pod: Pod) -> SchedulingWorkload | None:
+        """None also where the reference resolves to nothing (S-15.1.1)."""
+        if pod.member is None or self.group_of(pod) is None:
+            return None
+        return self._workloads[pod.key[0], pod.member.workload]
+
+    def priority(self, pod: Pod) -> int:
+        workload = self.workload_of(pod)
+        return pod.priority if workload is None else workload.priority
+
+    def victim_priority(self, pod: Pod) -> int:
+        workload = self.workload_of(pod)
+        return pod.priority if workload is None else workload.preemption_priority
+
+    def units(self) -> list[Unit]:
+        """All units that run, the most important first (S-15.1.2, 15.4.3)."""
+        together: dict[tuple[object, ...], list[Pod]] = {}
+        for pod in self.pods.values():
+            if pod.node is not None:
+                group = self.group_of(pod)
+                whole = group is not None and group.whole
+                together.setdefault((pod.key[0], pod.member) if whole else pod.key, []).append(pod)
+        found = []
+        for pods in together.values():
+            pods.sort(key=lambda pod: (pod.start, pod.uid, pod.key))
+            is_workload = self.workload_of(pods[0]) is not None
+            found.append(Unit(tuple(pods), self.victim_priority(pods[0]), is_workload))
+        return sorted(found, key=lambda unit: unit.importance)
+
+    def members(self, preemptor: Preemptor) -> list[Pod]:
+        """Whom a place is sought for, in queue order."""
+        if isinstance(preemptor, ForPod):
+            return [self.pods[preemptor.key]]
+        found = [
+            pod for pod in self.pods.values()
+            if pod.node is None and pod.key[0] == preemptor.namespace and pod.member == preemptor.member
+        ]  # fmt: skip
+        return sorted(found, key=lambda pod: (pod.arrived, pod.uid, pod.key))
+
+    def need(self, preemptor: Preemptor) -> int:
+        """How many of them must get a place (S-15.2.4)."""
+        if isinstance(preemptor, ForPod):
+            return 1
+        key = (preemptor.namespace, preemptor.member.workload, preemptor.member.group)
+        running = [
+            pod for pod in self.pods.values()
+            if pod.node is not None and pod.key[0] == preemptor.namespace and pod.member == preemptor.member
+        ]  # fmt: skip
+        return max(1, (self._groups[key].min_count or 1) - len(running))
+
+    # what fits where
+
+    def standing(self, members: Iterable[Pod], priority: int, gone: frozenset[PodKey] = frozenset()) -> Standing:
+        """Who stands where for these members: those that run, and those who were promised a node (S-15.2.2)."""
+        own = {pod.key for pod in members}
+        found: Standing = {name: {} for name in self.nodes}
+        for pod in self.pods.values():
+            at = pod.node
+            if at is None and pod.nominated is not None and pod.key not in own and self.priority(pod) >= priority:
+                at = pod.nominated
+            if at in found and pod.key not in gone:
+                found[at][pod.key] = pod
+        return found
+
+    def valid(self, pod: Pod, name: str, standing: Standing) -> bool:
+        node = self.nodes.get(name)
+        return (
+            node is not None
+            and not node.unschedulable
+            and self._suits(pod, node)
+            and self._has_room(pod, node, standing[name].values())
+            and (not self._has_terms or self._is_apart(pod, node, standing))
+            and all(self._is_even(pod, node, number, standing) for number in range(len(pod.spread)))
+        )
+
+    def _suits(self, pod: Pod, node: Node) -> bool:
+        if any(node.labels.get(key) != value for key, value in pod.node_selector.items()):
+            return False
+        if pod.affinity is not None and not any(selects(term, node.labels) for term in pod.affinity):
+            return False
+        taints = [taint for taint in node.taints if taint.effect in KEEPS_AWAY]
+        return all(any(each.tolerates(taint) for each in pod.tolerations) for taint in taints)
+
+    def _has_room(self, pod: Pod, node: Node, there: Iterable[Pod]) -> bool:
+        others = [each for each in there if each.key != pod.key]
+        if len(others) >= node.allocatable.get(POD_COUNT, 0) or any(pod.ports & each.ports for each in others):
+            return False
+        for resource, asked in pod.requests.items():
+            used = sum(each.requests.get(resource, 0) for each in others)
+            if asked > 0 and asked + used > node.allocatable.get(resource, 0):
+                return False
+        return True
+
+    def _is_apart(self, pod: Pod, node: Node, standing: Standing) -> bool:
+        for name, there in standing.items():
+            other = self.nodes[name]
+            for each in there.values():
+                if each.key == pod.key or each.key[0] != pod.key[0]:
+                    continue
+                terms = [(term, each) for term in pod.anti_affinity] + [(term, pod) for term in each.anti_affinity]
+                for term, seen in terms:
+                    value = node.labels.get(term.topology_key)
+                    same = value is not None and value == other.labels.get(term.topology_key)
+                    if same and _selected(term.selector, seen):
+                        return False
+        return True
+
+    def _is_even(self, pod: Pod, node: Node, number: int, standing: Standing) -> bool:
+        spread = pod.spread[number]
+        keys = {each.topology_key for each in pod.spread}
+        counts: dict[str, int] = {}
+        for name, other in self.nodes.items():
+            if keys <= other.labels.keys() and all(other.labels.get(k) == v for k, v in pod.node_selector.items()):
+                matching = [
+                    each for each in standing[name].values()
+                    if each.key != pod.key and each.key[0] == pod.key[0] and _selected(spread.selector, each)
+                ]  # fmt: skip
+                value = other.labels[spread.topology_key]
+                counts[value] = counts.get(value, 0) + len(matching)
+        here = node.labels.get(spread.topology_key)
+        if here is None or here not in counts:
+            return False
+        least = min(counts.values()) if len(counts) >= spread.min_domains else 0
+        return counts[here] + _selected(spread.selector, pod) - least <= spread.max_skew
+
+    def violations(self, units: Iterable[Unit]) -> dict[frozenset[PodKey], int]:
+        """How many pods of each unit go beyond their budgets, walked in this order (S-15.4.4)."""
+        left = [budget.allowed for budget in self.budgets]
+        beyond: dict[frozenset[PodKey], int] = {}
+        for unit in units:
+            for pod in unit.pods:
+                violates = False
+                for i, budget in enumerate(self.budgets):
+                    mine = budget.namespace == pod.key[0] and pod.key[1] not in budget.disrupted
+                    if mine and budget.selector and pod.labels and selects(budget.selector, pod.labels):
+                        left[i] -= 1
+                        violates = violates or left[i] < 0
+                beyond[unit.keys] = beyond.get(unit.keys, 0) + violates
+        return beyond
+
+
+def _selected(selector: Selector | None, pod: Pod) -> bool:
+    return selector is not None and selects(selector, pod.labels)
+
+
+# --- the rules -------------------------------------------------------------------------------------------------------
+
+
+def check(
+    cluster: Cluster, preemptor: Preemptor, answer: Answer, want: Mapping[str, Any] | None = None, *,
+    domain: str | None = None,
+) -> list[str]:  # fmt: skip
+    """What is wrong with an answer, each with its rule; nothing if it is a good one."""
+    ground = Ground(cluster)
+    found: list[str] = []
+    if want is not None:
+        found += [*needed(answer, want), *feasible(answer, want)]
+        if domain is not None:
+            found += in_domain(answer, want)
+        elif isinstance(preemptor, ForPod) and "candidates" in want and answer.feasible:
+            found += [*chosen(preemptor, answer, want), *candidates(answer, want)]
+    if not answer.feasible:
+        return found + ([] if answer.reason == "ongoingPreemption" else nothing_touched(answer))
+    found += [*whole_units(ground, preemptor, answer), *somebody(answer)]
+    if domain is not None:
+        return found
+    spreads = want is None and any(pod.spread for pod in ground.members(preemptor))
+    found += enough(ground, preemptor, answer, want)
+    if not spreads or misfit(ground, preemptor, answer, frozenset(answer.victims), in_order=False) is not None:
+        found += fits(ground, preemptor, answer)
+    if answer.needed:
+        found += [] if spreads else no_waste(ground, preemptor, answer)
+        if want is not None and not isinstance(preemptor, ForPod):
+            found += [*threshold(ground, answer, want), *known_outcome(answer, want)]
+    return found
+
+
+def texts(keys: Iterable[PodKey]) -> list[str]:
+    return sorted(f"{namespace}/{name}" for namespace, name in keys)
+
+
+def needed(answer: Answer, want: Mapping[str, Any]) -> Iterator[str]:
+    if answer.needed != want["preemptionNeeded"]:
+        yield f"R1: preemption is {'' if answer.needed else 'not '}needed, recorded is the contrary"
+    if not answer.needed and answer.victims:
+        yield f"R1: nobody need leave, yet {texts(answer.victims)} do"
+
+
+def feasible(answer: Answer, want: Mapping[str, Any]) -> Iterator[str]:
+    if answer.feasible != want["feasible"]:
+        yield f"R2: {'feasible' if answer.feasible else 'not feasible'}, recorded is the contrary"
+    if "reason" in want and answer.reason != want["reason"]:
+        yield f"R2: the reason is {answer.reason}, recorded is {want['reason']}"
+
+
+def nothing_touched(answer: Answer) -> list[str]:
+    if answer.victims or answer.nominated:
+        return [f"R2: not feasible, yet {texts(answer.victims)} leave and {texts(answer.nominated)} are nominated"]
+    return []
+
+
+def whole_units(ground: Ground, preemptor: Preemptor, answer: Answer) -> Iterator[str]:
+    members = ground.members(preemptor)
+    rank = ground.priority(members[0]) if members else 0
+    gone = frozenset(answer.victims)
+    for key in sorted(gone):
+        pod = ground.pods.get(key)
+        if pod is None or pod.node is None:
+            yield f"R3: {texts([key])} does not run"
+    for unit in ground.units():
+        if unit.keys & gone and unit.priority >= rank:
+            yield f"R3: {texts(unit.keys & gone)} of priority {unit.priority} are not below {rank}"
+        if unit.keys & gone and not unit.keys <= gone:
+            yield f"R3: {texts(unit.keys - gone)} stay, others of their unit leave"
+
+
+def somebody(answer: Answer) -> Iterator[str]:
+    if answer.needed and not answer.victims:
+        yield "R4: preemption is needed and nobody leaves"
+
+
+def _listed(want: Mapping[str, Any]) -> dict[str, tuple[list[str], int, int]]:
+    return {each["node"]: (each["victims"], each["numPDBViolations"], each["n"]) for each in want["candidates"]}
+
+
+def chosen(preemptor: ForPod, answer: Answer, want: Mapping[str, Any]) -> Iterator[str]:
+    node = answer.nominated.get(preemptor.key, "")
+    if node not in want["chosen"]:
+        yield f"R5: node {node} is not one of {want['chosen']}"
+    elif texts(answer.victims) != _listed(want)[node][0]:
+        yield f"R5: {texts(answer.victims)} leave, recorded for {node} are {_listed(want)[node][0]}"
+
+
+def candidates(answer: Answer, want: Mapping[str, Any]) -> Iterator[str]:
+    got = {each.node: (texts(each.victims), each.violations, each.n) for each in answer.candidates}
+    recorded = _listed(want)
+    for node in sorted(got.keys() | recorded.keys()):
+        if got.get(node) != recorded.get(node):
+            yield f"R6: candidate {node} is {got.get(node)}, recorded is {recorded.get(node)}"
+
+
+def in_domain(answer: Answer, want: Mapping[str, Any]) -> Iterator[str]:
+    if texts(answer.victims) != want["victims"]:
+        yield f"domain: {texts(answer.victims)} leave, recorded are {want['victims']}"
+    if answer.violations != want.get("numPDBViolations", answer.violations):
+        yield f"domain: {answer.violations} violations, recorded are {want['numPDBViolations']}"
+    if answer.n != want.get("n", answer.n):
+        yield f"domain: N is {answer.n}, recorded is {want['n']}"
+
+
+def enough(
+    ground: Ground, preemptor: Preemptor, answer: Answer, want: Mapping[str, Any] | None
+) -> Iterator[str]:  # fmt: skip
+    """R7, with its strict part: who got no place could not have had one. A spread may open a node to it later on."""
+    least = ground.need(preemptor) if want is None else want.get("minNominated", 1)
+    members = ground.members(preemptor)
+    placed = [pod for pod in members if pod.key in answer.nominated]
+    if len(placed) < least:
+        yield f"R7: {len(placed)} members have a node, {least} must"
+    standing = _with_members(ground, members, placed, answer)
+    for pod in members:
+        if pod.key in answer.nominated or (pod.spread and want is None):
+            continue
+        free = [name for name in ground.nodes if ground.valid(pod, name, standing)]
+        if free:
+            yield f"R7: {texts([pod.key])} has no node, though {free[0]} takes it"
+
+
+def _with_members(ground: Ground, members: list[Pod], placed: list[Pod], answer: Answer) -> Standing:
+    standing = ground.standing(members, ground.priority(members[0]), frozenset(answer.victims))
+    for pod in placed:
+        standing.setdefault(answer.nominated[pod.key], {})[pod.key] = pod
+    return standing
+
+
+def fits(ground: Ground, preemptor: Preemptor, answer: Answer) -> Iterator[str]:
+    unfit = misfit(ground, preemptor, answer, frozenset(answer.victims))
+    if unfit is not None:
+        yield f"R8: {texts([unfit])} does not fit {answer.nominated[unfit]}"
+
+
+def misfit(
+    ground: Ground, preemptor: Preemptor, answer: Answer, gone: frozenset[PodKey], *, in_order: bool = True
+) -> PodKey | None:  # fmt: skip
+    """The first member that does not fit its node once these are gone.
+
+    They are placed one after another in queue order. A spread depends on that order, and S-15.2.4 has others too:
+    without a record it may also be judged with all of them in place (decision 0055).
+    """
+    members = ground.members(preemptor)
+    standing = ground.standing(members, ground.priority(members[0]), gone)
+    placed = [(pod, answer.nominated[pod.key]) for pod in members if pod.key in answer.nominated]
+    if not in_order:
+        for pod, name in placed:
+            standing.setdefault(name, {})[pod.key] = pod
+    for pod, name in placed:
+        if not ground.valid(pod, name, standing):
+            return pod.key
+        standing[name][pod.key] = pod
+    return None
+
+
+def threshold(ground: Ground, answer: Answer, want: Mapping[str, Any]) -> Iterator[str]:
+    gone = frozenset(answer.victims)
+    highest = max((unit.priority for unit in ground.units() if unit.keys & gone), default=None)
+    if "nAllowed" in want and highest not in want["nAllowed"]:
+        yield f"R9: the highest of those who leave has priority {highest}, not one of {want['nAllowed']}"
+
+
+def no_waste(ground: Ground, preemptor: Preemptor, answer: Answer) -> Iterator[str]:
+    gone = frozenset(answer.victims)
+    for unit in ground.units():
+        if unit.keys & gone and misfit(ground, preemptor, answer, gone - unit.keys) is None:
+            yield f"R10: {texts(unit.keys)} could have stayed"
+
+
+def known_outcome(answer: Answer, want: Mapping[str, Any]) -> Iterator[str]:
+    if "outcomes" in want and texts(answer.victims) not in [sorted(each["victims"]) for each in want["outcomes"]]:
+        yield f"R11: {texts(answer.victims)} leave, which is none of the {len(want['outcomes'])} recorded outcomes"

@@ -1,0 +1,99 @@
+"""The live state of placement: kept incrementally it says what one built anew says, and a trial leaves no mark."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from makeway.core.model import InvariantError
+from makeway.core.placement.nodes import MOST_AMOUNT, Placement, Ranks
+from tests.core.placement.scene import budget, cluster, node, nodes, pod, random_cluster, random_pod, workload
+from tests.soaking import InTime
+
+
+def change(state: Placement, dice: random.Random) -> None:
+    """One of the changes that a cluster sees."""
+    running = [key for key, each in state.pods.items() if each.node is not None]
+    waiting = [key for key, each in state.pods.items() if each.node is None]
+    match dice.randrange(8):
+        case 0:
+            state.add_node(node(f"n{dice.randrange(12)}", dice.choice([4, 8]), gpu=dice.randrange(3)))
+        case 1 if state.nodes:
+            state.remove_node(dice.choice(state.nodes).name)
+        case 2:
+            made = random_pod(dice, f"v{dice.randrange(40)}", dice.choice(["", "w0-r", "w1"]))
+            state.add_pod(replace(made, node=dice.choice([None, "n1", "n5"]), ports=frozenset({("TCP", 80)})))
+        case 3 if running:
+            state.remove_pod(dice.choice(sorted(running)))
+        case 4 if waiting:
+            state.bind(dice.choice(sorted(waiting)), "n1")
+        case 5:
+            state.put_workload(workload(f"w{dice.randrange(3)}", dice.randrange(30), whole=dice.random() < 0.5))
+        case 6:
+            state.remove_workload("d", f"w{dice.randrange(3)}")
+        case _:
+            state.put_budget(budget(dice.randrange(3), dice.choice("ab")))
+
+
+@pytest.mark.property
+def test_kept_incrementally_it_is_as_if_built_anew_and_trials_leave_no_mark(
+    fuzz_inputs: int, fuzz_seed: int, in_time: InTime
+) -> None:
+    for seed in in_time(range(fuzz_seed, fuzz_seed + max(1, fuzz_inputs // 50))):
+        dice = random.Random(seed)
+        state = Placement.of(random_cluster(dice))
+        for _ in range(dice.randint(1, 12)):
+            change(state, dice)
+        before = state.fingerprint()
+        with state.trial():
+            for _ in range(dice.randint(1, 8)):
+                change(state, dice)
+            with state.trial():
+                change(state, dice)
+        assert state.fingerprint() == before, f"seed {seed}"
+        anew = Placement.of(cluster(state.nodes, state.pods.values(), state.workloads.values(), state.budgets.values()))
+        assert anew.fingerprint() == before, f"seed {seed}"
+
+
+def test_ranks_compare_like_the_names_they_stand_for_also_when_there_is_no_gap_left() -> None:
+    ranks, dice = Ranks(), random.Random(3)
+    everyone = [(f"{i:03}", ("d", "p")) for i in range(300)]
+    anew = False
+    for who in [*everyone[::2], *sorted(everyone[1::2], reverse=True)]:
+        anew = ranks.enter(who)[1] or anew
+    close = [("150" + "0" * i, ("d", "p")) for i in range(1, 40)]
+    for who in sorted(close, reverse=True):
+        anew = ranks.enter(who)[1] or anew
+    assert anew
+    for who in dice.sample(everyone, 100):
+        ranks.leave(who)
+        everyone.remove(who)
+    numbers = [ranks.of(who) for who in sorted([*everyone, *close])]
+    assert numbers == sorted(set(numbers))
+
+
+def test_amounts_beyond_all_bounds_never_wrap() -> None:
+    huge = 2**63 - 1
+    many = [pod(f"v{i}", huge, "n0") for i in range(1000)]
+    state = Placement.of(cluster([node("n0", huge)], many))
+    assert state.used[state.columns["cpu"]].tolist() == [1000 * MOST_AMOUNT]
+    for each in many:
+        state.remove_pod(each.key)
+    assert not np.any(state.used)
+
+
+def test_a_pod_on_a_node_that_is_gone_runs_and_holds_no_room() -> None:
+    state = Placement.of(cluster(nodes(2), [pod("v", 3, "n1")]))
+    state.remove_node("n1")
+    assert not np.any(state.used)
+    state.add_node(node("n1"))
+    assert state.used[1].tolist() == [0, 3]
+
+
+def test_nobody_is_bound_twice() -> None:
+    state = Placement.of(cluster(nodes(1), [pod("v", 3, "n0")]))
+    with pytest.raises(InvariantError, match="bound twice"):
+        state.bind(("d", "v"), "n0")
