@@ -183,19 +183,22 @@ def end(world: World, claim: Claim, now: int) -> None:
 def end_those_over(world: World, now: int) -> list[tuple[str, str]]:
     """End claims until all that are left are in force; say which and why."""  # claims 2, 4
     found: list[tuple[str, str]] = []
-    while True:
-        for claim in oldest_first(world):
-            why = why_over(world, claim, now)
-            if why is None and no_longer_head(world, claim):
-                why = "not head"
-            if why is None and no_longer_fits(world, claim, now):
-                why = "does not fit"
-            if why is not None:
-                end(world, claim, now)
-                found.append((claim.workload, why))
-                break
-        else:
-            return found
+    while (over := first_over(world, now)) is not None:
+        claim, why = over
+        end(world, claim, now)
+        found.append((claim.workload, why))
+    return found
+
+
+def first_over(world: World, now: int) -> tuple[Claim, str] | None:
+    """Reasons of their own first: who is over for one takes no room from the others."""
+    for claim in oldest_first(world):
+        why = why_over(world, claim, now)
+        if why is None and no_longer_head(world, claim):
+            why = "not head"
+        if why is not None:
+            return claim, why
+    return next(((each, "does not fit") for each in oldest_first(world) if no_longer_fits(world, each, now)), None)
 
 
 # rounds

@@ -165,7 +165,8 @@ def order(state: State, entry: Entry) -> tuple[Any, ...]:
 
 def carry_out(state: State, plan: Plan) -> None:
     """Put a plan into the state: who was admitted holds quota, victims are marked, the others wait again."""
-    state.next_cycle()
+    if plan.verdicts or plan.passed:  # without heads there was none (S-5.1)
+        state.next_cycle()
     kept_before = state.pending.standing()
     redeemed: list[QueueName] = []
     for each in plan.passed:
