@@ -33,10 +33,21 @@ class Hope:
     def __init__(self, state: State) -> None:
         self._state = state
         self._flavors: dict[QueueName, dict[ResourceName, FR] | None] = {}
+        self._choices: dict[QueueName, bool] = {}
 
     def forget_queues(self) -> None:
         """Their configuration has changed."""
         self._flavors.clear()
+        self._choices.clear()
+
+    def has_choice(self, name: QueueName) -> bool:
+        """Whether a queue has several flavors of anything, so that who asks for more may find them elsewhere."""
+        found = self._choices.get(name)
+        if found is None:
+            queue = self._state.queues.get(name)
+            found = queue is None or any(len(group.flavors) != 1 for group in queue.groups)
+            self._choices[name] = found
+        return found
 
     def promised(self) -> dict[Node, dict[ResourceName, int]]:
         """By root, what claims may yet leave to others: what their victims free, and what who takes one gets."""

@@ -44,8 +44,8 @@ def is_at_least(larger: Shape, smaller: Shape) -> bool:
     a, b = larger[1].parts, smaller[1].parts  # type: ignore[attr-defined]
     if a[:5] != b[:5] or a[7] is not None or b[7] is not None or a[6] < b[6]:
         return False
-    asked, least = dict(a[8]), dict(b[8])
-    return asked.keys() == least.keys() and all(asked[r] * a[6] >= amount * b[6] for r, amount in least.items())
+    asked, least = larger[1].totals, smaller[1].totals  # type: ignore[attr-defined]
+    return asked.keys() == least.keys() and all(asked[resource] >= amount for resource, amount in least.items())
 
 
 class Least(NamedTuple):
@@ -183,21 +183,22 @@ class Line:
         self.log.put(self.alone, workload.key, None)
 
     def _put_member(self, workload: Workload) -> None:
-        known = self.members.get(workload.key)
-        if known is None or known.local != workload.local:
-            self._count(known, -1)
-            self._count(workload, 1)
+        known, local = self.members.get(workload.key), workload.local
+        if known is None:
+            self._count(local, 1)
+        elif known.local != local:
+            self._count(known.local, -1)
+            self._count(local, 1)
         if workload.family is not None:
             self.log.put(self.options, workload.key, None)
         self.log.put(self.members, workload.key, workload)
 
-    def _count(self, workload: Workload | None, more: int) -> None:
-        if workload is not None:
-            total = self.count_by.get(workload.local, 0) + more
-            if total:
-                self.log.put(self.count_by, workload.local, total)
-            else:
-                self.log.drop(self.count_by, workload.local)
+    def _count(self, local: LocalName, more: int) -> None:
+        total = self.count_by.get(local, 0) + more
+        if total:
+            self.log.put(self.count_by, local, total)
+        else:
+            self.log.drop(self.count_by, local)
 
     def leave(self, key: WorkloadKey) -> None:
         """It is neither in the line nor parked any more."""
@@ -209,7 +210,7 @@ class Line:
                 self.log.drop(self.kin_of, key)
             self.log.drop(self.alone, key)
             self.log.drop(self.members, key)
-            self._count(known, -1)
+            self._count(known.local, -1)
             self.log.drop(self.options, key)
             self.log.drop(self.judged, key)
         self._forget_verdict(key)

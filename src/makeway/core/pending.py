@@ -38,6 +38,7 @@ class Pending:
         self._on_forget = on_forget  # what else ends with a workload's waiting
         self.lines: dict[QueueName, Line] = {}
         self._names: list[QueueName] = []  # of the lines, sorted
+        self._kept_free = False  # whether anything was ever kept free for a refused head
 
     def line(self, queue: QueueName) -> Line:
         found = self.lines.get(queue)
@@ -108,6 +109,10 @@ class Pending:
         line = self.lines.get(queue)
         if line is None or not line.fronts:
             return None
+        if not line.sticky:  # the usual case, told without a search
+            first = line.fronts[0][5]
+            if first not in but and (not due_only or first not in line.refused):
+                return line.members[first]
         for key in line.ordered():
             if key not in but and (not due_only or key not in line.refused):
                 return line.members[key]
@@ -198,21 +203,24 @@ class Pending:
                 self._park_alike(line, each)
 
     def keep_free(self, workload: Workload, standing: Standing) -> None:
+        self._kept_free = True
         self._log.put(self.line(workload.queue).standing, workload.key, standing)
 
     def standing(self) -> dict[QueueName, dict[WorkloadKey, Standing]]:
         """What is kept free for refused heads, queue by queue."""
+        if not self._kept_free:
+            return {}
         return {queue: dict(line.standing) for queue, line in self.lines.items() if line.standing}
 
     def end_standing_in(self, queue: QueueName) -> None:
         """A head of the queue is looked at: what was kept free for one before it is so no more (S-5.13)."""
         line = self.line(queue)
-        for key in list(line.standing):
+        for key in list(line.standing) if line.standing else ():
             self._log.drop(line.standing, key)
 
     def end_standing(self) -> None:
         """Nothing is kept free any more for who is no longer first."""
-        for queue, line in self.lines.items():
+        for queue, line in self.lines.items() if self._kept_free else ():
             for key in [key for key in line.standing if key != self.first(queue)]:
                 self._log.drop(line.standing, key)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 K = TypeVar("K")
@@ -16,14 +15,9 @@ class UndoLog:
         self._saved: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
         self._open_trials = 0
 
-    @contextmanager
-    def trial(self) -> Iterator[None]:
+    def trial(self) -> _Trial:
         """Everything done inside is a thought experiment: it is undone on exit, even on error. Trials nest."""
-        mark = self.begin()
-        try:
-            yield
-        finally:
-            self.end(mark)
+        return _Trial(self)
 
     def begin(self) -> int:
         """The same as ``trial`` for the few places whose inner loop cannot pay for a ``with`` block."""
@@ -54,6 +48,22 @@ class UndoLog:
         if key in table:
             self.save(_reset, table, key, table[key])
             del table[key]
+
+
+class _Trial:
+    """A ``with`` block that begins and ends a trial."""
+
+    __slots__ = ("_log", "_mark")
+
+    def __init__(self, log: UndoLog) -> None:
+        self._log = log
+        self._mark = 0
+
+    def __enter__(self) -> None:
+        self._mark = self._log.begin()
+
+    def __exit__(self, *_: object) -> None:
+        self._log.end(self._mark)
 
 
 def _reset(table: dict[Any, Any], key: Any, before: Any) -> None:

@@ -35,6 +35,7 @@ from makeway.runtime.tally import Tally
 from makeway.runtime.workqueue import Looks, Timers, backoff_ms
 
 LOOKS_PER_STEP = 1000
+TURNS_PER_STEP = 1000  # of heads that are only passed over
 NOTES_MAX = 10_000
 FIGURES_MS = 1000  # who holds and waits in a queue changes often; its controller is told at most so often
 PARITY_PAUSES_MS = (1, 2, 4, 8, 10)  # between cycles without an admission (S-5.1)
@@ -316,7 +317,8 @@ class Engine:
 
         Where all heads only take their turns, and nothing is under way that they could wait for, the next ones follow.
         """
-        while True:
+        plan: Plan | None = None
+        for _ in range(TURNS_PER_STEP):
             found = Heads.of(self._state)
             if not found.ready and not found.others:
                 return None
@@ -325,7 +327,8 @@ class Engine:
             for each in plan.passed:
                 self.facts.passed(each)
             if plan.verdicts or plan.ended or not self.is_quiet or self.facts.looks or len(self._looks):
-                return plan
+                break
+        return plan
 
     def _pause(self, plan: Plan, now: Millis) -> None:
         """The recorded system looks at every head in every cycle; it pauses so as not to spin."""
