@@ -46,6 +46,7 @@ from makeway.core.model import DAWN, Claim, Millis, WorkloadKey, stored
 from makeway.core.preemption.classical import Target
 
 CLAIM_VICTIMS_MAX = 256
+SETTLES_MS = 1000  # who only lost its turn is looked at again at once; what it heard is told if that was the last of it
 
 replace = msgspec.structs.replace
 
@@ -254,6 +255,12 @@ class Scheduling:
         self._told.pop(key, None)
         self._late.pop(key, None)
 
+    def passed_over(self, key: WorkloadKey) -> None:
+        """Its last "no" stands: that it lost its turn in between is not said any more (0018)."""
+        late = self._late.get(key)
+        if late is not None and late.only_lost_its_turn:
+            del self._late[key]
+
     def answered(self, action: Action, stored: bool) -> Failed | None:
         """A write is stored, or never will be; what follows if it was the last eviction of a decision."""
         write = action.write
@@ -293,6 +300,8 @@ class Scheduling:
             return
         told = self._told.get(key)
         due = now if told is None else Millis(told.at + view.policy.status_write_interval_ms)
+        if told is not None and verdict.only_lost_its_turn:
+            due = max(due, Millis(now + SETTLES_MS))
         if not at_once and now < due:
             if key not in self._late:
                 heappush(self._due, (due, key))

@@ -212,7 +212,7 @@ class Line:
             self.log.drop(self.members, key)
             self._count(known.local, -1)
             self.log.drop(self.options, key)
-            self.log.drop(self.judged, key)
+        self.log.drop(self.judged, key)
         self._forget_verdict(key)
 
     def _leave_kin(self, kin: Kin, where: Place) -> None:

@@ -131,7 +131,10 @@ class Pending:
         """Take a head out of its line; returns how often the queue was woken so far."""
         line = self.line(workload.queue)
         if workload.key in line.members and not line.is_parked(workload.key):
+            was_judged = workload.key in line.judged
             line.leave(workload.key)
+            if was_judged:
+                self._log.put(line.judged, workload.key, None)
         return line.wakes.get("count", 0)
 
     def requeue(
@@ -145,13 +148,14 @@ class Pending:
         line = self.line(workload.queue)
         if workload.key in line.members and not line.is_parked(workload.key):
             return False
+        was_judged = workload.key in line.judged
         line.leave(workload.key)
         wants_park = reason == "NamespaceMismatch" or (reason in PARKING and not line.strict)
         backs_off = not may_queue(workload, now)
         parks = (wants_park and not woken and not has_untried) or backs_off
         if reason in STICKY:
             self.stick(workload)
-        if reason in SHAPE_MOVING:
+        if reason in SHAPE_MOVING or (was_judged and reason == "FailedAfterNomination"):
             self._log.put(line.judged, workload.key, None)
         if not parks:
             line.enter(workload)
@@ -229,6 +233,7 @@ class Pending:
         line = self.line(workload.queue)
         self._log.put(line.refused, workload.key, None)
         self._log.put(line.held_back, workload.key, None)
+        self._log.drop(line.judged, workload.key)  # it heard something else
 
     def free_again(self, queues: Iterable[QueueName], but: frozenset[WorkloadKey]) -> None:
         """What was kept free in the tree of these queues has changed: who lost to it is due, but for ``but``."""

@@ -326,6 +326,7 @@ class Engine:
             carry_out(self._state, plan)
             for each in plan.passed:
                 self.facts.passed(each)
+                self.scheduling.passed_over(each.key)
             if plan.verdicts or plan.ended or not self.is_quiet or self.facts.looks or len(self._looks):
                 break
         return plan
