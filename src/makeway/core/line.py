@@ -41,11 +41,7 @@ def is_at_least(larger: Shape, smaller: Shape) -> bool:
     """
     if len(larger) != 2 or len(smaller) != 2:
         return False
-    a, b = larger[1].parts, smaller[1].parts  # type: ignore[attr-defined]
-    if a[:5] != b[:5] or a[7] is not None or b[7] is not None or a[6] < b[6]:
-        return False
-    asked, least = larger[1].totals, smaller[1].totals  # type: ignore[attr-defined]
-    return asked.keys() == least.keys() and all(asked[resource] >= amount for resource, amount in least.items())
+    return larger[1].covers(smaller[1])  # type: ignore[attr-defined, no-any-return]
 
 
 class Least(NamedTuple):
@@ -60,7 +56,7 @@ def _least(kins: Iterable[Kin]) -> Least:
     """Of kin with one podSet each; resources that one of them does not ask for are left out."""
     priority, amounts = -(2**62), None
     for kin in kins:
-        if len(kin[0]) != 2 or kin[0][1].parts[7] is not None:
+        if len(kin[0]) != 2 or kin[0][1].is_partial:
             return UNKNOWN
         totals = kin[0][1].totals
         priority = max(priority, kin[0][0])
@@ -239,9 +235,10 @@ class Line:
             self.log.put(self.resting, kin, None)
             self._least = None
             self.log.save(self._forget_least)
-            for key in [key for table in (self.refused, self.held_back, self.standing) for key in table]:
-                if self.kin_of.get(key) == kin:
-                    self._forget_verdict(key)
+            if self.refused or self.held_back or self.standing:
+                for key in [key for table in (self.refused, self.held_back, self.standing) for key in table]:
+                    if self.kin_of.get(key) == kin:
+                        self._forget_verdict(key)
 
     def verdict_of(self, key: WorkloadKey) -> tuple[bool, bool, Standing | None]:
         """What was found about one in the line: refused, held back, and what is kept free for it."""
@@ -261,23 +258,32 @@ class Line:
         self.log.drop(self.held_back, key)
         self.log.drop(self.standing, key)
 
-    def rise(self, kin: Kin) -> None:
-        """All of a kin are in the line again."""
-        self.log.drop(self.resting, kin)
-        self._least = None
-        self.log.save(self._forget_least)
-        self._put(self.fronts, self.kins[kin][0])
+    def rise(self, kins: Iterable[Kin]) -> None:
+        """All of these kin are in the line again."""
+        firsts = []
+        for kin in kins:
+            self.log.drop(self.resting, kin)
+            firsts.append(self.kins[kin][0])
+        if firsts:
+            self._least = None
+            self.log.save(self._forget_least)
+            self.fronts += firsts
+            self.fronts.sort()
+            for where in firsts if self.log.trials else ():
+                self.log.save(_take_out, self.fronts, where)
 
     def _forget_least(self) -> None:
         self._least = None
 
     def _put(self, places: list[Place], where: Place) -> None:
         insort(places, where)
-        self.log.save(_take_out, places, where)
+        if self.log.trials:
+            self.log.save(_take_out, places, where)
 
     def _take(self, places: list[Place], where: Place) -> None:
         _take_out(places, where)
-        self.log.save(insort, places, where)
+        if self.log.trials:
+            self.log.save(insort, places, where)
 
     def contents(self) -> object:
         return (
@@ -315,5 +321,6 @@ class Members(Mapping[WorkloadKey, Workload]):
 
 def _take_out(places: list[Place], where: Place) -> None:
     index = bisect_left(places, where)
-    invariant(index < len(places) and places[index] == where, "{} is not in the line", where)
+    if index >= len(places) or places[index] != where:
+        invariant(False, "{} is not in the line", where)
     del places[index]

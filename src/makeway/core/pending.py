@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable
 from typing import Literal
 
-from makeway.core.line import Least, Line, Place, Shape, Standing, is_at_least, place, shape
+from makeway.core.line import Kin, Least, Line, Place, Shape, Standing, is_at_least, place, shape
 from makeway.core.model import Millis, QueueName, Workload, WorkloadKey
 from makeway.core.undo import UndoLog
 
@@ -194,16 +194,18 @@ class Pending:
 
     def _park_alike(self, line: Line, moved: Shape) -> None:
         self._log.put(line.shapes, moved, None)
-        for kin in list(line.of_shape.get(moved, ())):
+        for kin in line.of_shape.get(moved, ()):
             line.rest(kin)
 
     def _park_larger(self, line: Line, workload: Workload) -> None:
         """Those behind it who ask for no less get the same verdict: look at none of them (S-4.5.3)."""
-        own, where = shape(workload), place(workload)
+        where = place(workload)
         behind = line.fronts[bisect_left(line.fronts, where) :]
-        alike = dict.fromkeys(line.kin_of[front[5]][0] for front in behind)
-        for each in alike:
-            if is_at_least(each, own) and all(line.kins[kin][0] > where for kin in line.of_shape[each]):
+        if not behind:
+            return
+        own, kin_of = shape(workload), line.kin_of
+        for each in dict.fromkeys([kin_of[front[5]][0] for front in behind]):
+            if is_at_least(each, own) and min(line.kins[kin][0] for kin in line.of_shape[each]) > where:
                 self._park_alike(line, each)
 
     def keep_free(self, workload: Workload, standing: Standing) -> None:
@@ -267,9 +269,10 @@ class Pending:
             self._log.put(line.wakes, "count", line.wakes.get("count", 0) + 1)
             for known in list(line.shapes) if line.shapes else ():
                 self._log.drop(line.shapes, known)
-            for kin in [kin for kin in line.resting if matches(line.members[line.kins[kin][0][5]])]:
-                returned += [where[5] for where in line.kins[kin]] if lists_returned else []
-                line.rise(kin)
+            rising = _of_matching(line, matches)
+            for kin in rising if lists_returned else ():
+                returned += [where[5] for where in line.kins[kin]]
+            line.rise(rising)
             for each in [line.members[key] for key in line.alone]:
                 if may_queue(each, now) and matches(each):
                     line.enter(each)
@@ -298,3 +301,12 @@ class Pending:
 
     def contents(self) -> object:
         return {queue: line.contents() for queue, line in sorted(self.lines.items())}
+
+
+def _of_matching(line: Line, matches: Callable[[Workload], bool]) -> list[Kin]:
+    """Kin at rest whose namespace may use the queue; kin of one namespace need not be asked about twice."""
+    may: dict[str, bool] = {}
+    for kin in line.resting:
+        if kin[1] not in may:
+            may[kin[1]] = matches(line.members[line.kins[kin][0][5]])
+    return [kin for kin in line.resting if may[kin[1]]]
