@@ -46,6 +46,7 @@ from makeway.core.model import DAWN, Claim, Millis, WorkloadKey, stored
 from makeway.core.preemption.classical import Target
 
 CLAIM_VICTIMS_MAX = 256
+MAY_BLOCK = ("PreemptionGated", "NoFit", "PreemptionNoCandidates")  # after these QuotaReservationBlocked may change
 SETTLES_MS = 1000  # who only lost its turn is looked at again at once; what it heard is told if that was the last of it
 
 replace = msgspec.structs.replace
@@ -344,6 +345,8 @@ class Scheduling:
 
     def _blocks(self, verdict: Verdict, view: View) -> tuple[str, str]:
         """What becomes of QuotaReservationBlocked: status and reason, both "" where it stays (S-14.4)."""
+        if verdict.requeue not in MAY_BLOCK:
+            return "", ""
         before = view.get(_ref(verdict.workload.key))
         statuses = {} if before is None else {each.type: each.status for each in status_of(before).conditions}
         found = conditions_after(verdict, statuses, checks_done=False).get("QuotaReservationBlocked", ("", ""))

@@ -95,12 +95,15 @@ class Hope:
             used, nominal = node.usage.get(fr, 0), node.nominal.get(fr, 0)
             if used < nominal and queue.reclaim != "Any":
                 return False  # it would reserve what is left of its own quota
+            if is_short:
+                continue  # one resource that it lacks is enough
+            free = max(0, state.tree.available(node, fr)) + promised.get(resource, 0)
+            if amount <= free:
+                continue
             own = 0
             if queue.within != "Never":
-                equals = queue.within == "LowerOrNewerEqualPriority"
-                own = state.holders.freed_at_most(name, fr, priority + equals)
+                own = state.holders.freed_at_most(name, fr, priority + (queue.within == "LowerOrNewerEqualPriority"))
             if used >= nominal or used - own + amount > nominal:  # it would borrow, so nobody else leaves for it
-                free = max(0, state.tree.available(node, fr)) + promised.get(resource, 0)
                 is_short = is_short or amount > free + own
         return is_short
 

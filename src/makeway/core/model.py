@@ -230,6 +230,7 @@ class Workload:
     refusal: str = ""  # and its condition reason
     requeue_at: Millis | None = None  # back-off: not before
     backing_off: bool = False  # Requeued is False
+    _local: LocalName | None = field(default=None, init=False, repr=False)  # once somebody asked
 
     def has_passed(self, checks: Iterable[str]) -> bool:
         """Whether these checks are all listed, and all that are listed are Ready (S-11.1)."""
@@ -251,12 +252,16 @@ class Workload:
 
     @property
     def namespace(self) -> str:
-        return self.key.partition("/")[0]
+        return self.local[0]
 
     @property
     def local(self) -> LocalName:
         """The LocalQueue by which it came."""
-        return self.namespace, self.local_queue
+        found = self._local
+        if found is None:
+            found = self.key.partition("/")[0], self.local_queue
+            object.__setattr__(self, "_local", found)
+        return found
 
 
 # --- queues ----------------------------------------------------------------------------------------------------------

@@ -262,13 +262,14 @@ class Engine:
     def _pace(self, ref: Ref, now: Millis) -> None:
         """Its figures have changed: look at it, but no more often than that makes sense to anybody."""
         last = self._figured.get(ref)
-        stored = self.objects.get(ref)
-        if last is None or now - last >= self._figures_ms or (stored is not None and _is_leaving(stored)):
-            self._figured[ref] = now
-            self._figures.set(ref, None)
-            self.facts.look(ref)
-        else:
-            self._figures.set(ref, Millis(last + self._figures_ms))
+        if last is not None and now - last < self._figures_ms:
+            stored = self.objects.get(ref)
+            if stored is None or not _is_leaving(stored):
+                self._figures.set(ref, Millis(last + self._figures_ms))
+                return
+        self._figured[ref] = now
+        self._figures.set(ref, None)
+        self.facts.look(ref)
 
     def _wake(self, now: Millis) -> None:
         """Wakes are gathered, and executed at the end of the step or of their interval (S-4.6)."""
