@@ -10,7 +10,7 @@ Every change goes through the undo log.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any, Literal, NamedTuple
@@ -230,15 +230,17 @@ class Line:
 
     def rest(self, kin: Kin) -> None:
         """Park all of a kin."""
-        if kin not in self.resting:
-            self._take(self.fronts, self.kins[kin][0])
-            self.log.put(self.resting, kin, None)
-            self._least = None
+        if kin in self.resting:
+            return
+        self._take(self.fronts, self.kins[kin][0])
+        self.log.put(self.resting, kin, None)
+        self._least = None
+        if self.log.trials:
             self.log.save(self._forget_least)
-            if self.refused or self.held_back or self.standing:
-                for key in [key for table in (self.refused, self.held_back, self.standing) for key in table]:
-                    if self.kin_of.get(key) == kin:
-                        self._forget_verdict(key)
+        if self.refused or self.held_back or self.standing:
+            for key in [key for table in (self.refused, self.held_back, self.standing) for key in table]:
+                if self.kin_of.get(key) == kin:
+                    self._forget_verdict(key)
 
     def verdict_of(self, key: WorkloadKey) -> tuple[bool, bool, Standing | None]:
         """What was found about one in the line: refused, held back, and what is kept free for it."""
@@ -258,18 +260,19 @@ class Line:
         self.log.drop(self.held_back, key)
         self.log.drop(self.standing, key)
 
-    def rise(self, kins: Iterable[Kin]) -> None:
-        """All of these kin are in the line again."""
-        firsts = []
+    def rise(self, kins: Sequence[Kin]) -> None:
+        """All of these kin, who rest, are in the line again."""
+        if not kins:
+            return
+        firsts = [self.kins[kin][0] for kin in kins]
+        self.fronts += firsts
+        self.fronts.sort()
+        self._least = None
         for kin in kins:
             self.log.drop(self.resting, kin)
-            firsts.append(self.kins[kin][0])
-        if firsts:
-            self._least = None
+        if self.log.trials:
             self.log.save(self._forget_least)
-            self.fronts += firsts
-            self.fronts.sort()
-            for where in firsts if self.log.trials else ():
+            for where in firsts:
                 self.log.save(_take_out, self.fronts, where)
 
     def _forget_least(self) -> None:
