@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from makeway.controllers.contract import Outcome, Ref
 from makeway.controllers.eviction import condition
 from makeway.controllers.scheduling import Scheduling
 from makeway.core.cycle import decide
+from makeway.core.trace import Rule, Step
 from tests.controllers.views import FakeView, at, cluster_queue, flavor, local_queue, workload
 
 W = Ref("Workload", "default", "w")
@@ -140,6 +142,36 @@ def test_S_5_12_a_claim_is_never_held_back() -> None:
     status = office.view.workload(W).status
     assert status is not None
     assert status.preemption_claim is not None
+
+
+def lost(office: Office, seconds: float) -> None:
+    """A cycle in which ``w`` is looked at and loses the room to another."""
+    plan = decide(office.view.state, at(seconds))
+    [verdict] = [each for each in plan.verdicts if each.workload.key == W.key]
+    turned = replace(verdict, status="skipped", requeue="FailedAfterNomination", steps=(Step(Rule.LOST, (W.key,)),))
+    actions = office.scheduling.actions(replace(plan, verdicts=(turned,)), office.view, 9)
+    assert list(actions) == [], "it is looked at again at once"
+
+
+def test_who_only_lost_its_turn_is_told_so_if_that_was_the_last_of_it() -> None:
+    office = Office(cluster_queue(cpu="4"), uses("h", "3"), asks("w", "2"))
+    office.cycle(0)
+    lost(office, 60)
+    assert office.scheduling.next_at() == at(61)
+    office.view.now = at(61)
+    office.view.apply(Outcome(tuple(office.scheduling.late(office.view, at(61)))))
+    assert office.told == ("WaitingForQuota", "Workload no longer fits after processing another workload")
+
+
+def test_who_finds_what_it_found_before_is_not_told_that_it_lost_its_turn() -> None:
+    office = Office(cluster_queue(cpu="4"), uses("h", "3"), asks("w", "2"))
+    office.cycle(0)
+    lost(office, 60)
+    assert office.cycle(60) == 0, "the same as before"
+    assert office.scheduling.next_at() is None
+    lost(office, 120)
+    office.scheduling.passed_over(W.key)
+    assert office.scheduling.next_at() is None
 
 
 def test_what_could_not_be_written_was_not_told() -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from makeway.core.cycle import Plan, decide
+from makeway.core.cycle import Plan, carry_out, decide
+from makeway.core.model import QueueName
 from makeway.core.state import State
 from makeway.testing.builders import Part, cohort, cycle, holder, leave, queue, seconds, state, workload
 
@@ -52,6 +53,33 @@ def test_a_cycle_costs_what_is_claimed_in_its_tree() -> None:
         return steps(on) - before
 
     assert asked(50) == asked(2)
+
+
+@pytest.mark.parametrize("helps", [False, True])
+def test_a_release_costs_whom_it_can_help_not_who_waits(helps: bool) -> None:
+    """All who wait were refused before; one core gets free, and at most one of them wants no more than that."""
+
+    def asked(waiting: int) -> tuple[int, int]:
+        parts: list[Part] = [
+            queue("q", 9, cohort="r", within="LowerPriority", reclaim="Any"),
+            queue("y", 1, cohort="r"),
+        ]
+        parts += [holder("own", cpu=9, priority=5), holder("gone", queue="y", cpu=1, priority=5)]
+        parts += [workload(f"w{i:03}", cpu=2 + i / 1000, queued=i) for i in range(waiting)]
+        on = state(*parts, *([workload("small", cpu=1, queued=waiting)] if helps else []))
+        while (plan := cycle(on, 1)).verdicts:
+            pass
+        on.release(on.holders.by_key[workload("gone").key])
+        before, looks = steps(on), 0
+        on.wake_after_release(on.tree_of(QueueName("q")), seconds(2))
+        while (plan := decide(on, seconds(2), passing=True)).verdicts or plan.passed:
+            looks += len(plan.verdicts)
+            carry_out(on, plan)
+        return looks, steps(on) - before
+
+    few, many = asked(5), asked(500)
+    assert few == many
+    assert few[0] == helps
 
 
 @pytest.mark.slow

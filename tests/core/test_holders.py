@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -45,6 +47,27 @@ def test_those_who_leave_are_kept_apart() -> None:
     made = index(holder("stays"), holder("leaves", evicted=True))
     assert uids(made.upto((Q,), (FR_CPU,), 9, evicted=True)) == ["leaves"]
     assert uids(made.upto((Q,), (FR_CPU,), 9, evicted=False)) == ["stays"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{}, {"evicted": True}, {"reserved_at": seconds(9)}, {"priority": 3}, {"local_queue": "lq"}, {"admitted": True}],
+)
+def test_who_is_known_anew_is_where_it_would_be_had_it_come_so(change: dict[str, Any]) -> None:
+    before, others = holder("w", reserved=2), [holder("a", reserved=1), holder("c", reserved=3)]
+    after = replace(before, **change)
+    made, log = index(before, *others), UndoLog()
+    made.renew(before, after)
+    assert made.contents() == index(after, *others).contents()
+    assert made.find(Q, before.key) is after is made.by_key[before.key]
+    assert {name: sorted(each) for name, each in made.of_local.items() if each} == {
+        name: sorted(each) for name, each in index(*others, after).of_local.items() if each
+    }
+    tried = Holders(log)
+    tried.add(before)
+    with log.trial():
+        tried.renew(before, after)
+    assert tried.find(Q, before.key) is before
 
 
 def test_who_uses_two_of_the_flavors_comes_once() -> None:

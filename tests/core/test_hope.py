@@ -76,6 +76,26 @@ def test_who_asks_for_as_much_or_more_behind_it_is_not_asked_either() -> None:
     assert [each.uid for each in decide(on, seconds(11), passing=True).passed] == ["less"]
 
 
+def test_who_lost_its_turn_after_a_no_is_passed_over_if_nothing_is_left() -> None:
+    """One core gets free: the first of two queues takes it, the other has lost, and is not asked again."""
+    on = judged(*full(3), queue("z", 0, cohort="r"), workload("w", queued=1), workload("v", queue="z"))
+    for each in [each for each in on.holders.by_key.values() if each.uid == "other"]:
+        on.release(each)
+    plan = decide(on, seconds(10), passing=True)
+    carry_out(on, plan)
+    assert outcomes(plan) == {"v": "admitted", "w": "FailedAfterNomination"}
+    plan = decide(on, seconds(11), passing=True)
+    assert (plan.verdicts, [each.uid for each in plan.passed]) == ((), ["w"])
+
+
+def test_who_was_held_back_heard_something_else() -> None:
+    on = judged(*full(), workload("w", cpu=2))
+    w = on.pending.find(QueueName("q"), workload("w").key)
+    assert w is not None
+    on.pending.hold_back(w)
+    assert not in_vain(on)
+
+
 def test_a_strict_head_is_passed_over_and_stays_first() -> None:
     on = judged(*full(strict=True), workload("w", cpu=2), workload("next", cpu=1, queued=1))
     plan = decide(on, seconds(10), passing=True)

@@ -37,7 +37,7 @@ def test_kin_rests_and_rises_together_however_many_they_are() -> None:
     assert names(line) == ["big"]
     assert sorted(line.parked) == ["default/s0", "default/s1", "default/s2"]
     assert (len(line.parked), len(line.waiting)) == (3, 1)
-    line.rise(kin(small[0]))
+    line.rise([kin(small[0])])
     assert names(line) == ["s0", "big", "s1", "s2"]
 
 
@@ -47,7 +47,7 @@ def test_who_must_be_in_the_line_stands_apart_from_kin_that_rests() -> None:
     line.rest(kin(a))
     line.enter(b)
     assert (names(line), list(line.parked)) == (["b"], ["default/a"])
-    line.rise(kin(a))
+    line.rise([kin(a)])
     assert names(line) == ["a", "b"]
 
 
@@ -56,7 +56,7 @@ def test_who_joins_resting_kin_rests() -> None:
     line = line_of(a)
     line.enter(b, rests=True)
     assert names(line) == []
-    line.rise(kin(a))
+    line.rise([kin(a)])
     assert names(line) == ["b", "a"]
 
 
@@ -139,4 +139,4 @@ def _happen(line: Line, who: Workload, what: str) -> None:
         line.rest(known)
     elif what == "rise" and known in line.resting:
         assert known is not None
-        line.rise(known)
+        line.rise([known])

@@ -46,6 +46,8 @@ from makeway.core.model import DAWN, Claim, Millis, WorkloadKey, stored
 from makeway.core.preemption.classical import Target
 
 CLAIM_VICTIMS_MAX = 256
+MAY_BLOCK = ("PreemptionGated", "NoFit", "PreemptionNoCandidates")  # after these QuotaReservationBlocked may change
+SETTLES_MS = 1000  # who only lost its turn is looked at again at once; what it heard is told if that was the last of it
 
 replace = msgspec.structs.replace
 
@@ -254,6 +256,12 @@ class Scheduling:
         self._told.pop(key, None)
         self._late.pop(key, None)
 
+    def passed_over(self, key: WorkloadKey) -> None:
+        """Its last "no" stands: that it lost its turn in between is not said any more (0018)."""
+        late = self._late.get(key)
+        if late is not None and late.only_lost_its_turn:
+            del self._late[key]
+
     def answered(self, action: Action, stored: bool) -> Failed | None:
         """A write is stored, or never will be; what follows if it was the last eviction of a decision."""
         write = action.write
@@ -293,6 +301,8 @@ class Scheduling:
             return
         told = self._told.get(key)
         due = now if told is None else Millis(told.at + view.policy.status_write_interval_ms)
+        if told is not None and verdict.only_lost_its_turn:
+            due = max(due, Millis(now + SETTLES_MS))
         if not at_once and now < due:
             if key not in self._late:
                 heappush(self._due, (due, key))
@@ -335,6 +345,8 @@ class Scheduling:
 
     def _blocks(self, verdict: Verdict, view: View) -> tuple[str, str]:
         """What becomes of QuotaReservationBlocked: status and reason, both "" where it stays (S-14.4)."""
+        if verdict.requeue not in MAY_BLOCK:
+            return "", ""
         before = view.get(_ref(verdict.workload.key))
         statuses = {} if before is None else {each.type: each.status for each in status_of(before).conditions}
         found = conditions_after(verdict, statuses, checks_done=False).get("QuotaReservationBlocked", ("", ""))

@@ -77,23 +77,43 @@ def decide(state: State, now: Millis, of: Heads | None = None, *, passing: bool 
     ``passing``: who was refused before and has no hope is passed over, and not told the same again.
     """
     ready, found = Heads.of(state) if of is None else of
-    known = claims.Survey()
-    if state.claims:
-        trees = {name for each in (*ready, *found) for name in (each.queue, *state.tree_of(each.queue))}
-        known = claims.survey(state, now, sorted(trees))
+    passing = passing and state.shares_widely
+    if not state.claims:
+        return _decide_as_it_is(state, now, found, passing=passing)
+    trees = {name for each in (*ready, *found) for name in (each.queue, *state.tree_of(each.queue))}
+    known = claims.survey(state, now, sorted(trees))
     with state.trial():
         redeeming = Redeeming(state, now, known.standing, frozenset(each.uid for each in ready))
         first = redeeming.verdicts()
         claims.foresee(state, redeeming.left, now)
         taking = Taking(state, now, redeeming.left)
-        passed = _in_vain(state, now, found, taking) if passing and state.shares_widely else ()
-        verdicts = _take_all(state, now, [each for each in found if each not in passed], taking)
+        passed, found = _parted(state, now, found, taking) if passing else ((), found)
+        verdicts = _take_all(state, now, found, taking)
     ended = (*known.ended, *taking.ended())
     return Plan(now, (*first, *verdicts), ended, passed)
 
 
-def _in_vain(state: State, now: Millis, found: list[Workload], taking: Taking) -> tuple[Workload, ...]:
-    return tuple(each for each in found if state.hope.is_in_vain(each, now) and not taking.is_out_of_reach(each))
+def _decide_as_it_is(state: State, now: Millis, found: list[Workload], *, passing: bool) -> Plan:
+    """Where nobody claims anything, the state will be as it is: that is known without a trial."""
+    taking = Taking(state, now, [])
+    passed, found = _parted(state, now, found, taking) if passing else ((), found)
+    if not found:
+        return Plan(now, (), (), passed)
+    with state.trial():
+        verdicts = _take_all(state, now, found, taking)
+    return Plan(now, tuple(verdicts), tuple(taking.ended()), passed)
+
+
+def _parted(
+    state: State, now: Millis, found: list[Workload], taking: Taking
+) -> tuple[tuple[Workload, ...], list[Workload]]:
+    """Heads that are passed over, and those that are looked at."""
+    passed: list[Workload] = []
+    others: list[Workload] = []
+    for each in found:
+        is_in_vain = state.hope.is_in_vain(each, now) and not taking.is_out_of_reach(each)
+        (passed if is_in_vain else others).append(each)
+    return tuple(passed), others
 
 
 def _take_all(state: State, now: Millis, found: list[Workload], taking: Taking) -> list[Verdict]:
@@ -167,10 +187,12 @@ def carry_out(state: State, plan: Plan) -> None:
     """Put a plan into the state: who was admitted holds quota, victims are marked, the others wait again."""
     if plan.verdicts or plan.passed:  # without heads there was none (S-5.1)
         state.next_cycle()
+    for each in plan.passed:
+        state.pending.pass_over(each, plan.now, binds_larger=not state.hope.has_choice(each.queue))
+    if not plan.verdicts and not plan.ended:
+        return
     kept_before = state.pending.standing()
     redeemed: list[QueueName] = []
-    for each in plan.passed:
-        state.pending.pass_over(each, plan.now, binds_larger=_has_no_choice(state, each.queue))
     for verdict in plan.verdicts:
         workload = replace(verdict.workload, claim=verdict.claim) if verdict.claim else verdict.workload
         state.pending.end_standing_in(workload.queue)
@@ -216,12 +238,7 @@ def _binds_larger(state: State, verdict: Verdict) -> bool:
     """
     if verdict.workload.family is not None or verdict.reserved or not state.shares_widely:
         return False
-    return _has_no_choice(state, verdict.workload.queue)
-
-
-def _has_no_choice(state: State, name: QueueName) -> bool:
-    queue = state.queues.get(name)
-    return queue is not None and all(len(group.flavors) == 1 for group in queue.groups)
+    return not state.hope.has_choice(verdict.workload.queue)
 
 
 def _displace(state: State, verdict: Verdict, now: Millis) -> None:

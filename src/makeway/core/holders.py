@@ -73,6 +73,18 @@ class Holders:
             self._count(held, fr, -amount)
         self._count_size(held, -1)
 
+    def renew(self, known: Workload, workload: Workload) -> None:
+        """A holder is known anew, in its queue and with its usage; where its place is the same nobody is moved."""
+        held = self.of_queue[known.queue][known.key]
+        if _standing_of(held) != _standing_of(workload):
+            self.remove(held)
+            self.add(workload)
+            return
+        for table in (self.of_queue[held.queue], self.by_key, self.of_local[held.local]):
+            self._log.put(table, held.key, workload)
+        if held.family is not None:
+            self._log.put(self.of_family[held.family], held.key, workload)
+
     def find(self, queue: QueueName, key: WorkloadKey) -> Workload | None:
         return self.of_queue.get(queue, {}).get(key)
 
@@ -219,6 +231,14 @@ class Holders:
             if place != last:
                 yield each
             last = place
+
+
+def _standing_of(workload: Workload) -> tuple[object, ...]:
+    """All that decides where a holder is found."""
+    return (
+        workload.queue, workload.key, workload.uid, workload.priority, workload.queued_at, workload.reserved_at,
+        workload.evicted, workload.local, workload.family, workload.usage,
+    )  # fmt: skip
 
 
 def size_of(workload: Workload) -> Size:

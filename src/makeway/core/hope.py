@@ -33,10 +33,21 @@ class Hope:
     def __init__(self, state: State) -> None:
         self._state = state
         self._flavors: dict[QueueName, dict[ResourceName, FR] | None] = {}
+        self._choices: dict[QueueName, bool] = {}
 
     def forget_queues(self) -> None:
         """Their configuration has changed."""
         self._flavors.clear()
+        self._choices.clear()
+
+    def has_choice(self, name: QueueName) -> bool:
+        """Whether a queue has several flavors of anything, so that who asks for more may find them elsewhere."""
+        found = self._choices.get(name)
+        if found is None:
+            queue = self._state.queues.get(name)
+            found = queue is None or any(len(group.flavors) != 1 for group in queue.groups)
+            self._choices[name] = found
+        return found
 
     def promised(self) -> dict[Node, dict[ResourceName, int]]:
         """By root, what claims may yet leave to others: what their victims free, and what who takes one gets."""
@@ -84,12 +95,15 @@ class Hope:
             used, nominal = node.usage.get(fr, 0), node.nominal.get(fr, 0)
             if used < nominal and queue.reclaim != "Any":
                 return False  # it would reserve what is left of its own quota
+            if is_short:
+                continue  # one resource that it lacks is enough
+            free = max(0, state.tree.available(node, fr)) + promised.get(resource, 0)
+            if amount <= free:
+                continue
             own = 0
             if queue.within != "Never":
-                equals = queue.within == "LowerOrNewerEqualPriority"
-                own = state.holders.freed_at_most(name, fr, priority + equals)
+                own = state.holders.freed_at_most(name, fr, priority + (queue.within == "LowerOrNewerEqualPriority"))
             if used >= nominal or used - own + amount > nominal:  # it would borrow, so nobody else leaves for it
-                free = max(0, state.tree.available(node, fr)) + promised.get(resource, 0)
                 is_short = is_short or amount > free + own
         return is_short
 

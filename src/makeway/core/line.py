@@ -10,7 +10,7 @@ Every change goes through the undo log.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any, Literal, NamedTuple
@@ -41,11 +41,7 @@ def is_at_least(larger: Shape, smaller: Shape) -> bool:
     """
     if len(larger) != 2 or len(smaller) != 2:
         return False
-    a, b = larger[1].parts, smaller[1].parts  # type: ignore[attr-defined]
-    if a[:5] != b[:5] or a[7] is not None or b[7] is not None or a[6] < b[6]:
-        return False
-    asked, least = dict(a[8]), dict(b[8])
-    return asked.keys() == least.keys() and all(asked[r] * a[6] >= amount * b[6] for r, amount in least.items())
+    return larger[1].covers(smaller[1])  # type: ignore[attr-defined, no-any-return]
 
 
 class Least(NamedTuple):
@@ -60,7 +56,7 @@ def _least(kins: Iterable[Kin]) -> Least:
     """Of kin with one podSet each; resources that one of them does not ask for are left out."""
     priority, amounts = -(2**62), None
     for kin in kins:
-        if len(kin[0]) != 2 or kin[0][1].parts[7] is not None:
+        if len(kin[0]) != 2 or kin[0][1].is_partial:
             return UNKNOWN
         totals = kin[0][1].totals
         priority = max(priority, kin[0][0])
@@ -183,21 +179,22 @@ class Line:
         self.log.put(self.alone, workload.key, None)
 
     def _put_member(self, workload: Workload) -> None:
-        known = self.members.get(workload.key)
-        if known is None or known.local != workload.local:
-            self._count(known, -1)
-            self._count(workload, 1)
+        known, local = self.members.get(workload.key), workload.local
+        if known is None:
+            self._count(local, 1)
+        elif known.local != local:
+            self._count(known.local, -1)
+            self._count(local, 1)
         if workload.family is not None:
             self.log.put(self.options, workload.key, None)
         self.log.put(self.members, workload.key, workload)
 
-    def _count(self, workload: Workload | None, more: int) -> None:
-        if workload is not None:
-            total = self.count_by.get(workload.local, 0) + more
-            if total:
-                self.log.put(self.count_by, workload.local, total)
-            else:
-                self.log.drop(self.count_by, workload.local)
+    def _count(self, local: LocalName, more: int) -> None:
+        total = self.count_by.get(local, 0) + more
+        if total:
+            self.log.put(self.count_by, local, total)
+        else:
+            self.log.drop(self.count_by, local)
 
     def leave(self, key: WorkloadKey) -> None:
         """It is neither in the line nor parked any more."""
@@ -209,9 +206,9 @@ class Line:
                 self.log.drop(self.kin_of, key)
             self.log.drop(self.alone, key)
             self.log.drop(self.members, key)
-            self._count(known, -1)
+            self._count(known.local, -1)
             self.log.drop(self.options, key)
-            self.log.drop(self.judged, key)
+        self.log.drop(self.judged, key)
         self._forget_verdict(key)
 
     def _leave_kin(self, kin: Kin, where: Place) -> None:
@@ -233,11 +230,14 @@ class Line:
 
     def rest(self, kin: Kin) -> None:
         """Park all of a kin."""
-        if kin not in self.resting:
-            self._take(self.fronts, self.kins[kin][0])
-            self.log.put(self.resting, kin, None)
-            self._least = None
+        if kin in self.resting:
+            return
+        self._take(self.fronts, self.kins[kin][0])
+        self.log.put(self.resting, kin, None)
+        self._least = None
+        if self.log.trials:
             self.log.save(self._forget_least)
+        if self.refused or self.held_back or self.standing:
             for key in [key for table in (self.refused, self.held_back, self.standing) for key in table]:
                 if self.kin_of.get(key) == kin:
                     self._forget_verdict(key)
@@ -260,23 +260,33 @@ class Line:
         self.log.drop(self.held_back, key)
         self.log.drop(self.standing, key)
 
-    def rise(self, kin: Kin) -> None:
-        """All of a kin are in the line again."""
-        self.log.drop(self.resting, kin)
+    def rise(self, kins: Sequence[Kin]) -> None:
+        """All of these kin, who rest, are in the line again."""
+        if not kins:
+            return
+        firsts = [self.kins[kin][0] for kin in kins]
+        self.fronts += firsts
+        self.fronts.sort()
         self._least = None
-        self.log.save(self._forget_least)
-        self._put(self.fronts, self.kins[kin][0])
+        for kin in kins:
+            self.log.drop(self.resting, kin)
+        if self.log.trials:
+            self.log.save(self._forget_least)
+            for where in firsts:
+                self.log.save(_take_out, self.fronts, where)
 
     def _forget_least(self) -> None:
         self._least = None
 
     def _put(self, places: list[Place], where: Place) -> None:
         insort(places, where)
-        self.log.save(_take_out, places, where)
+        if self.log.trials:
+            self.log.save(_take_out, places, where)
 
     def _take(self, places: list[Place], where: Place) -> None:
         _take_out(places, where)
-        self.log.save(insort, places, where)
+        if self.log.trials:
+            self.log.save(insort, places, where)
 
     def contents(self) -> object:
         return (
@@ -314,5 +324,6 @@ class Members(Mapping[WorkloadKey, Workload]):
 
 def _take_out(places: list[Place], where: Place) -> None:
     index = bisect_left(places, where)
-    invariant(index < len(places) and places[index] == where, "{} is not in the line", where)
+    if index >= len(places) or places[index] != where:
+        invariant(False, "{} is not in the line", where)
     del places[index]

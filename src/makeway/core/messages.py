@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from makeway.api.quantity import Quantity
 from makeway.core.cycle import Verdict
@@ -105,6 +106,7 @@ def pending_message(verdict: Verdict) -> str:
     return text
 
 
+@lru_cache(maxsize=4096)
 def message_class(message: str) -> str:
     """A pending message without its amounts: where nothing else changes there is no news (S-5.12)."""
     return _AMOUNT.sub("#", message)

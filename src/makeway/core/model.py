@@ -109,11 +109,26 @@ class Flavor:
 class Look:
     """How the pods of a podSet look to the scheduler. Those that look alike share one, so that comparing is cheap."""
 
-    __slots__ = ("__weakref__", "parts", "totals")
+    __slots__ = ("__weakref__", "count", "is_partial", "parts", "totals", "where")
 
-    def __init__(self, parts: tuple[object, ...], totals: Mapping[ResourceName, int]) -> None:
+    def __init__(self, pod_set: PodSet, parts: tuple[object, ...]) -> None:
         self.parts = parts
-        self.totals = totals  # what all its pods ask for together
+        self.where = pod_set.where()
+        self.count = pod_set.count
+        self.is_partial = pod_set.min_count is not None  # fewer of them would do
+        self.totals = {name: amount * pod_set.count for name, amount in pod_set.requests.items()}  # of all together
+
+    def covers(self, other: Look) -> bool:
+        """Whether these pods ask for all that the others ask for, in the same places; partial ones never do."""
+        if self.is_partial or other.is_partial or self.count < other.count or self.where != other.where:
+            return False
+        asked, least = self.totals, other.totals
+        if asked.keys() != least.keys():
+            return False
+        for resource, amount in least.items():  # noqa: SIM110, asked very often
+            if asked[resource] < amount:
+                return False
+        return True
 
     def __repr__(self) -> str:
         return repr(self.parts)
@@ -145,8 +160,7 @@ class PodSet:
             parts = (*self.where(), self.name, self.count, self.min_count, tuple(sorted(self.requests.items())))
             found = _looks.get(parts)
             if found is None:
-                totals = {name: amount * self.count for name, amount in self.requests.items()}
-                found = _looks[parts] = Look(parts, totals)
+                found = _looks[parts] = Look(self, parts)
             object.__setattr__(self, "_look", found)
         return found
 
@@ -216,6 +230,7 @@ class Workload:
     refusal: str = ""  # and its condition reason
     requeue_at: Millis | None = None  # back-off: not before
     backing_off: bool = False  # Requeued is False
+    _local: LocalName | None = field(default=None, init=False, repr=False)  # once somebody asked
 
     def has_passed(self, checks: Iterable[str]) -> bool:
         """Whether these checks are all listed, and all that are listed are Ready (S-11.1)."""
@@ -237,12 +252,16 @@ class Workload:
 
     @property
     def namespace(self) -> str:
-        return self.key.partition("/")[0]
+        return self.local[0]
 
     @property
     def local(self) -> LocalName:
         """The LocalQueue by which it came."""
-        return self.namespace, self.local_queue
+        found = self._local
+        if found is None:
+            found = self.key.partition("/")[0], self.local_queue
+            object.__setattr__(self, "_local", found)
+        return found
 
 
 # --- queues ----------------------------------------------------------------------------------------------------------

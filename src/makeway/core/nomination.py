@@ -43,6 +43,7 @@ class Entry:
         )  # fmt: skip
 
 
+NOBODY = Victims()
 Only = Mapping[tuple[int, ResourceName], FlavorName]
 
 
@@ -117,7 +118,7 @@ def find_assignment(
         return assignment, victims
     if state.policy.gates.partial_admission:
         found = search_counts(workload.pod_sets, finder.succeeds)
-        if found is not None:
+        if found is not None and finder.last is not None:
             return finder.last
     return assignment, victims
 
@@ -190,7 +191,7 @@ class _Finder:
         self._sibling_runs = running_sibling(state, workload) is not None
         self._tried = tried
         self._only = only
-        self.last: tuple[Assignment, Victims] = (Assignment(), Victims())
+        self.last: tuple[Assignment, Victims] | None = None  # the last probe that succeeded
 
     def probe(self, counts: list[int]) -> tuple[Assignment, Victims]:
         state, workload = self._state, self._workload
@@ -199,7 +200,7 @@ class _Finder:
             flavors=state.flavors, policy=state.policy, simulate=self._simulate, tried=self._tried, only=self._only,
         )  # fmt: skip
         assignment = search.assign(workload, counts)
-        victims = Victims()
+        victims = NOBODY
         if assignment.mode not in (Mode.FIT, Mode.NO_FIT):
             victims = self._within_rounds(assignment.need, assignment.usage)
         return assignment, victims

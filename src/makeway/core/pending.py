@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable
 from typing import Literal
 
-from makeway.core.line import Least, Line, Place, Shape, Standing, is_at_least, place, shape
+from makeway.core.line import Kin, Least, Line, Place, Shape, Standing, is_at_least, place, shape
 from makeway.core.model import Millis, QueueName, Workload, WorkloadKey
 from makeway.core.undo import UndoLog
 
@@ -38,6 +38,7 @@ class Pending:
         self._on_forget = on_forget  # what else ends with a workload's waiting
         self.lines: dict[QueueName, Line] = {}
         self._names: list[QueueName] = []  # of the lines, sorted
+        self._kept_free = False  # whether anything was ever kept free for a refused head
 
     def line(self, queue: QueueName) -> Line:
         found = self.lines.get(queue)
@@ -108,6 +109,10 @@ class Pending:
         line = self.lines.get(queue)
         if line is None or not line.fronts:
             return None
+        if not line.sticky:  # the usual case, told without a search
+            first = line.fronts[0][5]
+            if first not in but and (not due_only or first not in line.refused):
+                return line.members[first]
         for key in line.ordered():
             if key not in but and (not due_only or key not in line.refused):
                 return line.members[key]
@@ -126,7 +131,10 @@ class Pending:
         """Take a head out of its line; returns how often the queue was woken so far."""
         line = self.line(workload.queue)
         if workload.key in line.members and not line.is_parked(workload.key):
+            was_judged = workload.key in line.judged
             line.leave(workload.key)
+            if was_judged:
+                self._log.put(line.judged, workload.key, None)
         return line.wakes.get("count", 0)
 
     def requeue(
@@ -140,13 +148,14 @@ class Pending:
         line = self.line(workload.queue)
         if workload.key in line.members and not line.is_parked(workload.key):
             return False
+        was_judged = workload.key in line.judged
         line.leave(workload.key)
         wants_park = reason == "NamespaceMismatch" or (reason in PARKING and not line.strict)
         backs_off = not may_queue(workload, now)
         parks = (wants_park and not woken and not has_untried) or backs_off
         if reason in STICKY:
             self.stick(workload)
-        if reason in SHAPE_MOVING:
+        if reason in SHAPE_MOVING or (was_judged and reason == "FailedAfterNomination"):
             self._log.put(line.judged, workload.key, None)
         if not parks:
             line.enter(workload)
@@ -185,34 +194,39 @@ class Pending:
 
     def _park_alike(self, line: Line, moved: Shape) -> None:
         self._log.put(line.shapes, moved, None)
-        for kin in list(line.of_shape.get(moved, ())):
+        for kin in line.of_shape.get(moved, ()):
             line.rest(kin)
 
     def _park_larger(self, line: Line, workload: Workload) -> None:
         """Those behind it who ask for no less get the same verdict: look at none of them (S-4.5.3)."""
-        own, where = shape(workload), place(workload)
+        where = place(workload)
         behind = line.fronts[bisect_left(line.fronts, where) :]
-        alike = dict.fromkeys(line.kin_of[front[5]][0] for front in behind)
-        for each in alike:
-            if is_at_least(each, own) and all(line.kins[kin][0] > where for kin in line.of_shape[each]):
+        if not behind:
+            return
+        own, kin_of = shape(workload), line.kin_of
+        for each in dict.fromkeys([kin_of[front[5]][0] for front in behind]):
+            if is_at_least(each, own) and min(line.kins[kin][0] for kin in line.of_shape[each]) > where:
                 self._park_alike(line, each)
 
     def keep_free(self, workload: Workload, standing: Standing) -> None:
+        self._kept_free = True
         self._log.put(self.line(workload.queue).standing, workload.key, standing)
 
     def standing(self) -> dict[QueueName, dict[WorkloadKey, Standing]]:
         """What is kept free for refused heads, queue by queue."""
+        if not self._kept_free:
+            return {}
         return {queue: dict(line.standing) for queue, line in self.lines.items() if line.standing}
 
     def end_standing_in(self, queue: QueueName) -> None:
         """A head of the queue is looked at: what was kept free for one before it is so no more (S-5.13)."""
         line = self.line(queue)
-        for key in list(line.standing):
+        for key in list(line.standing) if line.standing else ():
             self._log.drop(line.standing, key)
 
     def end_standing(self) -> None:
         """Nothing is kept free any more for who is no longer first."""
-        for queue, line in self.lines.items():
+        for queue, line in self.lines.items() if self._kept_free else ():
             for key in [key for key in line.standing if key != self.first(queue)]:
                 self._log.drop(line.standing, key)
 
@@ -221,6 +235,7 @@ class Pending:
         line = self.line(workload.queue)
         self._log.put(line.refused, workload.key, None)
         self._log.put(line.held_back, workload.key, None)
+        self._log.drop(line.judged, workload.key)  # it heard something else
 
     def free_again(self, queues: Iterable[QueueName], but: frozenset[WorkloadKey]) -> None:
         """What was kept free in the tree of these queues has changed: who lost to it is due, but for ``but``."""
@@ -254,9 +269,10 @@ class Pending:
             self._log.put(line.wakes, "count", line.wakes.get("count", 0) + 1)
             for known in list(line.shapes) if line.shapes else ():
                 self._log.drop(line.shapes, known)
-            for kin in [kin for kin in line.resting if matches(line.members[line.kins[kin][0][5]])]:
-                returned += [where[5] for where in line.kins[kin]] if lists_returned else []
-                line.rise(kin)
+            rising = _of_matching(line, matches)
+            for kin in rising if lists_returned else ():
+                returned += [where[5] for where in line.kins[kin]]
+            line.rise(rising)
             for each in [line.members[key] for key in line.alone]:
                 if may_queue(each, now) and matches(each):
                     line.enter(each)
@@ -285,3 +301,12 @@ class Pending:
 
     def contents(self) -> object:
         return {queue: line.contents() for queue, line in sorted(self.lines.items())}
+
+
+def _of_matching(line: Line, matches: Callable[[Workload], bool]) -> list[Kin]:
+    """Kin at rest whose namespace may use the queue; kin of one namespace need not be asked about twice."""
+    may: dict[str, bool] = {}
+    for kin in line.resting:
+        if kin[1] not in may:
+            may[kin[1]] = matches(line.members[line.kins[kin][0][5]])
+    return [kin for kin in line.resting if may[kin[1]]]

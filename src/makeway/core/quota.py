@@ -166,6 +166,8 @@ class QuotaTree:
     def available(self, node: Node, fr: FR) -> int:
         """How much more the node may use now (S-2.10); negative when quota shrank under running work."""
         self.questions += 1
+        if node.parent is not None and not node.local and fr not in node.borrowing:
+            return self.available(node.parent, fr)  # it keeps nothing to itself, and nothing limits it
         used, whole = node.usage.get(fr, 0), node.subtree.get(fr, 0)
         if node.parent is None:
             return subtract(whole, used)

@@ -197,13 +197,10 @@ class State:
 
     def namespace_matches(self, workload: Workload) -> bool:
         queue = self.queues.get(workload.queue)
+        if queue is None or queue.namespaces is None:
+            return False
         labels = self.namespaces.get(workload.namespace)
-        return (
-            queue is not None
-            and queue.namespaces is not None
-            and labels is not None
-            and selects(queue.namespaces, labels)
-        )
+        return labels is not None and (not queue.namespaces or selects(queue.namespaces, labels))
 
     # --- scan progress ---
 

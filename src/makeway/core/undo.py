@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 K = TypeVar("K")
@@ -14,25 +13,20 @@ _ABSENT = object()
 class UndoLog:
     def __init__(self) -> None:
         self._saved: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
-        self._open_trials = 0
+        self.trials = 0  # how many are open: while there are none, nothing need be saved
 
-    @contextmanager
-    def trial(self) -> Iterator[None]:
+    def trial(self) -> _Trial:
         """Everything done inside is a thought experiment: it is undone on exit, even on error. Trials nest."""
-        mark = self.begin()
-        try:
-            yield
-        finally:
-            self.end(mark)
+        return _Trial(self)
 
     def begin(self) -> int:
         """The same as ``trial`` for the few places whose inner loop cannot pay for a ``with`` block."""
-        self._open_trials += 1
+        self.trials += 1
         return len(self._saved)
 
     def end(self, mark: int) -> None:
         self.rewind(mark)
-        self._open_trials -= 1
+        self.trials -= 1
 
     def rewind(self, mark: int) -> None:
         saved = self._saved
@@ -42,18 +36,35 @@ class UndoLog:
 
     def save(self, restore: Callable[..., object], *before: Any) -> None:
         """Note the way back; ``restore`` is a plain write, which saves nothing itself."""
-        if self._open_trials:
+        if self.trials:
             self._saved.append((restore, before))
 
     def put(self, table: dict[K, V], key: K, value: V) -> None:
-        if self._open_trials:
+        if self.trials:
             self._saved.append((_reset, (table, key, table.get(key, _ABSENT))))
         table[key] = value
 
     def drop(self, table: dict[K, V], key: K) -> None:
         if key in table:
-            self.save(_reset, table, key, table[key])
+            if self.trials:
+                self._saved.append((_reset, (table, key, table[key])))
             del table[key]
+
+
+class _Trial:
+    """A ``with`` block that begins and ends a trial."""
+
+    __slots__ = ("_log", "_mark")
+
+    def __init__(self, log: UndoLog) -> None:
+        self._log = log
+        self._mark = 0
+
+    def __enter__(self) -> None:
+        self._mark = self._log.begin()
+
+    def __exit__(self, *_: object) -> None:
+        self._log.end(self._mark)
 
 
 def _reset(table: dict[Any, Any], key: Any, before: Any) -> None:

@@ -41,6 +41,11 @@ class Verdict:
     is_victim: bool = False  # a claim counts on its departure, so it may not take that one
 
     @property
+    def only_lost_its_turn(self) -> bool:
+        """Whether it is looked at again in the next cycle, as if nothing had been said."""
+        return self.requeue == "FailedAfterNomination" and not self.held_back
+
+    @property
     def of_its_own(self) -> bool:
         """Whether somebody of the same shape may fare better."""
         return self.spared or self.is_victim

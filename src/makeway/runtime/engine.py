@@ -35,6 +35,7 @@ from makeway.runtime.tally import Tally
 from makeway.runtime.workqueue import Looks, Timers, backoff_ms
 
 LOOKS_PER_STEP = 1000
+TURNS_PER_STEP = 1000  # of heads that are only passed over
 NOTES_MAX = 10_000
 FIGURES_MS = 1000  # who holds and waits in a queue changes often; its controller is told at most so often
 PARITY_PAUSES_MS = (1, 2, 4, 8, 10)  # between cycles without an admission (S-5.1)
@@ -261,13 +262,14 @@ class Engine:
     def _pace(self, ref: Ref, now: Millis) -> None:
         """Its figures have changed: look at it, but no more often than that makes sense to anybody."""
         last = self._figured.get(ref)
-        stored = self.objects.get(ref)
-        if last is None or now - last >= self._figures_ms or (stored is not None and _is_leaving(stored)):
-            self._figured[ref] = now
-            self._figures.set(ref, None)
-            self.facts.look(ref)
-        else:
-            self._figures.set(ref, Millis(last + self._figures_ms))
+        if last is not None and now - last < self._figures_ms:
+            stored = self.objects.get(ref)
+            if stored is None or not _is_leaving(stored):
+                self._figures.set(ref, Millis(last + self._figures_ms))
+                return
+        self._figured[ref] = now
+        self._figures.set(ref, None)
+        self.facts.look(ref)
 
     def _wake(self, now: Millis) -> None:
         """Wakes are gathered, and executed at the end of the step or of their interval (S-4.6)."""
@@ -316,7 +318,8 @@ class Engine:
 
         Where all heads only take their turns, and nothing is under way that they could wait for, the next ones follow.
         """
-        while True:
+        plan: Plan | None = None
+        for _ in range(TURNS_PER_STEP):
             found = Heads.of(self._state)
             if not found.ready and not found.others:
                 return None
@@ -324,8 +327,10 @@ class Engine:
             carry_out(self._state, plan)
             for each in plan.passed:
                 self.facts.passed(each)
+                self.scheduling.passed_over(each.key)
             if plan.verdicts or plan.ended or not self.is_quiet or self.facts.looks or len(self._looks):
-                return plan
+                break
+        return plan
 
     def _pause(self, plan: Plan, now: Millis) -> None:
         """The recorded system looks at every head in every cycle; it pauses so as not to spin."""

@@ -32,7 +32,7 @@ from makeway.core.lowering import (
     workload_of,
 )
 from makeway.core.lowering.workloads import is_accounted
-from makeway.core.model import FlavorName, Millis, QueueName, Workload, WorkloadKey
+from makeway.core.model import FlavorName, LocalName, Millis, QueueName, Workload, WorkloadKey
 from makeway.core.pending import may_queue
 from makeway.core.state import State
 from makeway.runtime.objects import OWNED, Objects
@@ -57,6 +57,7 @@ class Facts:
         self._limit_ranges: dict[str, tuple[LimitRange, ...]] = {}
         self._runtime_classes: dict[str, RuntimeClass] = {}
         self.around = Surroundings(state.policy, self._queue_of, self._limit_ranges, self._runtime_classes)
+        self._refs: dict[tuple[QueueName, LocalName], tuple[Ref, ...]] = {}  # queues whose figures a workload counts in
         self._reconfigure: dict[Ref, None] = {}
         self._unready: dict[WorkloadKey, None] = {}  # admitted, and not all pods ready (S-5.7.12)
 
@@ -151,8 +152,7 @@ class Facts:
         state = self.state
         if known is not None and known.usage is not None:
             if known.queue == lowered.queue and known.usage == lowered.usage:
-                state.holders.remove(known)
-                state.holders.add(lowered)
+                state.holders.renew(known, lowered)
             else:
                 state.release(known)
                 state.hold(lowered)
@@ -205,18 +205,23 @@ class Facts:
 
     def _note_held(self, workload: Workload) -> None:
         self.held.add(workload.queue)
-        self.figures[Ref("ClusterQueue", "", workload.queue)] = None
-        if workload.local_queue:
-            self.figures[Ref("LocalQueue", workload.namespace, workload.local_queue)] = None
+        self._note_figures(workload)
         node = self.state.tree.queues.get(workload.queue) if self.state.policy.fair_sharing else None
         for cohort in () if node is None else node.ancestors():  # their shares change with it
             self.figures[Ref("Cohort", "", cohort.name)] = None
 
     def passed(self, workload: Workload) -> None:
         """It took its turn: how many wait in the line and how many are parked may be told anew."""
-        self.figures[Ref("ClusterQueue", "", workload.queue)] = None
-        if workload.local_queue:
-            self.figures[Ref("LocalQueue", workload.namespace, workload.local_queue)] = None
+        self._note_figures(workload)
+
+    def _note_figures(self, workload: Workload) -> None:
+        where = (workload.queue, workload.local)
+        refs = self._refs.get(where)
+        if refs is None:
+            local = (Ref("LocalQueue", *workload.local),) if workload.local_queue else ()
+            refs = self._refs[where] = (Ref("ClusterQueue", "", workload.queue), *local)
+        for ref in refs:
+            self.figures[ref] = None
 
     def _count_unready(self, key: WorkloadKey, after: WireWorkload | None) -> None:
         waits = self.state.policy.pods_ready
@@ -299,6 +304,7 @@ class Facts:
         if not self._reconfigure:
             return
         changed, self._reconfigure = list(self._reconfigure), {}
+        self._refs.clear()  # of queues that are gone
         state, objects = self.state, self.objects
         flavors = [flavor_of(each) for each in objects.all("ResourceFlavor")]
         was_active = {name for name in state.queues if state.is_active(name)}

@@ -128,7 +128,11 @@ class Informers:
         self._all = [Informer(store, kind, objects) for kind in (watched_kinds() if kinds is None else kinds)]
 
     def poll(self, now: Millis) -> int:
-        return sum(each.poll(now) for each in self._all if not each.has_seen_all())
+        count = 0
+        for each in self._all:
+            if not each.has_seen_all():
+                count += each.poll(now)
+        return count
 
     def next_at(self) -> Millis | None:
         times = [at for each in self._all if (at := each.next_at()) is not None]

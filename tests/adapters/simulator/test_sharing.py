@@ -52,7 +52,7 @@ def story(seed: int, *, passing: bool) -> tuple[list[object], int]:
         return True
 
     def heard(entry: Entry) -> None:
-        if entry.what != "waiting" or any(step[0] == "cycle/deferred-fit" for step in entry.steps):
+        if entry.what not in ("waiting", "skipped") or any(step[0] == "cycle/deferred-fit" for step in entry.steps):
             told.append((entry.at, entry.what, entry.workload, entry.queue, entry.reason, entry.by, entry.victims))
 
     state.hope.is_in_vain = watched  # type: ignore[method-assign]

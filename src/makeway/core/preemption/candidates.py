@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from makeway.core.holders import Holders
 from makeway.core.model import FR, Millis, Queue, QueueName, Usage, Workload
@@ -21,8 +22,7 @@ class Lenders:
     others: dict[QueueName, Node]
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     workload: Workload
     under: Node | None = None  # the common ancestor; None: a workload of the own queue
     advantaged: bool = False
