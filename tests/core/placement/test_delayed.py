@@ -70,6 +70,14 @@ def test_s15_6_4_pod_by_pod_a_victim_that_was_chosen_is_gone_for_the_next() -> N
     assert played(state, pod_by_pod=True) == ("v", "", "pre-0 pre-1", {"pre-0": "n0", "pre-1": "n0"})
 
 
+def test_s15_6_4_pod_by_pod_room_that_chosen_victims_leave_comes_before_new_victims() -> None:
+    machines = [node("n0", 6), node("n1", 2)]
+    waiting = [pod("pre-0", 3, of="pre"), pod("pre-1", 2, of="pre", arrived=1)]
+    pods = [pod("v", 6, "n0", priority=5), pod("w", 2, "n1", priority=0), *waiting]
+    state = Placement.of(cluster(machines, pods, pre(2)))
+    assert played(state, pod_by_pod=True) == ("v", "", "pre-0 pre-1", {"pre-0": "n0", "pre-1": "n0"})
+
+
 def test_s15_7_5_pod_by_pod_a_third_without_a_place_drops_the_victims_of_all() -> None:
     pods = [pod("v1", 2, "n0"), pod("v2", 2, "n0"), *gang(3, 2)]
     state = Placement.of(cluster(nodes(1), pods, pre(3)))
