@@ -91,6 +91,15 @@ def test_s15_6_3_a_plain_pod_keeps_its_nomination_and_is_not_bound_in_the_cycle_
     assert went(cycle(state, lone())) == ("", "p", "", {})
 
 
+def test_s15_6_8_less_important_pods_lose_a_node_that_victims_leave() -> None:
+    others = [pod("q", 1, nominated="n0", priority=50), pod("r", 1, nominated="n1")]
+    others.append(pod("s", 1, nominated="n0", priority=500))
+    running = [pod("v", 3, "n0"), pod("top", 4, "n1", priority=500)]
+    state = Placement.of(cluster(nodes(2), [*running, *others, *gang(1, 3)], pre()))
+    answer = cycle(state, PRE)
+    assert (names(answer.actuated), names(answer.cleared)) == ("v", "q")
+
+
 def test_a_waiting_pod_whose_reference_resolves_to_nothing_waits() -> None:
     state = Placement.of(cluster(nodes(1), [pod("p", 1, of="gone")]))
     answer = cycle(state, lone())
