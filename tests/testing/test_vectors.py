@@ -197,6 +197,55 @@ def test_lines_that_are_no_cases_are_an_error(content: bytes, tmp_path: Path) ->
         list(read_cases([path]))
 
 
+# --- cases about nodes -----------------------------------------------------------------------------------------------
+
+
+def on_nodes(name: str = "one", suite: str = "whatever", **want: Any) -> Tree:
+    """One node, one pod on it, and a more important one that wants the node."""
+    pods = [
+        {"namespace": "d", "name": "low", "requests": {"cpu": "1"}, "node": "n", "priority": 1, "startTime": 1},
+        {"namespace": "d", "name": "in", "requests": {"cpu": "2"}, "node": None, "priority": 5, "startTime": 2},
+    ]
+    nodes = [{"name": "n", "labels": {}, "taints": [], "allocatable": {"cpu": "2", "pods": "9"}}]
+    given = {"preemptor": {"kind": "Pod", "namespace": "d", "name": "in"}}
+    return {"suite": suite, "name": name, "nodes": nodes, "pods": pods, "given": given, "want": want}
+
+
+def test_a_case_about_nodes_is_judged_by_what_it_wants_and_its_answer_can_be_kept(tmp_path: Path) -> None:
+    candidates = [{"node": "n", "victims": ["d/low"], "numPDBViolations": 0, "n": 1}]
+    good = on_nodes(preemptionNeeded=True, feasible=True, chosen=["n"], candidates=candidates)
+    wrong = on_nodes("two", preemptionNeeded=False, feasible=True)
+    gate = on_nodes("three", eligible=True)
+    path, answers = written(tmp_path, good, wrong, gate), tmp_path / "answers.jsonl"
+    outcomes = [judge(each) for each in read_cases([path])]
+    assert [each.verdict for each in outcomes] == ["passed", "failed", "passed"]
+    assert outcomes[1].differences == ("R1: preemption is needed, recorded is the contrary",)
+    assert conformance.main([str(path), "--answers", str(answers)]) == 1
+    first, second = map(json.loads, answers.read_text("utf-8").splitlines())
+    assert first == {
+        "suite": "whatever", "name": "one",
+        "answer": {
+            "needed": True, "feasible": True, "victims": ["d/low"], "nominated": {"d/in": "n"},
+            "candidates": candidates, "numPDBViolations": 0, "n": 1,
+        },
+    }  # fmt: skip
+    assert second["name"] == "two"
+
+
+def test_a_case_about_nodes_that_wants_something_unknown_is_not_covered(tmp_path: Path) -> None:
+    (outcome,) = (judge(each) for each in read_cases([written(tmp_path, on_nodes(colour="red"))]))
+    assert (outcome.verdict, outcome.reason) == ("not covered", "another format")
+
+
+@pytest.mark.conformance
+@pytest.mark.slow
+def test_all_recorded_cases_about_nodes_agree(shared: Path) -> None:
+    outcomes = [judge(each) for each in read_cases([shared / "vectors" / "kube"])]
+    lines, failed = summary(outcomes, verbose=True)
+    assert failed == 0, "\n".join(lines)
+    assert {each.verdict for each in outcomes} == {"passed"}, "each is covered"
+
+
 @pytest.mark.conformance
 def test_all_recorded_decisions_that_are_covered_agree(shared: Path) -> None:
     lines, failed = summary([judge(each) for each in read_cases([shared / "vectors" / "kueue"])], verbose=True)

@@ -97,7 +97,9 @@ def random_cluster(seed: int, *, alike: bool, budgets: bool) -> Cluster:
 def tight_cluster(seed: int) -> Cluster:
     """An unlike gang that fits: its members are pieces of the room that is free, in any order."""
     dice = random.Random(seed)
-    pods, nodes, pieces = [], [], []
+    pods: list[Pod] = []
+    nodes: list[Node] = []
+    pieces: list[tuple[int, int]] = []
     for i in range(dice.randint(2, 5)):
         have = (dice.randint(6, 10), dice.randint(6, 10))
         nodes.append(Node(name=f"n{i}", allocatable={"cpu": have[0], "memory": have[1], "pods": 110}))

@@ -32,6 +32,8 @@ from makeway.core.trace import Rule, Step
 
 TOLD_APART = (Rule.PLACE_NODE, Rule.PLACE_MAKES_WAY)  # they have lines of their own
 
+ABOUT_ONE_OF_THEM = (Rule.PLACE_LACKS, Rule.PLACE_CLOSED)  # of a gang: they say which pod
+
 
 @click.command()
 @click.option("-f", "--filename", "named", multiple=True, metavar="PATH", help="File, folder, or - for stdin.")
@@ -160,7 +162,7 @@ def _refers(cluster: Cluster, key: PodKey, namespace: str, name: str) -> bool:
 
 def _nobody(kind: str, name: str, namespace: str, known: list[str]) -> click.ClickException:
     near = did_you_mean(name, known) or "`-n` names another namespace"
-    return click.ClickException(plain(f"no {kind} {name} in namespace {namespace}\n\nhint: {near}"))
+    return click.ClickException(f"no {kind} {plain(name)} in namespace {plain(namespace)}\n\nhint: {near}")
 
 
 # --- what becomes of them --------------------------------------------------------------------------------------------
@@ -171,7 +173,7 @@ def _placed(cluster: Cluster, seekers: list[Preemptor]) -> Iterator[_Found]:
     state = Placement.of(cluster)
     for each in seekers:
         answer = decide(state, each)
-        yield _Found(each, answer)
+        yield _Found(each, frozenset("/".join(pod.key) for pod in _waiting(cluster, each)), answer)
         for key in answer.victims:
             state.remove_pod(key)
         if answer.feasible:
@@ -179,9 +181,17 @@ def _placed(cluster: Cluster, seekers: list[Preemptor]) -> Iterator[_Found]:
                 state.bind(key, node)
 
 
+def _waiting(cluster: Cluster, preemptor: Preemptor) -> list[Pod]:
+    if isinstance(preemptor, ForPod):
+        return [pod for pod in cluster.pods if pod.key == preemptor.key]
+    mine = [pod for pod in cluster.pods if pod.node is None and pod.member == preemptor.member]
+    return [pod for pod in mine if pod.key[0] == preemptor.namespace]
+
+
 @dataclass(frozen=True, slots=True)
 class _Found:
     preemptor: Preemptor
+    members: frozenset[str]
     answer: Answer
 
     @property
@@ -228,7 +238,8 @@ class _Found:
                 yield plain(f"  {'because':<9}  {self._because(step)}")
 
     def _because(self, step: Step) -> str:
-        others = [each for each in step.subjects if each not in self.name]
+        own = () if step.rule in ABOUT_ONE_OF_THEM else self.members
+        others = [each for each in step.subjects if each not in own and each not in self.name.split()]
         return f"{', '.join(others)}: {step}" if others else str(step)
 
 

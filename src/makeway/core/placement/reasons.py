@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from makeway.core.placement.contest import Result
+from makeway.core.placement.fit import in_queue_order
 from makeway.core.placement.nodes import Bools, Ints
 from makeway.core.placement.room import NOT_PLACED, Room, Seats
 from makeway.core.placement.single_pod import Offers
@@ -35,20 +36,23 @@ def for_no_place(room: Room, name: str, need: int, priority: int, among: Bools) 
     short = Step(Rule.PLACE_SHORT, (name,), (priority, need, len(room.members)))
     before = room.save()
     room.take_out(among)
-    nearest = _nearest_miss(room)
+    seats = in_queue_order(room)
+    left = [i for i, node in enumerate(seats) if node == NOT_PLACED] or list(range(len(seats)))
+    nearest = _nearest_miss(room, left)
     room.load(before)
     return (short, nearest)
 
 
-def _nearest_miss(room: Room) -> Step:
-    """The node that lacks the least of what its first member without any node asks for."""
-    for i, kind in enumerate(room.kind_of):
+def _nearest_miss(room: Room, left: list[int]) -> Step:
+    """The node that lacks the least for the first of these members, the others being in their places."""
+    for i in left:
+        kind = room.kind_of[i]
         nodes = np.flatnonzero(kind.open)
         if not len(nodes):
             return Step(Rule.PLACE_CLOSED, (_name(room, i),))
         need = kind.need[kind.asked, None]
         lacks = np.maximum(need - room.free[kind.asked][:, nodes], 0) / need
-        if (lacks.max(axis=0) > 0).all() or i == len(room.kind_of) - 1:
+        if (lacks.max(axis=0) > 0).all() or i == left[-1]:
             at = int(np.argmin(lacks.max(axis=0)))
             column = int(np.argmax(lacks[:, at]))
             asked, free = int(need[column, 0]), int(room.free[kind.asked[column], nodes[at]])
