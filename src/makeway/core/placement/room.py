@@ -218,19 +218,13 @@ class Room:
 
     def take_out(self, going: Bools) -> None:
         """Many units leave at once."""
-        self._shift(going, 1)
-
-    def put_back(self, staying: Bools) -> None:
-        self._shift(staying, -1)
-
-    def _shift(self, which: Bools, sign: int) -> None:
-        chosen = which[self.parts.unit]
+        chosen = going[self.parts.unit]
         node, use = self.parts.node[chosen], self.parts.use[:, chosen]
         for column in range(len(self.free)):
-            np.add.at(self.free[column], node, sign * use[column])
+            np.add.at(self.free[column], node, use[column])
         if self._related_rows:
-            for unit in np.flatnonzero(which).tolist():
-                self._shift_related(unit, sign)
+            for unit in np.flatnonzero(going).tolist():
+                self._shift_related(unit, 1)
 
     def shift(self, unit: int, sign: int) -> None:
         """One unit leaves (1) or comes back (-1)."""
