@@ -125,6 +125,7 @@ WRONG = [
     Wrong("puts both on one node", "R8", {"nominated": {key("in-0"): "n1", key("in-1"): "n1"}}, recorded=False),
     Wrong("names a node that is not there", "R8", {"nominated": {key("in-0"): "n1", key("in-1"): "nowhere"}}),
     Wrong("goes above N", "R9", {"victims": (key("g1"), key("g2"))}),
+    Wrong("names a lower N", "R9", {"n": 1}, recorded=False),
     Wrong("evicts who could stay", "R10", {"victims": (key("g1"), key("g2"), key("p1"), key("p2"))}, recorded=False),
     Wrong("has an outcome of its own", "R11", {"victims": (key("g1"), key("g2"))}),
 ]

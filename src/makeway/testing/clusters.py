@@ -51,6 +51,8 @@ class _Maker:
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
         self._relations = dice.random() < 0.15
+        self._priorities = dice.choice((PRIORITIES, PRIORITIES, (0, 10), (1,)))  # few: much is equal, and ties decide
+        self._starts = dice.choice((200, 200, 3))
 
     def _chance(self, share: float) -> bool:
         return self._dice.random() < share
@@ -63,6 +65,8 @@ class _Maker:
         wanted = [self._running(i, workloads) for i in range(min(pods_max - 20, count * dice.randint(2, 9)))]
         pods = self._standing(nodes, workloads, wanted)
         waiting, workload, preemptor = self._waiting(count)
+        if workload is not None and self._chance(0.3):
+            waiting = self._begun(nodes, pods, waiting)
         workloads += [workload] if workload is not None else []
         pods += [replace(pod, arrived=place) for place, pod in enumerate(self._with_promises(waiting, pods, nodes))]
         budgets = tuple(
@@ -91,7 +95,7 @@ class _Maker:
 
     def _workload(self, name: str, rank: int | None = None) -> SchedulingWorkload:
         dice = self._dice
-        priority = dice.choice(PRIORITIES) if rank is None else rank
+        priority = dice.choice(self._priorities) if rank is None else rank
         mode = dice.choice(("basic", "Pod", "PodGroup", "PodGroup"))
         key = (NAMESPACE, name, "g")
         return SchedulingWorkload(
@@ -121,8 +125,8 @@ class _Maker:
         pod = Pod(
             key=(NAMESPACE, f"p{number:03}"),
             requests=self._asked(),
-            priority=dice.choice(PRIORITIES),
-            start=Millis(dice.randint(1, 200) * 1000),
+            priority=dice.choice(self._priorities),
+            start=Millis(dice.randint(1, self._starts) * 1000),
             labels={"app": dice.choice(APPS)} if self._chance(0.8) else {},
             member=member,
             ports=frozenset({("TCP", 8000)}) if self._chance(0.05) else frozenset(),
@@ -179,12 +183,25 @@ class _Maker:
         group = replace(workload.groups[0], min_count=least)
         return members, replace(workload, groups=(group,)), ForGroup(NAMESPACE, member)
 
+    def _begun(self, nodes: tuple[Node, ...], pods: list[Pod], members: list[Pod]) -> list[Pod]:
+        """The gang with some of its members running already, where there is room; one at least waits."""
+        ground = Ground(Cluster(nodes=nodes, pods=(*pods, *members)))
+        standing = ground.standing(members, 0)
+        found = list(members)
+        for i, pod in enumerate(members[: self._dice.randint(0, len(members) - 1)]):
+            valid = [node.name for node in nodes if ground.valid(pod, node.name, standing)]
+            if valid:
+                name = self._dice.choice(valid)
+                found[i] = standing[name][pod.key] = replace(pod, node=name, start=Millis(1000 * i))
+        return found
+
     def _with_promises(self, waiting: list[Pod], running: list[Pod], nodes: tuple[Node, ...]) -> list[Pod]:
         """Some of them were promised a node earlier, and so were others who wait."""
         dice = self._dice
         if self._chance(0.15):
             waiting = [
-                replace(pod, nominated=dice.choice(nodes).name) if self._chance(0.5) else pod for pod in waiting
+                replace(pod, nominated=dice.choice(nodes).name) if pod.node is None and self._chance(0.5) else pod
+                for pod in waiting
             ]  # fmt: skip
         others = [
             Pod(

@@ -2,7 +2,7 @@
 
 It shares no code with the engine beyond the nouns: what fits where, who is one unit and who ranks before whom are
 read here once more from S-15. ``check`` takes an answer and what was recorded about the case; without a record
-it judges what can be judged from the cluster alone (R3, R4, R7, R8, R10).
+it judges what can be judged from the cluster alone (R3, R4, R7 to R10).
 """
 
 from __future__ import annotations
@@ -236,6 +236,7 @@ def check(
         found += fits(ground, preemptor, answer)
     if answer.needed:
         found += [] if spreads else no_waste(ground, preemptor, answer)
+        found += nobody_above(ground, answer)
         if want is not None and not isinstance(preemptor, ForPod):
             found += [*threshold(ground, answer, want), *known_outcome(answer, want)]
     return found
@@ -371,6 +372,14 @@ def threshold(ground: Ground, answer: Answer, want: Mapping[str, Any]) -> Iterat
     highest = max((unit.priority for unit in ground.units() if unit.keys & gone), default=None)
     if "nAllowed" in want and highest not in want["nAllowed"]:
         yield f"R9: the highest of those who leave has priority {highest}, not one of {want['nAllowed']}"
+
+
+def nobody_above(ground: Ground, answer: Answer) -> Iterator[str]:
+    """What R9 says of the answer itself: who leaves is at most of the priority that it names."""
+    gone = frozenset(answer.victims)
+    above = [unit for unit in ground.units() if unit.keys & gone and (answer.n is None or unit.priority > answer.n)]
+    if above:
+        yield f"R9: {texts(above[0].keys)} of priority {above[0].priority} leave, N is {answer.n}"
 
 
 def no_waste(ground: Ground, preemptor: Preemptor, answer: Answer) -> Iterator[str]:

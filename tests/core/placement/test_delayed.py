@@ -70,6 +70,14 @@ def test_s15_6_4_pod_by_pod_a_victim_that_was_chosen_is_gone_for_the_next() -> N
     assert played(state, pod_by_pod=True) == ("v", "", "pre-0 pre-1", {"pre-0": "n0", "pre-1": "n0"})
 
 
+def test_s15_6_4_pod_by_pod_room_that_chosen_victims_leave_comes_before_new_victims() -> None:
+    machines = [node("n0", 6), node("n1", 2)]
+    waiting = [pod("pre-0", 3, of="pre"), pod("pre-1", 2, of="pre", arrived=1)]
+    pods = [pod("v", 6, "n0", priority=5), pod("w", 2, "n1", priority=0), *waiting]
+    state = Placement.of(cluster(machines, pods, pre(2)))
+    assert played(state, pod_by_pod=True) == ("v", "", "pre-0 pre-1", {"pre-0": "n0", "pre-1": "n0"})
+
+
 def test_s15_7_5_pod_by_pod_a_third_without_a_place_drops_the_victims_of_all() -> None:
     pods = [pod("v1", 2, "n0"), pod("v2", 2, "n0"), *gang(3, 2)]
     state = Placement.of(cluster(nodes(1), pods, pre(3)))
@@ -81,6 +89,15 @@ def test_s15_6_3_a_plain_pod_keeps_its_nomination_and_is_not_bound_in_the_cycle_
     assert went(cycle(state, lone())) == ("v", "", "p", {"p": "n0"})
     state.remove_pod(("d", "v"))
     assert went(cycle(state, lone())) == ("", "p", "", {})
+
+
+def test_s15_6_8_less_important_pods_lose_a_node_that_victims_leave() -> None:
+    others = [pod("q", 1, nominated="n0", priority=50), pod("r", 1, nominated="n1")]
+    others.append(pod("s", 1, nominated="n0", priority=500))
+    running = [pod("v", 3, "n0"), pod("top", 4, "n1", priority=500)]
+    state = Placement.of(cluster(nodes(2), [*running, *others, *gang(1, 3)], pre()))
+    answer = cycle(state, PRE)
+    assert (names(answer.actuated), names(answer.cleared)) == ("v", "q")
 
 
 def test_a_waiting_pod_whose_reference_resolves_to_nothing_waits() -> None:

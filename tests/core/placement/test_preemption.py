@@ -6,11 +6,16 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 
-from makeway.core.placement.model import Answer, Budget, Cluster, Node, Pod, Preemptor, SchedulingWorkload
-from makeway.core.placement.nodes import Placement
+from makeway.core.model import Expression
+from makeway.core.placement.choice import Choice
+from makeway.core.placement.model import Answer, Budget, Cluster, Node, Pod, Preemptor, SchedulingWorkload, Term
+from makeway.core.placement.nodes import Bools, Placement
 from makeway.core.placement.preemption import decide, refused
+from makeway.core.placement.room import Room
+from makeway.core.placement.units import units_below, violating_pods
 from makeway.core.trace import Rule
 from tests.core.placement.scene import (
     HIGH,
@@ -57,6 +62,8 @@ def pre(priority: int = HIGH, least: int = 1) -> SchedulingWorkload:
 
 
 TWO = nodes(2)
+APART = Term((Expression("app", "In", ("a",)),), HOST)
+TAKE_OUT = Room.take_out
 BUDGETED = [pod("hi", 2, "n0", priority=5, labels={"app": "a"}), pod("lo", 2, "n0", labels={"app": "a"})]
 
 CASES = [
@@ -95,12 +102,19 @@ CASES = [
     Case("G3: the true highest victim counts, whoever is listed first", TWO,
          [pod("a1", 2, "n0", labels={"app": "a"}), pod("a2", 2, "n0", priority=9), pod("b", 4, "n1", priority=8),
           pod("p", 4, priority=HIGH)], preemptor=lone(), victims="b", on="n1", n=8),
+    Case("S-15.5: fewest pods beyond budgets come before the lowest highest victim", TWO,
+         [pod("a", 4, "n0", labels={"app": "a"}), pod("b", 4, "n1", priority=9), pod("p", 4, priority=HIGH)],
+         budgets=[budget(0)], preemptor=lone(), victims="b", on="n1", n=9),
     Case("G5: the budget pass comes first, although a higher one leaves for it", TWO,
          [pod("lo", 4, "n0", labels={"app": "a"}), pod("mid", 4, "n1", priority=50), *gang(1, 4)], [pre()],
          [budget(0)], victims="mid", on="n1", n=50),
     Case("G8: a group's pods elsewhere count in the choice, never as room", TWO,
          [pod("g0", 4, "n0", of="w"), pod("g1", 1, "n1", of="w"), pod("x", 2, "n1", priority=1), pod("y", 1, "n1"),
           pod("p", 4, priority=HIGH)], [workload("w", whole=True)], preemptor=lone(), victims="g0 g1", on="n0", n=1),
+    Case("members that keep apart: who can stay beside them stays", TWO,
+         [pod("v", 4, "n0", priority=2), pod("w", 1, "n1"), pod("x", 1, "n1"),
+          *[replace(each, labels={"app": "a"}, anti_affinity=(APART,)) for each in gang(2, 2)]], [pre(least=2)],
+         victims="v", n=2),
     Case("G10: in mode Pod one may go, also below minCount", TWO,
          [pod("m0", 4, "n0", of="w", start=1), pod("m1", 4, "n1", of="w", start=2), *gang(1, 4)],
          [workload("w", min_count=2), pre()], victims="m1", on="n1", n=1),
@@ -143,6 +157,24 @@ def test_s15_4_10_minimum_that_runs_already_needs_one_more() -> None:
     assert len(answer.nominated) == 1
 
 
+def test_s15_2_4_members_that_run_count_towards_the_minimum() -> None:
+    running = [pod(f"r{i}", 1, "n0", of="pre", priority=HIGH) for i in range(2)]
+    state = Placement.of(cluster(nodes(1, 3), [*running, pod("v", 1, "n0"), *gang(2)], [pre(least=3)]))
+    answer = decide(state, PRE)
+    assert (answer.feasible, names(answer.victims), len(answer.nominated)) == (True, "v", 1)
+
+
+def test_s15_4_7_a_group_counts_whole_in_the_choice_of_a_node() -> None:
+    """To the letter, without a search that would find the same."""
+    group = [pod("g0", 4, "n0", of="w"), *[pod(f"g{i}", 1, f"n{i + 1}", of="w") for i in (1, 2)]]
+    plain = [pod("a", 2, "n1"), pod("b", 1, "n1"), pod("c", 3, "n2", priority=50)]
+    state = Placement.of(
+        cluster(nodes(3), [*plain, group[0], *[replace(each, node="n3") for each in group[1:]], *gang(1, 4)],
+                [workload("w", whole=True), pre()]), thorough=False,
+    )  # fmt: skip
+    assert names(decide(state, PRE).victims) == "a b"
+
+
 def test_s15_2_1_fewer_pods_than_minimum_are_not_looked_at() -> None:
     state = Placement.of(cluster(nodes(2), [pod("v", 4, "n0"), *gang(1)], [pre(least=2)]))
     answer = decide(state, PRE)
@@ -183,6 +215,7 @@ def test_reasons_say_why_this_priority_who_was_spared_and_what_a_near_miss_lacke
     assert said[Rule.PLACE_NOT_ENOUGH].numbers[0] == 4
     assert said[Rule.PLACE_ABOVE].numbers == (1, 5)
     assert said[Rule.PLACE_SPARED].subjects == ("d/b",)
+    assert (said[Rule.PLACE_NODE].subjects, said[Rule.PLACE_NODE].numbers) == (("d/pre-0", "n0"), (1, 125))
     assert said[Rule.PLACE_MAKES_WAY].subjects == ("d/a",)
     none = decide(Placement.of(cluster(TWO, [*pods[:3], *gang(1, 5)], [pre()])), PRE)
     lacks = {step.rule: step for step in none.why}[Rule.PLACE_LACKS]
@@ -243,6 +276,23 @@ def test_a_thorough_search_keeps_n_and_never_costs_more(fuzz_inputs: int, fuzz_s
 
 
 @pytest.mark.property
+def test_s15_4_7_all_nodes_at_once_cost_what_they_cost_one_by_one(
+    fuzz_inputs: int, fuzz_seed: int, in_time: InTime
+) -> None:
+    for seed in in_time(range(fuzz_seed, fuzz_seed + max(1, fuzz_inputs // 20))):
+        world = random_cluster(random.Random(seed))
+        state = Placement.of(world)
+        room = Room(state, [each for each in world.pods if each.key[1].startswith("pre")], HIGH)
+        room.attach(units_below(state, HIGH))
+        everyone = np.ones(len(room.units), bool)
+        beyond = violating_pods(state, room.units, everyone)
+        room.take_out(everyone)
+        for kind in room.kinds:
+            choice = Choice(room, everyone, beyond)
+            assert sorted(choice.all_nodes(kind)) == sorted(choice.node_by_node(kind)), f"seed {seed}"
+
+
+@pytest.mark.property
 def test_g1_there_is_no_preempt_back_pair(fuzz_inputs: int, fuzz_seed: int, in_time: InTime) -> None:
     """Whoever was displaced cannot displace the displacer: it may not even try."""
     for seed in in_time(range(fuzz_seed, fuzz_seed + max(1, fuzz_inputs // 50))):
@@ -260,11 +310,19 @@ def test_g1_there_is_no_preempt_back_pair(fuzz_inputs: int, fuzz_seed: int, in_t
             state.remove_pod(("d", "again"))
 
 
-def test_a_search_looks_at_units_once_per_pass_and_probes_by_halves() -> None:
-    """Counts, not seconds: 64 priorities take at most seven probes, and only the nodes of members are walked."""
+def test_a_search_probes_by_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts, not seconds: of 64 priorities six are tried, beside the first look, the placement and its reasons."""
+    taken_out: list[int] = []
+
+    def counting(room: Room, going: Bools) -> None:
+        taken_out.append(int(going.sum()))
+        TAKE_OUT(room, going)
+
+    monkeypatch.setattr(Room, "take_out", counting)
     pods = [pod(f"v{i:02}", 4, f"n{i:02}", priority=i) for i in range(64)]
     machines = [node(f"n{i:02}", labels={HOST: f"n{i:02}"}) for i in range(64)]
     answer = decide(Placement.of(cluster(machines, [*pods, *gang(3, 4)], [pre(least=3)])), PRE)
     assert (answer.n, names(answer.victims)) == (2, "v00 v01 v02")
     said = [step for step in answer.why if step.rule is Rule.PLACE_NOT_ENOUGH]
     assert said[0].numbers[0] == 1
+    assert taken_out == [64, 32, 16, 8, 4, 2, 3, 3, 3]

@@ -39,6 +39,10 @@ def is_no_preempting_back(seed: int, case: Scene, answer: Answer) -> None:
 
 def is_what_the_rules_say(seed: int, case: Scene, thorough: Answer, literal: Answer) -> None:
     plain = expected(case.cluster, case.preemptor)
+    if plain.needed and plain.feasible and not literal.needed:  # a place that nobody had to leave for (S-15.4.9)
+        assert literal.feasible, seed
+        assert not isinstance(case.preemptor, ForPod), seed
+        return
     assert (literal.needed, literal.feasible, literal.reason) == (plain.needed, plain.feasible, plain.reason), seed
     if not plain.needed:
         assert dict(literal.nominated) == plain.places, seed

@@ -54,7 +54,7 @@ class Choice:
     def _cheapest(self, kind: Kind) -> int:
         heap = self._heaps.get(id(kind))
         if heap is None:
-            heap = self._heaps[id(kind)] = self._entries(kind)
+            heap = self._heaps[id(kind)] = self.all_nodes(kind)
         while heap and heap[0][5] != self._version.get(heap[0][4], 0):
             heapq.heappop(heap)
         return heap[0][4] if heap else NOT_PLACED
@@ -115,10 +115,10 @@ class Choice:
             self._walks[node] = found
         return found
 
-    def _entries(self, kind: Kind) -> list[Entry]:
+    def all_nodes(self, kind: Kind) -> list[Entry]:
         """All nodes at once: the k-th unit of every node is walked together."""
         if self._gone or self._asked:
-            return self._entries_one_by_one(kind)
+            return self.node_by_node(kind)
         room, parts = self._room, self._room.parts
         slack = room.free - kind.need[:, None]
         good = kind.open.copy()
@@ -141,7 +141,8 @@ class Choice:
         heapq.heapify(heap)
         return heap
 
-    def _entries_one_by_one(self, kind: Kind) -> list[Entry]:
+    def node_by_node(self, kind: Kind) -> list[Entry]:
+        """The same, where somebody is seated already."""
         heap = []
         nodes = np.flatnonzero(kind.open)
         scores = self._room.scores(kind, nodes=nodes).tolist()

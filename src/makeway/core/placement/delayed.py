@@ -29,6 +29,7 @@ class CycleAnswer:
     actuated: tuple[PodKey, ...] = ()  # sorted; they leave together
     nominated: Mapping[PodKey, str] = field(default_factory=dict)  # after the cycle, of pods that wait
     requeued: tuple[PodKey, ...] = ()  # in queue order
+    cleared: tuple[PodKey, ...] = ()  # sorted; others who wait and lose their nomination (S-15.6.8)
     violations: int = 0
     n: int | None = None
     reason: str | None = None  # why no eviction was sought
@@ -45,10 +46,18 @@ def cycle(state: Placement, preemptor: Preemptor, *, pod_by_pod: bool = False) -
     waiting = tuple(pod.key for pod in who.members) if who is not None else ()
     if isinstance(preemptor, ForPod) and who is None and preemptor.key in state.pods:
         waiting = (preemptor.key,)
-    return _outcome(answer, waiting)
+    cleared = _cleared(state, answer, who.priority, waiting) if who is not None and answer.victims else ()
+    return _outcome(answer, waiting, cleared)
 
 
-def _outcome(answer: Answer, waiting: tuple[PodKey, ...]) -> CycleAnswer:
+def _cleared(state: Placement, answer: Answer, priority: int, own: tuple[PodKey, ...]) -> tuple[PodKey, ...]:
+    """Less important pods that were promised a node which victims leave (S-15.6.8)."""
+    left = {state.pods[key].node for key in answer.victims}
+    waiting = (state.pods[key] for key in state.nominated - set(own))
+    return tuple(sorted(pod.key for pod in waiting if pod.nominated in left and state.priority_of(pod) < priority))
+
+
+def _outcome(answer: Answer, waiting: tuple[PodKey, ...], cleared: tuple[PodKey, ...]) -> CycleAnswer:
     """The table of S-15.6.6."""
     bound = answer.nominated if answer.feasible and not answer.needed else {}
     return CycleAnswer(
@@ -57,6 +66,7 @@ def _outcome(answer: Answer, waiting: tuple[PodKey, ...]) -> CycleAnswer:
         actuated=answer.victims,
         nominated={} if bound else answer.nominated,
         requeued=tuple(key for key in waiting if key not in bound),
+        cleared=cleared,
         violations=answer.violations,
         n=answer.n,
         reason=answer.reason,

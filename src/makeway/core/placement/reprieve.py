@@ -13,7 +13,7 @@ from makeway.core.placement.room import NOT_PLACED, Room, Seats
 
 
 def reprieve(room: Room, seats: Seats, going: Bools) -> Bools:
-    """Which of the units ``going`` (taken out of the room) stay; those are back in the room."""
+    """Which of the units ``going`` (taken out of the room) stay. What the room says afterwards is of no use."""
     if room.related:
         return _one_by_one(room, seats, going)
     asked = _asked(room, seats)
@@ -30,7 +30,6 @@ def reprieve(room: Room, seats: Seats, going: Bools) -> Bools:
             staying[unit] = True
             for node, use in here:
                 rows[node] = [have - take for have, take in zip(rows[node], use, strict=True)]
-    room.put_back(staying)
     return staying
 
 

@@ -203,11 +203,11 @@ def preemption(case: Case) -> Findings:
     answer = decide(Placement.of(cluster), preemptor, domain=domain)
     found.differences += check(cluster, preemptor, answer, case.want, domain=domain)
     found.explain("", answer.why)
-    found.answer = told(answer, with_domain=domain is not None)
+    found.answer = told(answer)
     return found
 
 
-def told(answer: Answer, *, with_domain: bool) -> dict[str, Any]:
+def told(answer: Answer) -> dict[str, Any]:
     """An answer as it is written down for others to judge."""
     data: dict[str, Any] = {
         "needed": answer.needed,
