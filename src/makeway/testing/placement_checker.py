@@ -230,13 +230,12 @@ def check(
     found += [*whole_units(ground, preemptor, answer), *somebody(answer)]
     if domain is not None:
         return found
-    spreads = want is None and any(pod.spread for pod in ground.members(preemptor))
+    mildly = want is None and not answer.needed and any(pod.spread for pod in ground.members(preemptor))
     found += enough(ground, preemptor, answer, want)
-    if not spreads or misfit(ground, preemptor, answer, frozenset(answer.victims), in_order=False) is not None:
+    if not mildly or misfit(ground, preemptor, answer, frozenset(answer.victims), in_order=False) is not None:
         found += fits(ground, preemptor, answer)
     if answer.needed:
-        found += [] if spreads else no_waste(ground, preemptor, answer)
-        found += nobody_above(ground, answer)
+        found += [*no_waste(ground, preemptor, answer), *nobody_above(ground, answer)]
         if want is not None and not isinstance(preemptor, ForPod):
             found += [*threshold(ground, answer, want), *known_outcome(answer, want)]
     return found
@@ -318,7 +317,7 @@ def in_domain(answer: Answer, want: Mapping[str, Any]) -> Iterator[str]:
 def enough(
     ground: Ground, preemptor: Preemptor, answer: Answer, want: Mapping[str, Any] | None
 ) -> Iterator[str]:  # fmt: skip
-    """R7, with its strict part: who got no place could not have had one. A spread may open a node to it later on."""
+    """R7, with its strict part: who got no place could not have had one."""
     least = ground.need(preemptor) if want is None else want.get("minNominated", 1)
     members = ground.members(preemptor)
     placed = [pod for pod in members if pod.key in answer.nominated]
@@ -326,9 +325,7 @@ def enough(
         yield f"R7: {len(placed)} members have a node, {least} must"
     standing = _with_members(ground, members, placed, answer)
     for pod in members:
-        if pod.key in answer.nominated or (pod.spread and want is None):
-            continue
-        free = [name for name in ground.nodes if ground.valid(pod, name, standing)]
+        free = [name for name in ground.nodes if pod.key not in answer.nominated and ground.valid(pod, name, standing)]
         if free:
             yield f"R7: {texts([pod.key])} has no node, though {free[0]} takes it"
 
@@ -352,7 +349,7 @@ def misfit(
     """The first member that does not fit its node once these are gone.
 
     They are placed one after another in queue order. A spread depends on that order, and S-15.2.4 has others too:
-    without a record it may also be judged with all of them in place (decision 0055).
+    where nobody need leave it may also be judged with all of them in place (decision 0055).
     """
     members = ground.members(preemptor)
     standing = ground.standing(members, ground.priority(members[0]), gone)
