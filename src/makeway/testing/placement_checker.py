@@ -230,7 +230,7 @@ def check(
     found += [*whole_units(ground, preemptor, answer), *somebody(answer)]
     if domain is not None:
         return found
-    mildly = want is None and not answer.needed and any(pod.spread for pod in ground.members(preemptor))
+    mildly = want is None and any(pod.spread for pod in ground.members(preemptor))
     found += enough(ground, preemptor, answer, want)
     if not mildly or misfit(ground, preemptor, answer, frozenset(answer.victims), in_order=False) is not None:
         found += fits(ground, preemptor, answer)
@@ -317,7 +317,7 @@ def in_domain(answer: Answer, want: Mapping[str, Any]) -> Iterator[str]:
 def enough(
     ground: Ground, preemptor: Preemptor, answer: Answer, want: Mapping[str, Any] | None
 ) -> Iterator[str]:  # fmt: skip
-    """R7, with its strict part: who got no place could not have had one."""
+    """R7, with its strict part: who got no place could not have had one. A spread may open a node to it later on."""
     least = ground.need(preemptor) if want is None else want.get("minNominated", 1)
     members = ground.members(preemptor)
     placed = [pod for pod in members if pod.key in answer.nominated]
@@ -325,7 +325,9 @@ def enough(
         yield f"R7: {len(placed)} members have a node, {least} must"
     standing = _with_members(ground, members, placed, answer)
     for pod in members:
-        free = [name for name in ground.nodes if pod.key not in answer.nominated and ground.valid(pod, name, standing)]
+        if pod.key in answer.nominated or (pod.spread and want is None):
+            continue
+        free = [name for name in ground.nodes if ground.valid(pod, name, standing)]
         if free:
             yield f"R7: {texts([pod.key])} has no node, though {free[0]} takes it"
 
@@ -349,7 +351,7 @@ def misfit(
     """The first member that does not fit its node once these are gone.
 
     They are placed one after another in queue order. A spread depends on that order, and S-15.2.4 has others too:
-    where nobody need leave it may also be judged with all of them in place (decision 0055).
+    without a record it may also be judged with all of them in place (decision 0055).
     """
     members = ground.members(preemptor)
     standing = ground.standing(members, ground.priority(members[0]), gone)

@@ -43,6 +43,10 @@ def is_what_the_rules_say(seed: int, case: Scene, thorough: Answer, literal: Ans
         # a placement that is not one in queue order is tried anew (decision 0055): more may be found, never less
         assert (literal.feasible >= plain.feasible, literal.needed <= plain.needed) == (True, True), seed
         return
+    if plain.needed and not literal.needed:  # the search for victims found a place for which nobody has to leave
+        assert plain.feasible, seed
+        assert not isinstance(case.preemptor, ForPod), f"{seed}: S-15.4.9 is about gangs"
+        return
     assert (literal.needed, literal.feasible, literal.reason) == (plain.needed, plain.feasible, plain.reason), seed
     if not plain.needed:
         assert dict(literal.nominated) == plain.places, seed
