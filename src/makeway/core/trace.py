@@ -110,7 +110,7 @@ WORDS = {
     Rule.ORDER_NAME: "shares would be equal, {} and {}, and all else; the name of the queue decides",
     Rule.ORDER_ALONE: "nobody else of its tree is left",
     Rule.PLACE_FITS: "{} of {} pods have a place as things stand, {} are needed",
-    Rule.PLACE_NODE: "it goes there",
+    Rule.PLACE_NODE: "it goes there: {} pods leave the node, and then {} ‰ of its cpu and memory are free",
     Rule.PLACE_CHEAPEST: "of {} nodes that could take it the one where least is lost: {} pods leave, {} beyond budgets",
     Rule.PLACE_TOO_FEW: "{} pods exist, {} are needed",
     Rule.PLACE_UNRESOLVED: "it refers to a Workload or group that does not exist",

@@ -215,6 +215,7 @@ def test_reasons_say_why_this_priority_who_was_spared_and_what_a_near_miss_lacke
     assert said[Rule.PLACE_NOT_ENOUGH].numbers[0] == 4
     assert said[Rule.PLACE_ABOVE].numbers == (1, 5)
     assert said[Rule.PLACE_SPARED].subjects == ("d/b",)
+    assert (said[Rule.PLACE_NODE].subjects, said[Rule.PLACE_NODE].numbers) == (("d/pre-0", "n0"), (1, 125))
     assert said[Rule.PLACE_MAKES_WAY].subjects == ("d/a",)
     none = decide(Placement.of(cluster(TWO, [*pods[:3], *gang(1, 5)], [pre()])), PRE)
     lacks = {step.rule: step for step in none.why}[Rule.PLACE_LACKS]
@@ -310,7 +311,7 @@ def test_g1_there_is_no_preempt_back_pair(fuzz_inputs: int, fuzz_seed: int, in_t
 
 
 def test_a_search_probes_by_halves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts, not seconds: of 64 priorities six are tried, beside the first look and the last placement."""
+    """Counts, not seconds: of 64 priorities six are tried, beside the first look, the placement and its reasons."""
     taken_out: list[int] = []
 
     def counting(room: Room, going: Bools) -> None:
@@ -324,4 +325,4 @@ def test_a_search_probes_by_halves(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (answer.n, names(answer.victims)) == (2, "v00 v01 v02")
     said = [step for step in answer.why if step.rule is Rule.PLACE_NOT_ENOUGH]
     assert said[0].numbers[0] == 1
-    assert taken_out == [64, 32, 16, 8, 4, 2, 3, 3]
+    assert taken_out == [64, 32, 16, 8, 4, 2, 3, 3, 3]

@@ -39,13 +39,9 @@ def is_no_preempting_back(seed: int, case: Scene, answer: Answer) -> None:
 
 def is_what_the_rules_say(seed: int, case: Scene, thorough: Answer, literal: Answer) -> None:
     plain = expected(case.cluster, case.preemptor)
-    if any(pod.spread for pod in case.cluster.pods if pod.node is None) and not isinstance(case.preemptor, ForPod):
-        # a placement that is not one in queue order is tried anew (decision 0055): more may be found, never less
-        assert (literal.feasible >= plain.feasible, literal.needed <= plain.needed) == (True, True), seed
-        return
-    if plain.needed and not literal.needed:  # the search for victims found a place for which nobody has to leave
-        assert plain.feasible, seed
-        assert not isinstance(case.preemptor, ForPod), f"{seed}: S-15.4.9 is about gangs"
+    if plain.needed and plain.feasible and not literal.needed:  # a place that nobody had to leave for (S-15.4.9)
+        assert literal.feasible, seed
+        assert not isinstance(case.preemptor, ForPod), seed
         return
     assert (literal.needed, literal.feasible, literal.reason) == (plain.needed, plain.feasible, plain.reason), seed
     if not plain.needed:

@@ -16,7 +16,7 @@ import numpy as np
 
 from makeway.core.placement.nodes import Ints
 from makeway.core.placement.packing import pack_exactly
-from makeway.core.placement.room import NOT_PLACED, Kind, Room, Seats
+from makeway.core.placement.room import NOT_PLACED, Kind, Room, Saved, Seats
 
 
 def seat_gang(room: Room, need: int, *, search: bool = True) -> Seats | None:
@@ -25,31 +25,39 @@ def seat_gang(room: Room, need: int, *, search: bool = True) -> Seats | None:
     ``search``: where passes by rule fail, search. Without it a "no" is cheap, and less sure.
     """
     before = room.save()
-    strict = room.spreads and len(room.units) > 0  # an eviction must serve members added in queue order
-    found = None
-    for attempt in _attempts(room, need, search, strict):
+    for attempt in _attempts(room, need, search):
         seats = attempt()
         if seats is not None and placed(seats) >= need:
-            if not strict or room.stands(seats):
-                return seats
-            found = found or seats
+            return _in_order(room, need, seats, before)
         room.load(before)
-    if found is not None:
-        room.seat(found)
-    return found
+    return None
+
+
+def _in_order(room: Room, need: int, seats: Seats, before: Saved) -> Seats:
+    """With a spread a placement may hold only in the order it was made; evictions want one in queue order.
+
+    Where none does, the first one is kept.
+    """
+    if not room.spreads or not len(room.units) or room.stands(seats):
+        return seats
+    for pack in (False, True):
+        room.load(before)
+        found = one_by_one(room, range(len(room.members)), pack=pack)
+        if placed(found) >= need:
+            return found
+    room.load(before)
+    room.seat(seats)
+    return seats
 
 
 def placed(seats: Seats) -> int:
     return sum(node != NOT_PLACED for node in seats)
 
 
-def _attempts(room: Room, need: int, search: bool, strict: bool) -> Iterator[Callable[[], Seats | None]]:
+def _attempts(room: Room, need: int, search: bool) -> Iterator[Callable[[], Seats | None]]:
     if len(room.members) < need:
         return
     yield lambda: in_queue_order(room)
-    if strict:
-        yield lambda: one_by_one(room, range(len(room.members)), pack=False)
-        yield lambda: one_by_one(room, range(len(room.members)), pack=True)
     if room.alike:
         return
     largest = largest_first(room)

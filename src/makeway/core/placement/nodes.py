@@ -134,6 +134,7 @@ class Placement:
         self.workloads: dict[tuple[str, str], SchedulingWorkload] = {}
         self.groups: dict[tuple[str, str, str], Group] = {}
         self.budgets: dict[tuple[str, str], Budget] = {}
+        self._budgets_in: dict[str, dict[str, Budget]] = {}  # by namespace
         self.running: dict[tuple[str, Member], set[PodKey]] = {}
         self.waiting: dict[tuple[str, Member], set[PodKey]] = {}
         self.nominated: set[PodKey] = set()  # that wait and were promised a node
@@ -353,8 +354,10 @@ class Placement:
 
     def _exchange_budget(self, key: tuple[str, str], budget: Budget | None) -> None:
         before = self.budgets.pop(key, None)
+        here = self._budgets_in.setdefault(key[0], {})
+        here.pop(key[1], None)
         if budget is not None:
-            self.budgets[key] = budget
+            self.budgets[key] = here[key[1]] = budget
         if before is not None and budget is not None and before.selector == budget.selector:
             return
         for pod, row in self.row_of.items():
@@ -386,8 +389,8 @@ class Placement:
         """The budgets that count the pod (S-15.4.4); one without labels is in none."""
         if not pod.labels:
             return
-        for (namespace, _), budget in self.budgets.items():
-            if namespace == pod.key[0] and budget.selector and selects(budget.selector, pod.labels):
+        for budget in self._budgets_in.get(pod.key[0], {}).values():
+            if budget.selector and selects(budget.selector, pod.labels):
                 yield budget
 
     def fingerprint(self) -> tuple[Any, ...]:

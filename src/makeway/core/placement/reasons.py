@@ -13,6 +13,7 @@ from makeway.core.placement.contest import Result
 from makeway.core.placement.fit import in_queue_order
 from makeway.core.placement.nodes import Bools, Ints
 from makeway.core.placement.room import NOT_PLACED, Room, Seats
+from makeway.core.placement.scoring import scores
 from makeway.core.placement.single_pod import Offers
 from makeway.core.trace import Rule, Step
 
@@ -24,7 +25,7 @@ def for_places(room: Room, seats: Seats, need: int) -> Why:
     """Everybody has a place as things stand."""
     found = sum(node != NOT_PLACED for node in seats)
     first = Step(Rule.PLACE_FITS, (_name(room, 0),), (found, len(seats), need))
-    return (first, *_bounded(_places(room, seats), found))
+    return (first, *_bounded(_places(room, seats, room.free, np.zeros(len(room.units), bool)), found))
 
 
 def for_nobody_lower(name: str, priority: int) -> Why:
@@ -68,7 +69,8 @@ def for_result(room: Room, result: Result, priority: int) -> Why:
         steps.append(Step(Rule.PLACE_NOT_ENOUGH, (_name(room, 0),), (max(result.failed_at), len(room.members))))
     if result.above.any():
         steps.append(Step(Rule.PLACE_ABOVE, (_name(room, 0),), (int(size[result.above].sum()), result.n)))
-    steps += _bounded(_places(room, result.seats), sum(node != NOT_PLACED for node in result.seats))
+    after = _free_after(room, result)
+    steps += _bounded(_places(room, result.seats, after, result.going), sum(at != NOT_PLACED for at in result.seats))
     going = np.flatnonzero(result.going)
     steps += _bounded(_leaving(room, going, result.beyond[going], priority), len(going))
     saved = np.flatnonzero(result.saved_by_budget).tolist()
@@ -103,10 +105,27 @@ def _spared_on(room: Room, node: int, victims: Ints) -> list[Step]:
     return _bounded(steps, len(stay))
 
 
-def _places(room: Room, seats: Seats) -> Iterable[Step]:
+def _free_after(room: Room, result: Result) -> Ints:
+    """What is free where once the victims are gone and the members are there."""
+    before = room.save()
+    room.take_out(result.going)
+    room.seat(result.seats)
+    free = room.free
+    room.load(before)
+    return free
+
+
+def _places(room: Room, seats: Seats, free: Ints, going: Bools) -> Iterable[Step]:
+    """Why each node: how many pods leave it for its members, and what share of it stays free."""
+    parts = room.parts
+    leaving = np.zeros(len(room.state.nodes), np.int64)
+    chosen = going[parts.unit]
+    np.add.at(leaving, parts.node[chosen], parts.use[0, chosen])
+    share = scores("Spread", room.allocatable[1:3], free[1:3])
     for i, node in enumerate(seats):
         if node != NOT_PLACED:
-            yield Step(Rule.PLACE_NODE, (_name(room, i), room.state.nodes[node].name))
+            numbers = (int(leaving[node]), (1000 * int(share[node])) >> 30)
+            yield Step(Rule.PLACE_NODE, (_name(room, i), room.state.nodes[node].name), numbers)
 
 
 def _leaving(room: Room, units: Ints, beyond: Ints, priority: int) -> Iterable[Step]:

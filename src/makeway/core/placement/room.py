@@ -63,6 +63,8 @@ class Room:
         asked = {name for pod in members for name, value in pod.requests.items() if value > 0}
         known = sorted(column for name, column in state.columns.items() if column > 2 and name in asked)
         self.columns = [0, 1, 2, *known]  # of the state; then come the ports
+        names = {column: name for name, column in state.columns.items()}
+        self._names = [names[column] for column in self.columns]
         self._unknown = asked - state.columns.keys()  # no node has it and nobody uses it
         self.allocatable: Ints = np.concatenate(
             [state.allocatable[self.columns], np.ones((len(self._ports), len(state.nodes)), np.int64)]
@@ -110,7 +112,12 @@ class Room:
 
     def _sort_by_kind(self, within: Bools | None) -> None:
         found: dict[object, Kind] = {}
+        before: Pod | None = None
         for pod in self.members:
+            if before is not None and _is_like(pod, before):
+                self.kind_of.append(self.kind_of[-1])
+                continue
+            before = pod
             look = (
                 tuple(sorted(pod.requests.items())), tuple(sorted(pod.node_selector.items())), pod.affinity,
                 pod.tolerations, pod.ports, pod.anti_affinity, pod.spread, tuple(sorted(pod.labels.items())),
@@ -130,15 +137,8 @@ class Room:
 
     def _use(self, pod: Pod) -> Ints:
         """What a pod takes of each column; what the room does not look at is left out."""
-        use = np.zeros(len(self.allocatable), np.int64)
-        for i, column in enumerate(self.columns):
-            use[i] = 1 if column == 0 else 0
-        names = {column: name for name, column in self.state.columns.items()}
-        for i, column in enumerate(self.columns[1:], 1):
-            use[i] = amount(pod.requests.get(names[column], 0))
-        for i, port in enumerate(self._ports, len(self.columns)):
-            use[i] = int(port in pod.ports)
-        return use
+        requests = [amount(pod.requests.get(name, 0)) for name in self._names[1:]]
+        return np.array([1, *requests, *(int(port in pod.ports) for port in self._ports)], np.int64)
 
     def _hold_for_others(self, priority: int, own: frozenset[PodKey]) -> list[tuple[Pod, int]]:
         """Those who wait and were promised a node stand there already, unless they are less important (S-15.2.2)."""
@@ -288,8 +288,7 @@ class Room:
         if column >= len(self.columns):
             protocol, number = self._ports[column - len(self.columns)]
             return f"port {number}/{protocol}"
-        names = {number: name for name, number in self.state.columns.items()}
-        return names[self.columns[column]]
+        return self._names[column]
 
     def stands(self, seats: Seats, order: Iterable[int] | None = None) -> bool:
         """Whether all seated members are valid where they are, added one after another in queue order."""
@@ -303,5 +302,15 @@ class Room:
         return good
 
 
+def _is_like(pod: Pod, other: Pod) -> bool:
+    """What most members of a gang are to the one before, and is cheap to tell."""
+    return (
+        pod.requests == other.requests and pod.labels == other.labels and pod.ports == other.ports
+        and pod.node_selector == other.node_selector and pod.affinity == other.affinity
+        and pod.tolerations == other.tolerations and pod.anti_affinity == other.anti_affinity
+        and pod.spread == other.spread
+    )  # fmt: skip
+
+
 _NONE = np.zeros(0, np.int64)
-_NOBODY = Units(_NONE, np.zeros(1, np.int64), _NONE, _NONE, _NONE)
+_NOBODY = Units(_NONE, np.zeros(1, np.int64), _NONE, _NONE, _NONE, _NONE)

@@ -23,16 +23,13 @@ class Units:
 
     rows: Ints  # of their pods, by unit, then start, then identity
     bounds: Ints  # where each unit begins in ``rows``, and the end
+    size: Ints  # how many pods
     priority: Ints
     start: Ints  # of the earliest pod
     started: Ints  # of each unit the sum over its pods: with equally many pods, more is less lost
 
     def __len__(self) -> int:
         return len(self.priority)
-
-    @property
-    def size(self) -> Ints:
-        return np.diff(self.bounds)
 
     def rows_of(self, unit: int) -> Ints:
         return self.rows[self.bounds[unit] : self.bounds[unit + 1]]
@@ -62,7 +59,9 @@ def units_below(state: Placement, priority: int) -> Units:
     found = found[by_unit]
     started = np.zeros(len(heads), np.int64)
     np.add.at(started, place[unit][by_unit], np.clip(rows.start[found], -_LONG, _LONG))
-    return Units(found, bounds, rows.priority[head][importance], rows.start[head][importance], started)
+    return Units(
+        found, bounds, size[importance], rows.priority[head][importance], rows.start[head][importance], started
+    )
 
 
 def _first_of_each(keys: Ints) -> tuple[Ints, Ints]:
