@@ -230,13 +230,12 @@ def check(
     found += [*whole_units(ground, preemptor, answer), *somebody(answer)]
     if domain is not None:
         return found
-    spreads = want is None and any(pod.spread for pod in ground.members(preemptor))
+    mildly = want is None and any(pod.spread for pod in ground.members(preemptor))
     found += enough(ground, preemptor, answer, want)
-    if not spreads or misfit(ground, preemptor, answer, frozenset(answer.victims), in_order=False) is not None:
+    if not mildly or misfit(ground, preemptor, answer, frozenset(answer.victims), in_order=False) is not None:
         found += fits(ground, preemptor, answer)
     if answer.needed:
-        found += [] if spreads else no_waste(ground, preemptor, answer)
-        found += nobody_above(ground, answer)
+        found += [*no_waste(ground, preemptor, answer), *nobody_above(ground, answer)]
         if want is not None and not isinstance(preemptor, ForPod):
             found += [*threshold(ground, answer, want), *known_outcome(answer, want)]
     return found

@@ -5,7 +5,7 @@ and the other way round. So other placements are tried, each judged by who would
 best one is kept. They come from
 
 - sets: units come back in several orders as long as there is a place somewhere for all, then members sit where room is;
-- moves: one member goes elsewhere, or two change places, while that helps.
+- moves: one member goes elsewhere, or two change places, while that helps; then two such moves at once.
 
 What is looked at is bounded: units judged by ``MOST_LOOKS``, passes of unlike members by ``MOST_PASSES``. A
 placement that seats fewer members is never taken.
@@ -21,7 +21,7 @@ from makeway.core.placement.fit import placed, seat_gang
 from makeway.core.placement.nodes import Bools, Ints
 from makeway.core.placement.room import NOT_PLACED, Room, Saved, Seats
 
-MOST_LOOKS = 24_000  # units that are judged
+MOST_LOOKS = 24_000  # units that are judged, and members that are tried elsewhere
 MOST_PASSES = 200  # members times units, where members are unlike and have to be seated for every answer
 MOST_UNITS = 64
 MOST_NODES = 64
@@ -82,6 +82,7 @@ class _Judge:
 
     def valid(self, seats: Seats, nodes: set[int]) -> bool:
         """Whether the members on these nodes have room there with all who might leave gone."""
+        self.looks += len(seats)
         for node in nodes:
             row = self.free[node]
             asked: set[int] = set()
@@ -129,7 +130,7 @@ def _has_places(room: Room, need: int) -> bool:
 
 
 def _by_moves(judge: _Judge, seats: Seats, cost: Cost) -> Seats:
-    """While one move helps, the best of all."""
+    """While one move helps, the best of all; where none does, the first pair of moves that helps."""
     while cost[1]:
         best = None
         for moved, nodes in _moves(judge, seats):
@@ -138,9 +139,22 @@ def _by_moves(judge: _Judge, seats: Seats, cost: Cost) -> Seats:
             if judge.valid(moved, nodes) and (better := judge.cost(moved)) < cost:
                 best, cost = moved, better
         if best is None:
-            return seats
+            best = _pair_of_moves(judge, seats, cost)
+            if best is None:
+                return seats
+            cost = judge.cost(best)
         seats = best
     return seats
+
+
+def _pair_of_moves(judge: _Judge, seats: Seats, cost: Cost) -> Seats | None:
+    for moved, nodes in _moves(judge, seats):
+        for twice, more in _moves(judge, moved):
+            if judge.looks >= MOST_LOOKS:
+                return None
+            if judge.valid(twice, nodes | more) and judge.cost(twice) < cost:
+                return twice
+    return None
 
 
 def _moves(judge: _Judge, seats: Seats) -> Iterator[tuple[Seats, set[int]]]:
