@@ -126,6 +126,7 @@ class Taking:
         self._chosen: dict[WorkloadKey, Workload] = {}
         self._leaving: dict[QueueName, dict[FR, int]] = {}  # what chosen victims still use, per queue
         self._kept: list[tuple[QueueName, Mapping[FR, int], str]] = []  # reserved or claimed; for whom, if it stays
+        self._reserved: list[tuple[Node, Mapping[FR, int]]] = []
         self._migrating: list[Workload] = []
         self._left_since: dict[QueueName, None] = {}  # queues of those who were chosen since somebody asked
 
@@ -179,8 +180,10 @@ class Taking:
 
     def keep_free(self, queue: QueueName, amounts: Mapping[FR, int], owner: str) -> None:
         """Nobody after this takes what is reserved for a head that must wait (S-5.8, 5.13); "": for this cycle."""
-        self._state.tree.charge_all(self._state.tree.queues[queue], amounts)
+        node = self._state.tree.queues[queue]
+        self._state.tree.charge_all(node, amounts)
         self._kept.append((queue, amounts, owner))
+        self._reserved.append((node, amounts))
 
     def take(self, entry: Entry) -> Verdict:
         """Rules 5.7.2 to 5.7.14, in their order."""
@@ -288,7 +291,10 @@ class Taking:
             return tree.fits(node, entry.assignment.usage)
 
     def _fits_as_it_is(self, entry: Entry) -> bool:
-        """Whether it fits beside all those who were asked to leave, what is only claimed left aside (S-5.7.9a)."""
+        """Whether it fits beside all those who were asked to leave (S-5.7.9a).
+
+        What is claimed or reserved is left aside: it is not in use yet, and that it will find room was asked before.
+        """
         tree = self._state.tree
         node = tree.queues[entry.workload.queue]
         still_there = self._still_there(entry)
@@ -297,8 +303,9 @@ class Taking:
         with self._state.trial():
             for each in still_there:
                 tree.charge_all(tree.queues[each.queue], each.usage or {})
-            for where, usage in self._promised.get(node.root, {}).values():
-                tree.release_all(where, usage)
+            for where, usage in (*self._promised.get(node.root, {}).values(), *self._reserved):
+                if where.root is node.root:
+                    tree.release_all(where, usage)
             return tree.fits(node, entry.assignment.usage)
 
     def _choose(self, entry: Entry) -> None:
