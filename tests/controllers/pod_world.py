@@ -23,10 +23,10 @@ from makeway.api.objects.queueing import ClusterQueue
 from makeway.api.objects.workload import Workload
 from makeway.api.quantity import Time
 from makeway.api.versions import find_kind, kind_of
-from makeway.controllers.binding import Binding
 from makeway.controllers.budgets import Budgets
 from makeway.controllers.contract import Controller
 from makeway.controllers.job_pods import JobPods
+from makeway.controllers.pod_scheduling import PodScheduling
 from makeway.core.model import Millis
 from makeway.core.policy import Policy
 from makeway.runtime.engine import Engine
@@ -44,7 +44,7 @@ RUNS, EXIT, STOPPED = "test/runs", "test/exit", "test/stopped"
 
 def embedded() -> list[Controller]:
     """What a server of one machine runs."""
-    return [*controllers(lambda _: 0, 0), JobPods(), Binding(), Budgets()]
+    return [*controllers(lambda _: 0, 0), JobPods(), PodScheduling(), Budgets()]
 
 
 @dataclass
@@ -119,8 +119,14 @@ class PodWorld:
 
     def new_engine(self, writer: Writer | None = None) -> Engine:
         kinds = watched_kinds(on_nodes=True)
+        self.controllers = embedded()
         return Engine(
-            self.store, self.policy, embedded(), writer=writer or DirectWriter(self.store), figures_ms=0, kinds=kinds
+            self.store,
+            self.policy,
+            self.controllers,
+            writer=writer or DirectWriter(self.store),
+            figures_ms=0,
+            kinds=kinds,
         )
 
     # --- as an actor: the engine of the moment ---

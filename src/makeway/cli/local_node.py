@@ -24,10 +24,10 @@ from makeway.adapters.server.storage import SqliteStore
 from makeway.api.objects.kubernetes import Pod
 from makeway.api.versions import kind_of
 from makeway.cli.node_options import NodeSettings
-from makeway.controllers.binding import Binding
 from makeway.controllers.budgets import Budgets
 from makeway.controllers.contract import Controller, Note
 from makeway.controllers.job_pods import JobPods
+from makeway.controllers.pod_scheduling import PodScheduling
 from makeway.runtime.live import wall_clock
 from makeway.runtime.live_writer import LiveWriter
 from makeway.runtime.ports import Change, Stored, kind_key
@@ -41,7 +41,7 @@ PODS = kind_key(kind_of(Pod))
 
 def controllers_of_pods() -> list[Controller]:
     """What Kubernetes would bring beside us."""
-    return [JobPods(), Binding(), Budgets()]
+    return [JobPods(), PodScheduling(), Budgets()]
 
 
 class LocalNode:

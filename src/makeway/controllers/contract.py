@@ -15,10 +15,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
 from makeway.api.objects.meta import Wire
+from makeway.api.objects.scheduling import GangWorkload
+from makeway.api.versions import Kind
 from makeway.core.model import Millis, QueueName, WorkloadKey
 from makeway.core.policy import Policy
 from makeway.core.state import State
 from makeway.core.trace import Step
+
+GANG_WORKLOAD = "Workload.scheduling.k8s.io"  # two kinds are called Workload; a bare one is that of queueing
 
 
 class Ref(NamedTuple):
@@ -30,7 +34,13 @@ class Ref(NamedTuple):
 
     @classmethod
     def of(cls, value: Any) -> Ref:
-        return cls(value.kind, value.metadata.namespace, value.metadata.name)
+        kind = GANG_WORKLOAD if isinstance(value, GangWorkload) else value.kind
+        return cls(kind, value.metadata.namespace, value.metadata.name)
+
+    @classmethod
+    def kind_of(cls, kind: Kind) -> str:
+        """How a Ref calls this kind."""
+        return GANG_WORKLOAD if kind.type is GangWorkload else kind.name
 
     @property
     def key(self) -> WorkloadKey:

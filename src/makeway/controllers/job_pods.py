@@ -12,7 +12,7 @@ One look answers with at most one write of the Job's status, and with what is to
 Promises: nothing is remembered between two looks; a pod's name is made from its Job's uid, its start and a number, so
 that asking twice makes one pod.
 
-Not here: whether a Job may run at all (``job_running``), on which node (``binding``), and garbage (the Store).
+Not here: whether a Job may run at all (``job_running``), on which node (``pod_scheduling``), and garbage (the Store).
 """
 
 from __future__ import annotations

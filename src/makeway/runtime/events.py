@@ -175,7 +175,7 @@ class Recorder:
 
     def _event(self, note: Note, about: Any, now: Millis) -> Event:
         ref, at, source = note.about, Time.of_millis(stored(now)), source_of(note)
-        whom = ObjectReference(kind=ref.kind, namespace=ref.namespace, name=ref.name)
+        whom = ObjectReference(kind=ref.kind.partition(".")[0], namespace=ref.namespace, name=ref.name)
         if about is not None:
             meta = about.metadata
             whom = replace(whom, api_version=about.api_version, uid=meta.uid, resource_version=meta.resource_version)

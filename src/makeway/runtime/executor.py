@@ -110,7 +110,9 @@ class Executor:
         self._writer = writer
         self._objects = objects
         self._done = done
-        self._kinds: dict[str, Kind] = {kind.name: kind for kind in (watched_kinds() if kinds is None else kinds)}
+        self._kinds: dict[str, Kind] = {
+            Ref.kind_of(kind): kind for kind in (watched_kinds() if kinds is None else kinds)
+        }
         self._lines: dict[Ref, deque[_Task]] = {}  # the first one is under way, or waits for its pause
         self._sent: dict[int, _Task] = {}
         self._pauses: Timers[Ref] = Timers()

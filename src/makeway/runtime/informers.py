@@ -26,7 +26,9 @@ WATCHED: tuple[tuple[str, str], ...] = (  # what others refer to comes first
     (QUEUEING, "Workload"), ("batch/v1", "Job"),
 )  # fmt: skip
 
-ON_NODES: tuple[tuple[str, str], ...] = (("v1", "Node"), ("v1", "Pod"), ("policy/v1", "PodDisruptionBudget"))
+ON_NODES: tuple[tuple[str, str], ...] = (
+    ("v1", "Node"), ("v1", "Pod"), ("policy/v1", "PodDisruptionBudget"), ("scheduling.k8s.io/v1alpha1", "Workload"),
+)  # fmt: skip
 
 
 def watched_kinds(*, on_nodes: bool = False) -> list[Kind]:
@@ -37,7 +39,7 @@ def watched_kinds(*, on_nodes: bool = False) -> list[Kind]:
 
 
 def ref_of(each: Stored) -> Ref:
-    return Ref(each.kind.name, each.namespace, each.name)
+    return Ref(Ref.kind_of(each.kind), each.namespace, each.name)
 
 
 class Informer:
@@ -88,7 +90,7 @@ class Informer:
     def _list(self) -> int:
         latest = self._store.latest(self._kind)
         token, count, version = "", 0, ""
-        known = {Ref.of(value) for value in self._objects.all(self._kind.name)}
+        known = {Ref.of(value) for value in self._objects.all(Ref.kind_of(self._kind))}
         while True:
             page = self._store.list(self._kind, limit=PAGE, token=token)
             version = page.resource_version

@@ -17,7 +17,7 @@ from makeway.core.model import Selector, selects
 from makeway.core.placement.model import Node, Pod, Spread, Term
 from makeway.core.placement.nodes import Bools, Ints, Placement
 
-_KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
+KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
 _MOST_MASKS = 512
 
 
@@ -36,9 +36,14 @@ def _opens(node: Node, pod: Pod) -> bool:
     if node.unschedulable:
         return False
     if any(
-        taint.effect in _KEEPS_AWAY and not any(t.tolerates(taint) for t in pod.tolerations) for taint in node.taints
+        taint.effect in KEEPS_AWAY and not any(t.tolerates(taint) for t in pod.tolerations) for taint in node.taints
     ):
         return False
+    return matches(node, pod)
+
+
+def matches(node: Node, pod: Pod) -> bool:
+    """Whether the labels of the node are those that the pod asks for."""
     if not _has(node.labels, pod.node_selector):
         return False
     return pod.affinity is None or any(selects(term, node.labels) for term in pod.affinity)

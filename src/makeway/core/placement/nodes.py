@@ -377,6 +377,10 @@ class Placement:
             return None
         return self.groups.get((pod.key[0], pod.member.workload, pod.member.group))
 
+    def referring(self, namespace: str, workload: str) -> frozenset[PodKey]:
+        """The pods that name this Workload, whether it exists or not."""
+        return frozenset(self._referring.get((namespace, workload), ()))
+
     def standing_on(self, node: str) -> frozenset[PodKey]:
         return frozenset(self._standing.get(node, ()))
 

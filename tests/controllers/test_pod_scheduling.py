@@ -35,9 +35,9 @@ def test_pods_spread_over_nodes_and_wait_when_these_are_full() -> None:
     for n in range(6):
         play.create(pod(f"p{n}"))
         play.settle()
-    assert [node_of(play, f"p{n}") for n in range(6)] == ["a", "a", "b", "a", "b", ""]
+    assert [node_of(play, f"p{n}") for n in range(6)] == ["a", "b", "a", "a", "b", ""]
     assert why(play, "p5") == "0/2 nodes are available: 2 Insufficient cpu."
-    play.store.delete(PODS, "default", "p2", grace=0)
+    play.store.delete(PODS, "default", "p1", grace=0)
     play.settle()
     assert node_of(play, "p5") == "b"
 

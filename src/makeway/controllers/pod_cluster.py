@@ -1,0 +1,255 @@
+"""The cluster as placement sees it, kept in step with the stored objects and with what we have decided.
+
+A decision counts from when it is made: a pod that we bind stands on its node, one that we evict is leaving. When the
+write is answered the pod is seen as it is stored, so what did not happen is taken back by itself.
+
+What changed is noted twice: nodes where somebody could find a place now, and items that are to be looked at anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from makeway.api.conditions import is_true
+from makeway.api.objects import kubernetes as wire
+from makeway.api.objects.pods import PodSpec, PodStatus
+from makeway.api.objects.scheduling import GangWorkload
+from makeway.controllers.contract import GANG_WORKLOAD, Ref, View
+from makeway.controllers.job_counts import may_run
+from makeway.core.lowering.placement import budget_of, classes_of, node_of, pod_of, scheduling_workload_of
+from makeway.core.model import Millis
+from makeway.core.placement.model import Cluster, ForGroup, ForPod, Member, Pod, PodKey, Preemptor, SchedulingWorkload
+from makeway.core.placement.nodes import Placement
+from makeway.core.placement.resolution import Classes
+
+SCHEDULERS = ("", "default-scheduler", "makeway-scheduler")  # names of whom pods may ask for and get us
+
+Place = tuple[str, Member]  # namespace, and a replica of a group
+
+
+class PodCluster:
+    def __init__(self) -> None:
+        self.state = Placement()
+        self.freed: dict[str, None] = {}  # nodes where somebody could find a place by what changed
+        self.touched: dict[Preemptor, None] = {}  # who is to be looked at anew, or is no more
+        self.unready: set[str] = set()
+        self.leaving: dict[Place, dict[PodKey, bool]] = {}  # members on their way out; whether we evicted them
+        self._classes: Classes = {}
+        self._has_begun = False
+
+    # --- as stored ---
+
+    def begin(self, view: View, now: Millis) -> None:
+        """All that is known, at the first look."""
+        if self._has_begun:
+            return
+        self._has_begun = True
+        self._classes = classes_of(view.all("PriorityClass"))
+        nodes = list(view.all("Node"))
+        self.unready = {each.metadata.name for each in nodes if not _is_ready(each)}
+        lowered = [each for pod in view.all("Pod") if (each := self._lowered(pod, None, now)) is not None]
+        self.state = Placement.of(Cluster(
+            nodes=tuple(map(node_of, nodes)),
+            workloads=tuple(scheduling_workload_of(each, self._classes) for each in view.all(GANG_WORKLOAD)),
+            budgets=tuple(map(budget_of, view.all("PodDisruptionBudget"))),
+        ))  # fmt: skip
+        for pod in lowered:
+            self._put(pod)
+            if pod.node is None:
+                self.touched[self.item_of(pod)] = None
+
+    def see(self, whom: Ref, view: View, now: Millis) -> None:
+        """One object as it is stored now."""
+        found = view.get(whom)
+        if whom.kind == "Pod":
+            self._see_pod((whom.namespace, whom.name), found, now)
+        elif whom.kind == "Node":
+            self._see_node(whom.name, found)
+        elif whom.kind == GANG_WORKLOAD:
+            self._see_workload((whom.namespace, whom.name), found)
+        elif whom.kind == "PodDisruptionBudget":
+            self._see_budget((whom.namespace, whom.name), found)
+        elif whom.kind == "PriorityClass":
+            self._classes = classes_of(view.all("PriorityClass"))
+            for each in view.all(GANG_WORKLOAD):
+                self._see_workload((each.metadata.namespace, each.metadata.name), each)
+            for each in view.all("Pod"):
+                self._see_pod((each.metadata.namespace, each.metadata.name), each, now)
+
+    def _see_pod(self, key: PodKey, pod: wire.Pod | None, now: Millis) -> None:
+        known = self.state.pods.get(key)
+        fresh = None if pod is None else self._lowered(pod, known, now)
+        if fresh == known:
+            return
+        if known is not None:
+            self._note_room(known, fresh)
+            if _matters(known, fresh):
+                self.touched[self.item_of(known)] = None
+            self._drop(known)
+        if fresh is not None:
+            self._put(fresh)
+            if _matters(fresh, known):
+                self.touched[self.item_of(fresh)] = None
+
+    def _lowered(self, pod: wire.Pod, known: Pod | None, now: Millis) -> Pod | None:
+        """A pod that stands on a node, or waits for one from us."""
+        spec = wire.view(pod.spec, PodSpec)
+        if not may_run(pod):
+            return None
+        if not spec.node_name and (
+            pod.metadata.deletion_timestamp is not None
+            or spec.scheduling_gates
+            or spec.scheduler_name not in SCHEDULERS
+        ):
+            return None
+        created = pod.metadata.creation_timestamp
+        fresh = pod_of(pod, self._classes, now, arrived=0 if created is None else created.millis, shares_network=True)
+        if known is not None and known.uid == fresh.uid and wire.view(pod.status, PodStatus).start_time is None:
+            fresh = replace(fresh, start=known.start)  # it has no time yet: that of the first look
+        return fresh if fresh.node is None or fresh.nominated is None else replace(fresh, nominated=None)
+
+    def _note_room(self, known: Pod, fresh: Pod | None) -> None:
+        if known.node is not None:
+            if fresh is None or fresh.node != known.node or fresh.uid != known.uid:
+                self.freed[known.node] = None
+        elif known.nominated is not None and (fresh is None or known.nominated not in (fresh.node, fresh.nominated)):
+            self.freed[known.nominated] = None
+
+    def _see_node(self, name: str, node: wire.Node | None) -> None:
+        state = self.state
+        at = state.index.get(name)
+        known, fresh = None if at is None else state.nodes[at], None if node is None else node_of(node)
+        self.unready.discard(name)
+        if node is not None and not _is_ready(node):
+            self.unready.add(name)
+        if known == fresh:
+            return
+        if fresh is None:
+            state.remove_node(name)
+        else:
+            state.add_node(fresh)
+            self.freed[name] = None
+        for key in sorted(key for key in state.nominated if state.pods[key].nominated == name):
+            self.touched[self.item_of(state.pods[key])] = None
+
+    def _see_workload(self, key: tuple[str, str], workload: GangWorkload | None) -> None:
+        state = self.state
+        known = state.workloads.get(key)
+        fresh = None if workload is None else scheduling_workload_of(workload, self._classes)
+        if known == fresh:
+            return
+        self._touch_referring(key)  # as they were
+        if fresh is None:
+            state.remove_workload(*key)
+        else:
+            state.put_workload(fresh)
+        self._touch_referring(key)
+
+    def _touch_referring(self, key: tuple[str, str]) -> None:
+        for each in sorted(self.state.referring(*key)):
+            pod = self.state.pods[each]
+            if pod.node is None:
+                self.touched[self.item_of(pod)] = None
+            else:
+                self.freed[pod.node] = None  # it may be a lesser victim by now
+
+    def _see_budget(self, key: tuple[str, str], budget: wire.PodDisruptionBudget | None) -> None:
+        known, fresh = self.state.budgets.get(key), None if budget is None else budget_of(budget)
+        if fresh is None:
+            self.state.remove_budget(*key)
+        elif known != fresh:
+            self.state.put_budget(fresh)
+
+    # --- as decided ---
+
+    def bound(self, key: PodKey, node: str) -> None:
+        pod = self.state.pods[key]
+        if pod.nominated is not None and pod.nominated != node:
+            self.freed[pod.nominated] = None
+        self._drop(pod)
+        self._put(replace(pod, node=node, nominated=None))
+
+    def nominated(self, key: PodKey, node: str | None) -> None:
+        pod = self.state.pods[key]
+        if pod.nominated is not None and pod.nominated != node:
+            self.freed[pod.nominated] = None
+        self._drop(pod)
+        self._put(replace(pod, nominated=node))
+
+    def evicted(self, key: PodKey, *, for_others: bool) -> None:
+        pod = self.state.pods[key]
+        self._drop(pod)
+        self._put(replace(pod, terminating=True, preempted_by_scheduler=pod.preempted_by_scheduler or for_others))
+
+    def _put(self, pod: Pod) -> None:
+        self.state.add_pod(pod)
+        if pod.member is not None and pod.node is not None and pod.terminating:
+            self.leaving.setdefault((pod.key[0], pod.member), {})[pod.key] = pod.preempted_by_scheduler
+
+    def _drop(self, pod: Pod) -> None:
+        self.state.remove_pod(pod.key)
+        if pod.member is not None:
+            place = (pod.key[0], pod.member)
+            going = self.leaving.get(place, {})
+            going.pop(pod.key, None)
+            if not going:
+                self.leaving.pop(place, None)
+
+    # --- items ---
+
+    def item_of(self, pod: Pod) -> Preemptor:
+        """With whom it is placed: its gang, or nobody; one whose reference resolves to nothing waits by itself."""
+        group = self.state.group_of(pod)
+        if pod.member is None or group is None or group.min_count is None:
+            return ForPod(pod.key)
+        return ForGroup(pod.key[0], pod.member)
+
+    def members(self, item: Preemptor) -> list[Pod]:
+        """Those of an item who wait."""
+        pods = self.state.pods
+        if isinstance(item, ForPod):
+            pod = pods.get(item.key)
+            return [pod] if pod is not None and pod.node is None and self.item_of(pod) == item else []
+        workload = self.state.groups.get((item.namespace, item.member.workload, item.member.group))
+        if workload is None or workload.min_count is None:
+            return []
+        return [pods[key] for key in sorted(self.state.waiting.get((item.namespace, item.member), ()))]
+
+    def workload(self, item: Preemptor) -> SchedulingWorkload | None:
+        if isinstance(item, ForGroup):
+            return self.state.workloads.get((item.namespace, item.member.workload))
+        pod = self.state.pods.get(item.key)
+        return None if pod is None else self.state.workload_of(pod)
+
+    def running(self, item: Preemptor) -> list[Pod]:
+        """Members of a gang who stand on a node."""
+        if isinstance(item, ForPod):
+            return []
+        return [self.state.pods[key] for key in sorted(self.state.running.get((item.namespace, item.member), ()))]
+
+    def half_evicted(self, key: PodKey) -> Iterable[PodKey]:
+        """Pods that go with this one and have not been told to: a unit goes as a whole (S-15.1.2)."""
+        pod = self.state.pods.get(key)
+        group = None if pod is None else self.state.group_of(pod)
+        if pod is None or pod.node is None or pod.member is None or group is None or not group.whole:
+            return ()
+        place = (key[0], pod.member)
+        if not any(self.leaving.get(place, {}).values()):
+            return ()
+        mates = self.state.running.get(place, set()) if pod.terminating else {key}
+        return sorted(each for each in mates if not self.state.pods[each].terminating)
+
+
+def _matters(pod: Pod, other: Pod | None) -> bool:
+    """Whether this pod, after or before it was ``other``, is a reason to look at its item anew."""
+    if other is None or pod.uid != other.uid or (pod.node is None) != (other.node is None):
+        return pod.node is None or pod.member is not None
+    if pod.node is not None:
+        return pod.member is not None and pod.terminating != other.terminating
+    return replace(pod, nominated=other.nominated) != other
+
+
+def _is_ready(node: wire.Node) -> bool:
+    status = wire.view(node.status, wire.NodeStatus)
+    return node.metadata.deletion_timestamp is None and is_true(status.conditions, "Ready")

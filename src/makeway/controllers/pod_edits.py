@@ -1,0 +1,87 @@
+"""What the pod scheduler writes: a pod's node, what it waits for, and that it has to leave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from makeway.api.objects.kubernetes import Pod, amended
+from makeway.api.objects.kubernetes import view as read
+from makeway.api.objects.pods import PodSpec, PodStatus
+from makeway.api.quantity import Time
+from makeway.core.model import Millis, stored
+
+PREEMPTED = "PreemptionByScheduler"
+NOT_WHOLE = "GangNotWhole"  # ours: its gang was placed in part, and the rest has no place
+
+replace = msgspec.structs.replace
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Give a pod its node, once."""
+
+    node: str
+
+    def __call__(self, pod: Any) -> Any:
+        spec = read(pod.spec, PodSpec)
+        if spec.node_name or pod.metadata.deletion_timestamp is not None:
+            return None
+        return replace(pod, spec=amended(pod.spec, {"nodeName": self.node}))
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why a pod has no node yet, and which one it was promised; "": none. Without a message that stays as it was."""
+
+    message: str | None
+    nominated: str
+    at: Millis
+
+    def __call__(self, pod: Any) -> Any:
+        if read(pod.spec, PodSpec).node_name:
+            return None
+        changes: dict[str, object] = {}
+        if read(pod.status, PodStatus).nominated_node_name != self.nominated:
+            changes["nominatedNodeName"] = self.nominated or None
+        if self.message is not None and said(pod) != self.message:
+            changes["conditions"] = _with(pod.status, "PodScheduled", "False", "Unschedulable", self.message, self.at)
+        return replace(pod, status=amended(pod.status, changes)) if changes else pod
+
+
+@dataclass(frozen=True, slots=True)
+class Disrupt:
+    """Say that a pod has to leave, and for whom; its deletion follows."""
+
+    reason: str
+    message: str
+    at: Millis
+
+    def __call__(self, pod: Any) -> Any:
+        status = read(pod.status, PodStatus)
+        if status.phase in ("Succeeded", "Failed"):
+            return None
+        if any(each.type == "DisruptionTarget" and each.reason == self.reason for each in status.conditions):
+            return pod
+        conditions = _with(pod.status, "DisruptionTarget", "True", self.reason, self.message, self.at)
+        return replace(pod, status=amended(pod.status, {"conditions": conditions}))
+
+
+def said(pod: Pod) -> str:
+    """Why it waits, as it was told last; "": it was not."""
+    conditions = read(pod.status, PodStatus).conditions
+    return next((each.message for each in conditions if each.type == "PodScheduled" and each.status == "False"), "")
+
+
+def _with(raw: Raw, type_: str, status: str, reason: str, message: str, at: Millis) -> list[dict[str, Any]]:
+    before = msgspec.json.decode(raw).get("conditions") or []
+    old: dict[str, Any] = next((each for each in before if each["type"] == type_), {})
+    since = old.get("lastTransitionTime") if old.get("status") == status else None
+    told = {
+        "type": type_, "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": since or str(Time.of_millis(stored(at))),
+    }  # fmt: skip
+    return [*(each for each in before if each["type"] != type_), told]

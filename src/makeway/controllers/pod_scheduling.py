@@ -1,0 +1,333 @@
+"""Pods and gangs that wait get their nodes, and lower ones make way for them where that is what it takes (S-15).
+
+News of an object only brings the cluster up to date (``pod_cluster``). Decisions are made in a look of their own, at
+the queue, after all news that came with it: the most important first, among equals a gang of which a part stands
+already, then the earlier. Each decision is one cycle of ``core.placement.delayed``, and what it says is written:
+
+- A placement without evictions is bound. All pods of a gang are bound in one look; where a write fails, the rest of
+  the gang goes before its equals, and if it finds no place for a while, what stands of it is released (decision 0058).
+- A placement with victims is nominated first. They are told and deleted once a nomination is stored, so that nobody
+  leaves for a promise that a restart would forget. A unit goes as a whole, also if we were gone in between.
+- Who has no place is told why, and is tried again when a node changes or somebody leaves that could help it.
+
+Promises: a look costs what has changed, not what runs or waits; equal objects give equal decisions.
+
+Not here: what is decided (``core.placement``), who waits in which order (``pod_queue``), edits (``pod_edits``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from makeway.controllers.contract import GANG_WORKLOAD, Action, Change, Delete, Note, Outcome, Ref, View
+from makeway.controllers.pod_cluster import PodCluster
+from makeway.controllers.pod_edits import NOT_WHOLE, PREEMPTED, Bind, Disrupt, Wait, said
+from makeway.controllers.pod_queue import PodQueue, Rank, Shape
+from makeway.core.model import Millis
+from makeway.core.placement.delayed import CycleAnswer, cycle
+from makeway.core.placement.hindrances import hindrances, might_take
+from makeway.core.placement.model import ForGroup, ForPod, Pod, PodKey, Preemptor
+from makeway.core.placement.preemption import NEVER, ONGOING
+from makeway.core.trace import Rule
+
+QUEUE = Ref("PodQueue", "", "")  # no object: whoever decides is looked at under this name
+DECISIONS_PER_LOOK = 20
+STRANDED_MS = 30_000  # so long a gang of which only a part stands may look for a place for the rest
+
+
+class PodScheduling:
+    def __init__(self) -> None:
+        self._cluster = PodCluster()
+        self._queue = PodQueue()
+        self._writing: set[PodKey] = set()  # pods of which a write was asked for and is not answered
+        self._stranded: dict[Preemptor, Millis] = {}  # gangs of which only a part stands, since when
+        self.decisions = 0  # cycles, for tests and figures
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        return frozenset({"Pod", "Node", "PodDisruptionBudget", "PriorityClass", GANG_WORKLOAD, QUEUE.kind})
+
+    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
+        cluster = self._cluster
+        cluster.begin(view, now)
+        if whom == QUEUE:
+            return self._schedule(view, now)
+        cluster.see(whom, view, now)
+        actions: tuple[Action, ...] = ()
+        if whom.kind == "Pod":
+            key = (whom.namespace, whom.name)
+            self._answered(key)
+            message = "The gang that it is part of makes way"
+            actions = tuple(self._evict(cluster.half_evicted(key), PREEMPTED, message, view, now))
+        return Outcome(actions, look=(QUEUE,) if self._has_news else ())
+
+    @property
+    def _has_news(self) -> bool:
+        return bool(self._cluster.touched or self._cluster.freed or self._queue.is_due)
+
+    def _answered(self, key: PodKey) -> None:
+        if key not in self._writing:
+            return
+        self._writing.discard(key)
+        pod = self._cluster.state.pods.get(key)
+        if pod is not None and pod.node is None and (item := self._cluster.item_of(pod)) not in self._queue:
+            self._cluster.touched[item] = None  # its turn came while the write was under way
+
+    # --- whose turn it is ---
+
+    def _schedule(self, view: View, now: Millis) -> Outcome:
+        actions: list[Action] = []
+        for _ in range(DECISIONS_PER_LOOK):
+            self._take_in(now)
+            item = self._queue.take(now)
+            if item is None:
+                break
+            actions += self._decide(item, view, now)
+        self._take_in(now)
+        return Outcome(tuple(actions), self._queue.next_at(), (QUEUE,) if self._has_news else ())
+
+    def _take_in(self, now: Millis) -> None:
+        cluster, queue = self._cluster, self._queue
+        while cluster.touched:
+            item = next(iter(cluster.touched))
+            del cluster.touched[item]
+            members = cluster.members(item)
+            if members:
+                queue.put(item, self._rank(item, members))
+            else:
+                queue.remove(item)
+                self._stranded.pop(item, None)
+        freed, cluster.freed = list(cluster.freed), {}
+        if freed:
+            for shape, item in queue.refused():
+                if self._could_help(item, freed):
+                    queue.wake(shape, now)
+
+    def _could_help(self, item: Preemptor, nodes: Iterable[str]) -> bool:
+        state, members = self._cluster.state, self._cluster.members(item)
+        if state.wary or any(pod.anti_affinity or pod.spread or pod.nominated for pod in members):
+            return True
+        kinds = {_look_of(pod): pod for pod in members}.values()
+        return any(might_take(state, node, kinds, self._priority(item)) for node in nodes)
+
+    def _priority(self, item: Preemptor) -> int:
+        workload = self._cluster.workload(item)
+        if workload is not None:
+            return workload.priority
+        return self._cluster.state.pods[item.key].priority if isinstance(item, ForPod) else 0
+
+    def _rank(self, item: Preemptor, members: Sequence[Pod]) -> Rank:
+        stands = bool(self._cluster.running(item))
+        arrived = min(pod.arrived for pod in members)
+        if isinstance(item, ForPod):
+            return -self._priority(item), 1, arrived, *item.key, ""
+        member = item.member
+        names = (item.namespace, member.workload, f"{member.group}/{member.replica}")
+        return -self._priority(item), 0 if stands else 1, arrived, *names
+
+    def _shape(self, item: Preemptor, members: Sequence[Pod]) -> Shape:
+        """What placement looks at, and nothing else."""
+        cluster = self._cluster
+        apart = bool(cluster.state.wary) or any(pod.anti_affinity or pod.spread for pod in members)
+        kinds = Counter(
+            (*_look_of(pod), pod.nominated, pod.policy, *(_labels(pod) if apart else ())) for pod in members
+        )
+        workload = cluster.workload(item)
+        policy = None if workload is None else workload.policy
+        if isinstance(item, ForPod):
+            is_lost = workload is None and any(pod.member is not None for pod in members)
+            return self._priority(item), policy, is_lost, frozenset(kinds.items())
+        alone = item if apart or cluster.running(item) else None
+        return self._priority(item), policy, alone, self._least(item), frozenset(kinds.items())
+
+    def _least(self, item: Preemptor) -> int:
+        """How many pods of a gang must stand."""
+        if isinstance(item, ForPod):
+            return 1
+        group = self._cluster.state.groups[(item.namespace, item.member.workload, item.member.group)]
+        return group.min_count or 1
+
+    # --- one decision ---
+
+    def _decide(self, item: Preemptor, view: View, now: Millis) -> list[Action]:
+        cluster, members = self._cluster, self._cluster.members(item)
+        if not members or any(pod.key in self._writing for pod in members):
+            return []  # it is no more, or comes again when its writes are answered
+        if isinstance(item, ForGroup) and cluster.leaving.get((item.namespace, item.member)):
+            self._queue.refuse(item, self._rank(item, members), ("leaving", item), now, counts=False)
+            return self._tell(members, {}, "waits for pods of its gang that leave", view, now)
+        self.decisions += 1
+        answer = cycle(cluster.state, item)
+        if answer.bound:
+            self._stranded.pop(item, None)
+            return self._bind(item, answer, members, view)
+        if answer.actuated:
+            self._stranded.pop(item, None)
+            return self._preempt(item, answer, members, view, now)
+        return self._refuse(item, answer, members, view, now)
+
+    def _bind(self, item: Preemptor, answer: CycleAnswer, members: Sequence[Pod], view: View) -> list[Action]:
+        actions = []
+        for key, node in answer.bound.items():
+            self._cluster.bound(key, node)
+            words = f"Successfully assigned {'/'.join(key)} to {node}"
+            actions += self._change(key, Bind(node), view, Note(_ref(key), "Normal", "Scheduled", words), status=False)
+        self._queue.placed(item)
+        rest = [pod for pod in members if pod.key not in answer.bound]
+        if rest:  # enough of the gang stand; what is left may preempt in a cycle of its own (G6)
+            self._queue.put(item, self._rank(item, rest))
+        return actions
+
+    def _preempt(
+        self, item: Preemptor, answer: CycleAnswer, members: Sequence[Pod], view: View, now: Millis
+    ) -> list[Action]:
+        cluster = self._cluster
+        where = {node for key in answer.actuated if (node := cluster.state.pods[key].node) is not None}
+        lesser = [
+            key for key in sorted(cluster.state.nominated)
+            if (pod := cluster.state.pods[key]).nominated in where
+            and cluster.state.priority_of(pod) < self._priority(item)
+        ]  # fmt: skip
+        by = _name_of(item)
+        message = f"{len(answer.actuated)} pods make way for it."
+        victims = tuple(self._evict(answer.actuated, PREEMPTED, f"Preempted by {by}", view, now))
+        told = self._tell(members, answer.nominated, message, view, now, again=True)
+        first = next((i for i, action in enumerate(told) if _nominates(action, where)), 0)
+        actions = []
+        for i, action in enumerate(told):
+            then = victims if i == first else ()
+            actions.append(Action(action.write, then, action.notes, answer.why if then else ()))
+        for key in lesser:
+            cluster.nominated(key, None)
+            actions += self._change(key, Wait(None, "", now), view)
+        rank, shape = self._rank(item, members), self._shape(item, cluster.members(item))
+        self._queue.refuse(item, rank, shape, now, counts=False)
+        return actions
+
+    def _refuse(
+        self, item: Preemptor, answer: CycleAnswer, members: Sequence[Pod], view: View, now: Millis
+    ) -> list[Action]:
+        is_leaving_awaited = answer.reason == ONGOING
+        actions = self._tell(members, answer.nominated, self._why(item, answer, members), view, now)
+        shape = self._shape(item, self._cluster.members(item))
+        self._queue.refuse(item, self._rank(item, members), shape, now, counts=not is_leaving_awaited)
+        if not is_leaving_awaited and self._is_stranded(item, members):
+            since = self._stranded.setdefault(item, now)
+            if now >= since + STRANDED_MS:
+                del self._stranded[item]
+                standing = [pod.key for pod in self._cluster.running(item)]
+                words = "Only a part of its gang has a place"
+                return [*actions, *self._evict(standing, NOT_WHOLE, words, view, now)]
+            self._queue.wake_at(shape, Millis(since + STRANDED_MS))
+        else:
+            self._stranded.pop(item, None)
+        return actions
+
+    def _is_stranded(self, item: Preemptor, members: Sequence[Pod]) -> bool:
+        """Whether a part of a gang stands, less than must, without hope for the rest.
+
+        Where its pods may be evicted one by one that is a state it may be in. Then only a gang counts whose waiting
+        pods were there before the others were bound: it never stood as a whole.
+        """
+        standing = self._cluster.running(item)
+        least = self._least(item)
+        if not isinstance(item, ForGroup) or not standing or not len(standing) < least <= len(standing) + len(members):
+            return False
+        if self._cluster.state.groups[(item.namespace, item.member.workload, item.member.group)].whole:
+            return True
+        latest = max(pod.start for pod in standing)
+        return all(pod.arrived <= latest for pod in members)
+
+    # --- words ---
+
+    def _why(self, item: Preemptor, answer: CycleAnswer, members: Sequence[Pod]) -> str:
+        state = self._cluster.state
+        if any(step.rule == Rule.PLACE_UNRESOLVED for step in answer.why):
+            member = members[0].member
+            return f"There is no group {member.group} in a Workload {member.workload}." if member else "No such group."
+        standing, least = len(self._cluster.running(item)), self._least(item)
+        if standing + len(members) < least:
+            return f"Of its gang {standing + len(members)} pods exist, and {least} are needed."
+        found = hindrances(state, members[0], self._cluster.unready)
+        told = ", ".join(f"{number} {why}" for why, number in sorted(found.items()))
+        message = f"0/{len(state.nodes)} nodes are available: {told}." if told else "0/0 nodes are available."
+        if isinstance(item, ForGroup):
+            message += f" {max(1, least - standing)} pods of its gang must be placed together."
+        if answer.reason == ONGOING:
+            message += " It waits for pods that make way."
+        elif answer.reason == NEVER:
+            message += " Its preemptionPolicy is Never."
+        return message
+
+    # --- writes ---
+
+    def _tell(
+        self,
+        members: Sequence[Pod],
+        nominated: Mapping[PodKey, str],
+        message: str,
+        view: View,
+        now: Millis,
+        *,
+        again: bool = False,
+    ) -> list[Action]:
+        """Why they wait, and the nodes they are promised. ``again``: who has been told so is told once more."""
+        actions: list[Action] = []
+        for pod in members:
+            node = nominated.get(pod.key)
+            if pod.nominated != node:
+                self._cluster.nominated(pod.key, node)
+            stored = view.get(_ref(pod.key))
+            edit = Wait(message, node or "", now)
+            if stored is None or (not again and edit(stored) in (stored, None)):
+                continue
+            is_news = said(stored) != message
+            notes = (Note(_ref(pod.key), "Warning", "FailedScheduling", message),) if is_news else ()
+            actions += self._change(pod.key, edit, view, *notes)
+        return actions
+
+    def _evict(self, keys: Iterable[PodKey], reason: str, message: str, view: View, now: Millis) -> Iterator[Action]:
+        for key in list(keys):
+            self._cluster.evicted(key, for_others=reason == PREEMPTED)
+            ref, stored = _ref(key), view.get(_ref(key))
+            if stored is None:
+                continue
+            uid = stored.metadata.uid
+            change = Change(ref, Disrupt(reason, message, now), uid=uid)
+            is_leaving = stored.metadata.deletion_timestamp is not None
+            note = Note(ref, "Normal", "Preempted" if reason == PREEMPTED else reason, message)
+            yield Action(change, then=() if is_leaving else (Action(Delete(ref, uid)),), notes=(note,))
+
+    def _change(self, key: PodKey, edit: Bind | Wait, view: View, *notes: Note, status: bool = True) -> list[Action]:
+        stored = view.get(_ref(key))
+        if stored is None:
+            return []
+        self._writing.add(key)
+        return [Action(Change(_ref(key), edit, status=status, uid=stored.metadata.uid), notes=notes)]
+
+
+def _ref(key: PodKey) -> Ref:
+    return Ref("Pod", *key)
+
+
+def _name_of(item: Preemptor) -> str:
+    if isinstance(item, ForPod):
+        return f"pod {'/'.join(item.key)}"
+    return f"gang {item.namespace}/{item.member.workload}/{item.member.group}"
+
+
+def _nominates(action: Action, nodes: set[str]) -> bool:
+    write = action.write
+    return isinstance(write, Change) and isinstance(write.edit, Wait) and write.edit.nominated in nodes
+
+
+def _look_of(pod: Pod) -> tuple[object, ...]:
+    return (
+        tuple(sorted(pod.requests.items())), tuple(sorted(pod.node_selector.items())), pod.affinity, pod.tolerations,
+        pod.ports,
+    )  # fmt: skip
+
+
+def _labels(pod: Pod) -> tuple[object, ...]:
+    return pod.key[0], tuple(sorted(pod.labels.items())), pod.anti_affinity, pod.spread

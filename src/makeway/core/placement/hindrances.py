@@ -1,0 +1,92 @@
+"""What keeps a pod from each node, as users know it, and whether news of one node could change that.
+
+Counting is done over arrays; only nodes that are closed to the pod for good are looked at one by one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+import numpy as np
+
+from makeway.core.placement.filters import KEEPS_AWAY, matches, usable
+from makeway.core.placement.model import Node, Pod
+from makeway.core.placement.nodes import Ints, Placement, amount
+from makeway.core.placement.room import Room
+
+NOT_READY = "node(s) were not ready"
+UNSCHEDULABLE = "node(s) were unschedulable"
+OTHER_LABELS = "node(s) didn't match Pod's node affinity/selector"
+NO_PORTS = "node(s) didn't have free ports for the requested pod ports"
+TOO_MANY = "Too many pods"
+OTHER_PODS = "node(s) didn't satisfy anti-affinity or topology spread rules"
+NOT_FOR_ALL = "node(s) had room, but not for enough pods of the gang"
+
+
+def hindrances(state: Placement, pod: Pod, unready: Collection[str] = ()) -> dict[str, int]:
+    """How many nodes are ruled out for a waiting pod by what. ``unready``: nodes of which that is known."""
+    found: Counter[str] = Counter()
+    is_open = usable(state, pod)
+    for at in np.flatnonzero(~is_open).tolist():
+        found[_closed(state.nodes[at], pod, unready)] += 1
+    nodes = np.flatnonzero(is_open)
+    if len(nodes):
+        _count_room(state, pod, nodes, found)
+    return dict(found)
+
+
+def _closed(node: Node, pod: Pod, unready: Collection[str]) -> str:
+    if node.unschedulable:
+        return NOT_READY if node.name in unready else UNSCHEDULABLE
+    if not matches(node, pod):
+        return OTHER_LABELS
+    taint = next(
+        each
+        for each in node.taints
+        if each.effect in KEEPS_AWAY and not any(toleration.tolerates(each) for toleration in pod.tolerations)
+    )
+    return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
+
+
+def _count_room(state: Placement, pod: Pod, nodes: Ints, found: Counter[str]) -> None:
+    room = Room(state, (pod,), state.priority_of(pod))
+    kind = room.kind_of[0]
+    unknown = [name for name, value in pod.requests.items() if value > 0 and name not in state.columns]
+    short = room.free[kind.asked][:, nodes] < kind.need[kind.asked, None]
+    apart = np.zeros(len(nodes), bool)
+    for relation in kind.relations:
+        apart |= ~relation.open()[nodes]
+    pattern, count = np.unique(np.vstack([short, apart]), axis=1, return_counts=True)
+    for column, times in zip(pattern.T.tolist(), count.tolist(), strict=True):
+        lacks = [at for at, lacking in zip(kind.asked, column, strict=False) if lacking]
+        names = sorted([*unknown, *(room.column_name(at) for at in lacks if 0 < at < len(room.columns))])
+        if names:
+            found[f"Insufficient {', '.join(names)}"] += times
+        elif lacks:
+            found[TOO_MANY if 0 in lacks else NO_PORTS] += times
+        else:
+            found[OTHER_PODS if column[-1] else NOT_FOR_ALL] += times
+
+
+def might_take(state: Placement, node: str, pods: Iterable[Pod], priority: int) -> bool:
+    """Whether one of these pods could stand on the node if all of lower priority left it.
+
+    Never false where it could; where other pods matter to them beyond the room they take, it is not asked.
+    """
+    at = state.index.get(node)
+    if at is None:
+        return False
+    rows = state.rows
+    stays = rows.alive & (rows.node == at) & (rows.priority >= priority)
+    left = state.allocatable[:, at] - rows.use[:, stays].sum(axis=1)
+    if left[0] < 1:
+        return False
+    for pod in pods:
+        if usable(state, pod)[at] and all(
+            name in state.columns and amount(value) <= left[state.columns[name]]
+            for name, value in pod.requests.items()
+            if value > 0
+        ):
+            return True
+    return False
