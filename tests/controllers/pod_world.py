@@ -25,6 +25,7 @@ from makeway.api.quantity import Time
 from makeway.api.versions import find_kind, kind_of
 from makeway.controllers.budgets import Budgets
 from makeway.controllers.contract import Controller
+from makeway.controllers.job_gangs import JobGangs
 from makeway.controllers.job_pods import JobPods
 from makeway.controllers.pod_scheduling import PodScheduling
 from makeway.core.model import Millis
@@ -44,7 +45,7 @@ RUNS, EXIT, STOPPED = "test/runs", "test/exit", "test/stopped"
 
 def embedded() -> list[Controller]:
     """What a server of one machine runs."""
-    return [*controllers(lambda _: 0, 0), JobPods(), PodScheduling(), Budgets()]
+    return [*controllers(lambda _: 0, 0), JobGangs(), JobPods(), PodScheduling(), Budgets()]
 
 
 @dataclass

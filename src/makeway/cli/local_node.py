@@ -26,6 +26,7 @@ from makeway.api.versions import kind_of
 from makeway.cli.node_options import NodeSettings
 from makeway.controllers.budgets import Budgets
 from makeway.controllers.contract import Controller, Note
+from makeway.controllers.job_gangs import JobGangs
 from makeway.controllers.job_pods import JobPods
 from makeway.controllers.pod_scheduling import PodScheduling
 from makeway.runtime.live import wall_clock
@@ -41,7 +42,7 @@ PODS = kind_key(kind_of(Pod))
 
 def controllers_of_pods() -> list[Controller]:
     """What Kubernetes would bring beside us."""
-    return [JobPods(), PodScheduling(), Budgets()]
+    return [JobGangs(), JobPods(), PodScheduling(), Budgets()]
 
 
 class LocalNode:

@@ -16,12 +16,14 @@ from functools import lru_cache
 from msgspec import Raw
 
 from makeway.api.conditions import is_true
-from makeway.api.names import STOPPED
+from makeway.api.names import STOPPED, WORKLOAD, WORKLOAD_REF
 from makeway.api.objects.kubernetes import JobSpec, JobStatus, Pod, PodFailurePolicy, PodFailurePolicyRule, view
 from makeway.api.objects.pods import PodStatus
+from makeway.controllers.pod_edits import NOT_WHOLE, PREEMPTED
 from makeway.core.model import Millis
 
 TRACKING = "batch.kubernetes.io/job-tracking"
+DISPLACED = (PREEMPTED, NOT_WHOLE)
 INDEX = "batch.kubernetes.io/job-completion-index"
 BACKOFF_MS = 10_000  # before a pod is made in the place of a failed one; doubles
 BACKOFF_MAX_MS = 600_000
@@ -63,6 +65,16 @@ class Counted:
     def was_stopped(self) -> bool:
         """Whether its Job let go of it before it had ended."""
         return STOPPED in self.pod.metadata.annotations
+
+    @property
+    def was_displaced(self) -> bool:
+        """Whether it is of a gang of its Job, and placement evicted it: then the Job is stopped and comes again."""
+        marks = self.pod.metadata.annotations
+        return (
+            WORKLOAD in marks
+            and WORKLOAD_REF in marks
+            and any(each.reason in DISPLACED for each in self.status.conditions if each.status == "True")
+        )
 
     @property
     def is_leaving(self) -> bool:
@@ -154,7 +166,10 @@ def tally(spec: JobSpec, status: JobStatus, pods: Iterable[Pod]) -> Tally:
 
 
 def _judge(found: Tally, each: Counted, rules: Sequence[PodFailurePolicyRule]) -> None:
-    """The first rule that fits decides what a failure means."""
+    """The first rule that fits decides what a failure means; a gang that had to make way has not failed."""
+    if each.was_displaced:
+        found.ignored.append(each)
+        return
     for number, rule in enumerate(rules):
         why = matching(rule, each) if each.has_ended else ""
         if not why:

@@ -55,6 +55,7 @@ from makeway.controllers.job_edits import (
     is_ready,
     reclaimable,
 )
+from makeway.controllers.job_gangs import gang_update
 from makeway.controllers.job_priority import Revalue, classes_of, follows_class, is_renamed, value_of, who_names
 from makeway.controllers.job_templates import is_same, is_started, started, updates_for
 from makeway.controllers.jobs import (
@@ -341,7 +342,8 @@ class _Looking:
         present = [each for each in flavors if each is not None]
         if len(present) < len(flavors):  # in use, so it cannot have gone for good: pods must not run elsewhere
             return Outcome(again_at=Millis(self.now + LOOK_AGAIN_MS))
-        updates = updates_for(pair.workload, pair.pod_set.name, present)
+        name = pair.pod_set.name
+        updates = (*updates_for(pair.workload, name, present), *gang_update(pair.job, pair.workload, name))
         template, conflict = started(pair.spec.template, updates)
         if conflict:
             return _finish(pair, End("FailedToStart", f"The job cannot start: {conflict}"), self.now)
