@@ -111,7 +111,8 @@ class PodCluster:
 
     def _note_room(self, known: Pod, fresh: Pod | None) -> None:
         if known.node is not None:
-            if fresh is None or fresh.node != known.node or fresh.uid != known.uid:
+            stays = fresh is not None and known.terminating and not fresh.terminating  # its eviction did not happen
+            if fresh is None or fresh.node != known.node or fresh.uid != known.uid or stays:
                 self.freed[known.node] = None
         elif known.nominated is not None and (fresh is None or known.nominated not in (fresh.node, fresh.nominated)):
             self.freed[known.nominated] = None

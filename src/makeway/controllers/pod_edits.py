@@ -52,16 +52,26 @@ class Wait:
         return replace(pod, status=amended(pod.status, changes)) if changes else pod
 
 
+@dataclass(slots=True, eq=False)
+class Promise:
+    """That somebody gets the room of those who leave for it. What was not written before it fell is not written."""
+
+    holds: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class Disrupt:
-    """Say that a pod has to leave, and for whom; its deletion follows."""
+    """Say that a pod has to leave, and for whom; its deletion follows. It no longer applies once the promise fell."""
 
     reason: str
     message: str
     at: Millis
+    promise: Promise | None = None
 
     def __call__(self, pod: Any) -> Any:
         status = read(pod.status, PodStatus)
+        if self.promise is not None and not self.promise.holds:
+            return None
         if status.phase in ("Succeeded", "Failed"):
             return None
         if any(each.type == "DisruptionTarget" and each.reason == self.reason for each in status.conditions):

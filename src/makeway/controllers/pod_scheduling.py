@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from makeway.controllers.contract import GANG_WORKLOAD, Action, Change, Delete, Note, Outcome, Ref, View
 from makeway.controllers.pod_cluster import PodCluster
-from makeway.controllers.pod_edits import NOT_WHOLE, PREEMPTED, Bind, Disrupt, Wait, said
+from makeway.controllers.pod_edits import NOT_WHOLE, PREEMPTED, Bind, Disrupt, Promise, Wait, said
 from makeway.controllers.pod_queue import PodQueue, Rank, Shape
 from makeway.core.model import Millis
 from makeway.core.placement.delayed import CycleAnswer, cycle
@@ -42,6 +42,7 @@ class PodScheduling:
         self._queue = PodQueue()
         self._writing: set[PodKey] = set()  # pods of which a write was asked for and is not answered
         self._stranded: dict[Preemptor, Millis] = {}  # gangs of which only a part stands, since when
+        self._promises: dict[Preemptor, Promise] = {}  # of those for whom others leave
         self.decisions = 0  # cycles, for tests and figures
 
     @property
@@ -98,6 +99,7 @@ class PodScheduling:
             else:
                 queue.remove(item)
                 self._stranded.pop(item, None)
+                self._break_promise(item)
         freed, cluster.freed = list(cluster.freed), {}
         if freed:
             for shape, item in queue.refused():
@@ -169,6 +171,7 @@ class PodScheduling:
 
     def _bind(self, item: Preemptor, answer: CycleAnswer, members: Sequence[Pod], view: View) -> list[Action]:
         actions = []
+        self._break_promise(item)
         for key, node in answer.bound.items():
             self._cluster.bound(key, node)
             words = f"Successfully assigned {'/'.join(key)} to {node}"
@@ -191,7 +194,9 @@ class PodScheduling:
         ]  # fmt: skip
         by = _name_of(item)
         message = f"{len(answer.actuated)} pods make way for it."
-        victims = tuple(self._evict(answer.actuated, PREEMPTED, f"Preempted by {by}", view, now))
+        self._break_promise(item)
+        promise = self._promises[item] = Promise()
+        victims = tuple(self._evict(answer.actuated, PREEMPTED, f"Preempted by {by}", view, now, promise))
         told = self._tell(members, answer.nominated, message, view, now, again=True)
         first = next((i for i, action in enumerate(told) if _nominates(action, where)), 0)
         actions = []
@@ -199,6 +204,7 @@ class PodScheduling:
             then = victims if i == first else ()
             actions.append(Action(action.write, then, action.notes, answer.why if then else ()))
         for key in lesser:
+            self._break_promise(cluster.item_of(cluster.state.pods[key]))
             cluster.nominated(key, None)
             actions += self._change(key, Wait(None, "", now), view)
         rank, shape = self._rank(item, members), self._shape(item, cluster.members(item))
@@ -209,6 +215,8 @@ class PodScheduling:
         self, item: Preemptor, answer: CycleAnswer, members: Sequence[Pod], view: View, now: Millis
     ) -> list[Action]:
         is_leaving_awaited = answer.reason == ONGOING
+        if not is_leaving_awaited:
+            self._break_promise(item)
         actions = self._tell(members, answer.nominated, self._why(item, answer, members), view, now)
         shape = self._shape(item, self._cluster.members(item))
         self._queue.refuse(item, self._rank(item, members), shape, now, counts=not is_leaving_awaited)
@@ -287,14 +295,22 @@ class PodScheduling:
             actions += self._change(pod.key, edit, view, *notes)
         return actions
 
-    def _evict(self, keys: Iterable[PodKey], reason: str, message: str, view: View, now: Millis) -> Iterator[Action]:
+    def _break_promise(self, item: Preemptor) -> None:
+        promise = self._promises.pop(item, None)
+        if promise is not None:
+            promise.holds = False
+
+    def _evict(
+        self, keys: Iterable[PodKey], reason: str, message: str, view: View, now: Millis,
+        promise: Promise | None = None,
+    ) -> Iterator[Action]:  # fmt: skip
         for key in list(keys):
             self._cluster.evicted(key, for_others=reason == PREEMPTED)
             ref, stored = _ref(key), view.get(_ref(key))
             if stored is None:
                 continue
             uid = stored.metadata.uid
-            change = Change(ref, Disrupt(reason, message, now), uid=uid)
+            change = Change(ref, Disrupt(reason, message, now, promise), uid=uid)
             is_leaving = stored.metadata.deletion_timestamp is not None
             note = Note(ref, "Normal", "Preempted" if reason == PREEMPTED else reason, message)
             yield Action(change, then=() if is_leaving else (Action(Delete(ref, uid)),), notes=(note,))

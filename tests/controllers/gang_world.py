@@ -1,0 +1,380 @@
+"""Gangs, nodes and faults in virtual time: the real pod scheduler, and a judge of every write that it makes.
+
+Nodes come and go, are cordoned and relabelled; pods arrive, end and are deleted; who was evicted comes again. Meanwhile
+watches, writes and the engine itself fail as a profile says. The judge knows what is stored, and nothing else.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from makeway.adapters.server.admission import Admission
+from makeway.adapters.simulator.faults import Faults, FaultyStore, FaultyWriter
+from makeway.adapters.simulator.simulation import Restarting
+from makeway.adapters.simulator.store import MemoryStore
+from makeway.api.objects.kubernetes import Pod, PodDisruptionBudget, view
+from makeway.api.objects.pods import PodSpec, PodStatus
+from makeway.api.versions import kind_of
+from makeway.controllers.budgets import Budgets
+from makeway.controllers.contract import Controller
+from makeway.controllers.pod_scheduling import PodScheduling
+from makeway.core.lowering.placement import cluster_of, member_of
+from makeway.core.model import Millis
+from makeway.core.placement.delayed import cycle
+from makeway.core.placement.model import ForGroup, ForPod, Preemptor
+from makeway.core.placement.nodes import Placement
+from makeway.core.policy import Policy
+from makeway.runtime.engine import Engine
+from makeway.runtime.executor import Call
+from makeway.runtime.informers import watched_kinds
+from makeway.runtime.ports import NotFound, SeededNames, Store, Stored
+from makeway.runtime.virtual import Actor, Virtual, VirtualClock
+from tests.controllers.pod_world import NODES, NOON, PODS, RUNS, SECOND, Nodes, Tree, node
+from tests.controllers.test_pod_gangs import CLASSES, GANGS, gang, ranks
+from tests.controllers.test_pod_scheduling import pod
+
+BUDGETS = kind_of(PodDisruptionBudget)
+STORY_MS, REST_MS = 120 * SECOND, 600 * SECOND
+RANKS = {"low": 1, "mid": 5, "high": 10}
+WHOLE_GANG = 4
+
+
+@dataclass
+class Judge:
+    """What the engine writes goes through here; ``broken`` says what it should not have written."""
+
+    store: MemoryStore
+    whole: set[str] = field(default_factory=set)  # gangs that once stood with as many pods as must
+    units: dict[str, str] = field(default_factory=dict)  # uid of who must leave with another -> whose unit it is
+    broken: list[str] = field(default_factory=list)
+    evicted: int = 0
+    bound: int = 0
+    is_late: bool = False  # the write that is made was sent before, when it was right
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    def update(self, body: Any) -> Stored:
+        stored = self.store.update(body)
+        if isinstance(body, Pod) and view(body.spec, PodSpec).node_name:
+            self.bound += 1
+            self._check_node(view(body.spec, PodSpec).node_name)
+            self._note_whole(body)
+        return stored
+
+    def update_status(self, body: Any) -> Stored:
+        if isinstance(body, Pod):
+            before = self.store.get(PODS, body.metadata.namespace, body.metadata.name).value()
+            why = _evicted(body)
+            if why and not _evicted(before):
+                self._check_eviction(before, why)
+        return self.store.update_status(body)
+
+    # --- what must hold at each write ---
+
+    def _check_node(self, name: str) -> None:
+        try:
+            offers = self.store.get(NODES, "", name).value()
+        except NotFound:
+            return
+        there = [each for each in self.pods() if view(each.spec, PodSpec).node_name == name]
+        cpu = sum(int(_cpu(each)) for each in there)
+        most = int(msgspec.json.decode(offers.status)["allocatable"]["cpu"])
+        if cpu > most:
+            self.broken.append(f"node {name} has {most} and {cpu} are used")
+
+    def _check_eviction(self, pod: Pod, why: str) -> None:
+        self.evicted += 1
+        mates = [each for each in self._unit(pod) if each.metadata.uid != pod.metadata.uid]
+        for each in mates:
+            if each.metadata.deletion_timestamp is None:
+                self.units[each.metadata.uid] = pod.metadata.name
+        if not why.startswith("Preempted by ") or self.is_late:
+            return
+        kind, _, name = why.removeprefix("Preempted by ").partition(" ")
+        if not any(view(each.status, PodStatus).nominated_node_name for each in self._waiting(kind, name)):
+            self.broken.append(f"{pod.metadata.name} leaves for {name}, which was promised no place")
+
+    def _waiting(self, kind: str, name: str) -> Iterator[Pod]:
+        for each in self.pods():
+            if view(each.spec, PodSpec).node_name:
+                continue
+            member = member_of(each)
+            own = f"default/{each.metadata.name}" if kind == "pod" else None
+            if own == name or (member is not None and kind == "gang" and f"default/{member.workload}/g" == name):
+                yield each
+
+    def _unit(self, pod: Pod) -> list[Pod]:
+        """Those who make way together with it."""
+        member = member_of(pod)
+        policy = None if member is None else self.policy_of(member.workload)
+        if policy is None or policy.preemption_mode != "PodGroup":
+            return [pod]
+        return [each for each in self.pods() if member_of(each) == member and view(each.spec, PodSpec).node_name]
+
+    def _note_whole(self, pod: Pod) -> None:
+        member = member_of(pod)
+        policy = None if member is None else self.policy_of(member.workload)
+        if member is not None and policy is not None and len(self.standing(member.workload)) >= policy.min_count:
+            self.whole.add(member.workload)
+
+    # --- what is stored ---
+
+    def pods(self) -> list[Pod]:
+        found = [each.value() for each in self.store.list(PODS).items]
+        return [each for each in found if view(each.status, PodStatus).phase not in ("Succeeded", "Failed")]
+
+    def policy_of(self, workload: str) -> Any:
+        try:
+            return self.store.get(GANGS, "default", workload).value().spec.pod_groups[0].policy.gang
+        except NotFound:
+            return None
+
+    def standing(self, workload: str) -> list[Pod]:
+        return [
+            each
+            for each in self.pods()
+            if (member := member_of(each)) is not None
+            and member.workload == workload
+            and view(each.spec, PodSpec).node_name
+        ]
+
+
+def _evicted(pod: Pod) -> str:
+    conditions = view(pod.status, PodStatus).conditions
+    return next((each.message for each in conditions if each.reason == "PreemptionByScheduler"), "")
+
+
+def _cpu(pod: Pod) -> int:
+    return sum(each.resources.requests["cpu"].nano // 10**9 for each in view(pod.spec, PodSpec).containers)
+
+
+class Story:
+    """What happens outside: until its end at random, afterwards only that who was evicted comes again."""
+
+    def __init__(self, store: MemoryStore, seed: int) -> None:
+        self._store = store
+        self._dice = random.Random(f"gangs {seed}")
+        self._at = Millis(NOON + 1)
+        self._made = 0
+        self._wanted: dict[str, tuple[int, Tree]] = {}  # gang or pod -> how many, and what they look like
+        self._known: dict[str, tuple[str, str]] = {}  # uid -> of whom, and its last phase
+        self._back_at: dict[str, Millis] = {}  # when those who were deleted come again
+        for rank in ranks(**RANKS):
+            store.create(rank)
+        for n in range(self._dice.randint(2, 5)):
+            self._put(node(f"n{n}", str(self._dice.randint(1, 4)), {"zone": self._dice.choice("ab")}))
+        if self._dice.random() < 0.3:
+            budget = {"selector": {"matchLabels": {"team": "x"}}, "minAvailable": 2}
+            meta = {"name": "pdb", "namespace": "default"}
+            self._put({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": budget})
+
+    def step(self, now: Millis) -> bool:
+        happened = self._replace(now)
+        while self._at is not None and self._at <= now < NOON + STORY_MS:
+            self._happen()
+            self._at = Millis(self._at + self._dice.randint(1, 12 * SECOND))
+            happened = True
+        return happened
+
+    def next_at(self) -> Millis | None:
+        times = [*self._back_at.values(), *([self._at] if self._at < NOON + STORY_MS else [])]
+        return min(times, default=None)
+
+    def _put(self, tree: Tree) -> None:
+        created = self._store.create(tree)
+        if "status" in tree:
+            self._store.update_status({**created.tree(), "status": tree["status"]})
+
+    def _happen(self) -> None:
+        what = self._dice.choices(
+            (self._arrive, self._delete_pod, self._add_node, self._remove_node, self._change_node), (8, 1, 1, 1, 2)
+        )[0]
+        what()
+
+    def _arrive(self) -> None:
+        dice, name = self._dice, f"w{len(self._wanted)}"
+        rank = dice.choice(sorted(RANKS))
+        count = dice.choice((1, 1, 2, 2, 3, WHOLE_GANG))
+        looks: Tree = {"priorityClassName": rank, "terminationGracePeriodSeconds": dice.choice((0, 3, 20))}
+        if dice.random() < 0.2:
+            looks["nodeSelector"] = {"zone": dice.choice("ab")}
+        if dice.random() < 0.75:
+            least = dice.choice((None, count, count, count, max(1, count - 1)))
+            self._put(gang(name, least, mode=dice.choice(("Pod", "PodGroup", "PodGroup")), rank=rank))
+            looks["workloadRef"] = {"name": name, "podGroup": "g"}
+        shape = pod("x", str(dice.choice((1, 1, 2))), **looks)
+        shape["metadata"]["labels"] = {"team": dice.choice("xy")}
+        if dice.random() < 0.5:
+            shape["metadata"]["annotations"] = {RUNS: str(dice.randint(5, 90))}
+        self._wanted[name] = (count, shape)
+
+    def _replace(self, now: Millis) -> bool:
+        """Who was deleted comes again a second later, under another name; who has ended does not."""
+        there = {each.uid: each for each in self._store.list(PODS).items}
+        for uid in [uid for uid in self._known if uid not in there]:
+            name, phase = self._known.pop(uid)
+            count, shape = self._wanted[name]
+            self._back_at[name] = Millis(now + SECOND)
+            if phase in ("Succeeded", "Failed"):
+                self._wanted[name] = (count - 1, shape)
+        live: dict[str, int] = {}
+        for uid, each in there.items():
+            if uid in self._known:
+                name, _ = self._known[uid]
+                value: Pod = each.value()
+                self._known[uid] = (name, view(value.status, PodStatus).phase)
+                live[name] = live.get(name, 0) + 1
+        made = False
+        self._back_at = {name: at for name, at in self._back_at.items() if at > now}
+        for name, (count, shape) in self._wanted.items():
+            if name in self._back_at:
+                continue
+            for _ in range(count - live.get(name, 0)):
+                self._made += 1
+                meta = {**shape["metadata"], "name": f"{name}-{self._made}"}
+                self._known[self._store.create({**shape, "metadata": meta}).uid] = (name, "Pending")
+                made = True
+        return made
+
+    def _delete_pod(self) -> None:
+        found = self._store.list(PODS).items
+        if found:
+            self._store.delete(PODS, "default", self._dice.choice(found).name)
+
+    def _add_node(self) -> None:
+        self._made += 1
+        self._put(node(f"m{self._made}", str(self._dice.randint(1, 4)), {"zone": self._dice.choice("ab")}))
+
+    def _remove_node(self) -> None:
+        found = self._store.list(NODES).items
+        if len(found) > 1:
+            gone = self._dice.choice(found).name
+            self._store.delete(NODES, "", gone)
+
+    def _change_node(self) -> None:
+        found = self._dice.choice(self._store.list(NODES).items)
+        if self._dice.random() < 0.5:
+            self._store.patch(NODES, "", found.name, {"metadata": {"labels": {"zone": self._dice.choice("ab")}}})
+        else:
+            self._store.patch(NODES, "", found.name, {"spec": {"unschedulable": self._dice.random() < 0.4}})
+
+
+class Writing(FaultyWriter):
+    """Tells the judge of writes that are made later than they were sent."""
+
+    def __init__(self, judge: Judge, faults: Faults) -> None:
+        super().__init__(judge, faults)
+        self._judge = judge
+        self._now = faults.now
+
+    def send(self, number: int, call: Call, now: Millis) -> None:
+        sent_at = self._now()
+
+        def judged(store: Store) -> Stored:
+            self._judge.is_late = self._now() > sent_at
+            try:
+                return call(store)
+            finally:
+                self._judge.is_late = False
+
+        super().send(number, judged, now)
+
+
+class Kubelets(Nodes):
+    """Those of whom nobody hears any more have no end to wait for."""
+
+    def step(self, now: Millis) -> bool:
+        there = {each.uid for each in self.store.list(PODS).items}
+        self.ends = {uid: end for uid, end in self.ends.items() if uid in there}
+        return super().step(now)
+
+
+class Collector:
+    """Pods of nodes that are gone go too, as whoever keeps a cluster clean would have it."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    def step(self, now: Millis) -> bool:
+        nodes = {each.name for each in self._store.list(NODES).items}
+        lost = [
+            each.name for each in self._store.list(PODS).items
+            if (on := each.tree()["spec"].get("nodeName")) and on not in nodes
+        ]  # fmt: skip
+        for name in lost:
+            self._store.delete(PODS, "default", name, grace=0)
+        return bool(lost)
+
+    def next_at(self) -> Millis | None:
+        return None
+
+
+class GangWorld:
+    def __init__(self, seed: int, profile: str) -> None:
+        self.clock = VirtualClock(NOON)
+        self.store = MemoryStore(self.clock, SeededNames(seed), admission=Admission(), careful=False)
+        self.judge = Judge(self.store)
+        self.faults = Faults.of_profile(seed, profile)
+        self.faults.now = lambda: self.clock.now
+        self.faults.until = Millis(NOON + STORY_MS)
+        self._seen = FaultyStore(self.store, self.faults)
+        story = Story(self.store, seed)
+        self.engine = Restarting(self._make, self.faults)
+        actors: list[Actor] = [story, Kubelets(self.store), Collector(self.store), self.engine, self._seen]
+        self.driver = Virtual(self.clock, actors)
+
+    def _make(self) -> Engine:
+        self._seen.forget_watches()
+        writer = Writing(self.judge, self.faults)
+        seen: Any = self._seen
+        react: list[Controller] = [PodScheduling(), Budgets()]
+        return Engine(seen, Policy.default(), react, writer=writer, figures_ms=0, kinds=watched_kinds(on_nodes=True))
+
+    def run(self) -> list[str]:
+        """Play it to its end; what went wrong."""
+        self.driver.run(Millis(NOON + STORY_MS + REST_MS))
+        version = self.store.resource_version
+        self.driver.run(Millis(self.clock.now + REST_MS))
+        broken = list(self.judge.broken)
+        if self.store.resource_version != version:
+            broken.append("it does not come to rest")
+        return [*broken, *self._half_bound(), *self._left_over(), *self._needlessly_waiting()]
+
+    # --- what must hold in the end ---
+
+    def _half_bound(self) -> Iterator[str]:
+        for each in self.store.list(GANGS).items:
+            policy = self.judge.policy_of(each.name)
+            standing = 0 if policy is None else len(self.judge.standing(each.name))
+            if standing and standing < policy.min_count and each.name not in self.judge.whole:
+                yield f"of gang {each.name} {standing} pods stand, and {policy.min_count} must"
+
+    def _left_over(self) -> Iterator[str]:
+        for each in self.judge.pods():
+            if each.metadata.uid in self.judge.units:
+                yield f"{each.metadata.name} is of the unit of {self.judge.units[each.metadata.uid]} and did not leave"
+            if each.metadata.deletion_timestamp is not None:
+                yield f"{each.metadata.name} never leaves"
+
+    def _needlessly_waiting(self) -> Iterator[str]:
+        """A scheduler that begins now would do nothing."""
+        kinds = (NODES, PODS, GANGS, CLASSES, BUDGETS)
+        objects = [each.value() for kind in kinds for each in self.store.list(kind).items]
+        state = Placement.of(cluster_of(objects, self.clock.now))
+        waiting: dict[Preemptor, None] = {}
+        for each in state.pods.values():
+            group = state.group_of(each)
+            if each.node is None and each.member is not None and group is not None and group.min_count is not None:
+                waiting[ForGroup(each.key[0], each.member)] = None
+            elif each.node is None:
+                waiting[ForPod(each.key)] = None
+        for item in waiting:
+            answer = cycle(state, item)
+            if answer.bound or answer.actuated:
+                yield f"{item} waits and could have {answer.bound or answer.nominated}"

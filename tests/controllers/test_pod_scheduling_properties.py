@@ -1,0 +1,27 @@
+"""Whatever fails meanwhile: no gang stands in part, nobody leaves for nothing, no node is too full, and all rests."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.controllers.gang_world import GangWorld
+from tests.soaking import InTime
+
+SEEDS = 80
+PROFILES = ("none", "watch", "writes", "crashes", "all")
+
+
+@pytest.mark.property
+@pytest.mark.slow
+def test_gangs_on_nodes_with_faults(fuzz_inputs: int, fuzz_seed: int, in_time: InTime) -> None:
+    evicted = bound = 0
+    fired: set[str] = set()
+    for seed in in_time(range(fuzz_seed, fuzz_seed + max(SEEDS, fuzz_inputs // 25))):
+        world = GangWorld(seed, PROFILES[seed % len(PROFILES)])
+        assert world.run() == [], f"seed {seed}"
+        evicted += world.judge.evicted
+        bound += world.judge.bound
+        fired |= {name for name, count in world.faults.fired.items() if count}
+    if not in_time.was_cut:
+        assert min(evicted, bound) > SEEDS
+        assert {"watch.lost", "write.conflict", "crash.before", "crash.after"} <= fired
