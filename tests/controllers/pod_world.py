@@ -33,6 +33,7 @@ from makeway.core.policy import Policy
 from makeway.runtime.engine import Engine
 from makeway.runtime.executor import DirectWriter, Writer
 from makeway.runtime.informers import watched_kinds
+from makeway.runtime.metrics import Metrics
 from makeway.runtime.ports import NotFound, SeededNames, Stored
 from makeway.runtime.virtual import Virtual, VirtualClock
 
@@ -119,16 +120,11 @@ class PodWorld:
         self.driver = Virtual(self.clock, [self.nodes, self])
 
     def new_engine(self, writer: Writer | None = None) -> Engine:
-        kinds = watched_kinds(on_nodes=True)
         self.controllers = embedded()
         return Engine(
-            self.store,
-            self.policy,
-            self.controllers,
-            writer=writer or DirectWriter(self.store),
-            figures_ms=0,
-            kinds=kinds,
-        )
+            self.store, self.policy, self.controllers, writer=writer or DirectWriter(self.store), metrics=Metrics(),
+            figures_ms=0, kinds=watched_kinds(on_nodes=True),
+        )  # fmt: skip
 
     # --- as an actor: the engine of the moment ---
 

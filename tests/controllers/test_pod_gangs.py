@@ -309,3 +309,30 @@ def test_who_is_refused_again_and_again_pauses_longer_each_time() -> None:
 def _decisions(play: PodWorld) -> int:
     (scheduling,) = (each for each in play.controllers if isinstance(each, PodScheduling))
     return scheduling.decisions
+
+
+def test_attempts_and_victims_are_counted() -> None:
+    play = PodWorld(node("a", "2"))
+    metrics = play.engine.metrics
+    assert metrics is not None
+    play.create(*ranks(high=10, low=1))
+    play.create(gang("old", 2, rank="low"), *members("old", 2))
+    play.settle()
+    play.create(gang("new", 2, rank="high"), *members("new", 2))
+    play.run(10)
+    told = metrics.text()
+    for line in (
+        'scheduler_podgroup_schedule_attempts_total{replica_role="standalone",result="scheduled"} 2',
+        'scheduler_workload_preemption_attempts_total{replica_role="standalone",result="success"} 1',
+        'scheduler_workload_preemption_victims_sum{replica_role="standalone"} 2',
+        'scheduler_preemption_workload_disruptions_sum{replica_role="standalone"} 1',
+        'scheduler_preemption_execution_duration_seconds_count{replica_role="standalone"} 2',
+    ):
+        assert line in told or _turned(line) in told, line
+
+
+def _turned(line: str) -> str:
+    """With its labels in the other order."""
+    name, _, rest = line.partition("{")
+    labels, _, value = rest.partition("}")
+    return f"{name}{{{','.join(reversed(labels.split(',')))}}}{value}"

@@ -16,6 +16,7 @@ from makeway.core.model import Millis, QueueName
 from makeway.core.policy import Policy
 from makeway.runtime.exposition import Counter, Gauge, Histogram, Registry, number
 from makeway.runtime.metrics import BOUNDS, LONG_BOUNDS, Metrics, shown
+from makeway.runtime.pod_metrics import COUNTS, SECONDS
 from tests.controllers.views import FakeView
 from tests.runtime.wires import NOON, cluster_queue, cohort, condition, flavor, holder, local_queue, option, workload
 
@@ -117,6 +118,17 @@ EXPECTED = {
     "kueue_local_queue_resource_usage": ("gauge", ["name", "namespace", "flavor", "resource"]),
     "kueue_build_info": ("gauge", ["git_version", "git_commit", "build_date", "go_version", "compiler", "platform"]),
     "makeway_preemption_rounds_exhausted_total": ("counter", ["cluster_queue"]),
+    "scheduler_podgroup_schedule_attempts_total": ("counter", ["result"]),
+    "scheduler_preemption_attempts_total": ("counter", []),
+    "scheduler_workload_preemption_attempts_total": ("counter", ["result"]),
+    "scheduler_preemption_pdb_violations_total": ("counter", []),
+    "scheduler_preemption_victims": ("histogram", []),
+    "scheduler_workload_preemption_victims": ("histogram", []),
+    "scheduler_preemption_workload_disruptions": ("histogram", []),
+    "scheduler_podgroup_scheduling_attempt_duration_seconds": ("histogram", ["result"]),
+    "scheduler_podgroup_scheduling_algorithm_duration_seconds": ("histogram", []),
+    "scheduler_preemption_evaluation_duration_seconds": ("histogram", []),
+    "scheduler_preemption_execution_duration_seconds": ("histogram", []),
     "makeway_options": ("gauge", ["cluster_queue", "status"]),
     "makeway_option_migrations_total": ("counter", ["cluster_queue", "from_flavor", "to_flavor"]),
 }
@@ -147,7 +159,10 @@ def test_the_buckets_of_histograms() -> None:
         "kueue_admission_wait_time_seconds", "kueue_local_queue_admission_wait_time_seconds",
         "kueue_execution_time_seconds", "kueue_local_queue_execution_time_seconds",
     ]  # fmt: skip
-    assert all(each.bounds == (*BOUNDS, inf) for each in families if each.name not in long)
+    others = [each for each in families if each.name not in long and not each.name.startswith("scheduler_")]
+    assert all(each.bounds == (*BOUNDS, inf) for each in others)
+    placing = [each for each in families if each.name.startswith("scheduler_")]
+    assert all(each.bounds == (*(SECONDS if "seconds" in each.name else COUNTS), inf) for each in placing)
 
 
 # --- the text ---------------------------------------------------------------------------------------------------------

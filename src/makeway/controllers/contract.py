@@ -141,12 +141,24 @@ class Action:
     by: WorkloadKey | None = None  # of an eviction: for whom
 
 
+class Attempt(NamedTuple):
+    """One attempt to place a pod or a gang, for those who count."""
+
+    is_gang: bool
+    result: str  # scheduled, unschedulable
+    has_searched: bool = False  # whether it was asked who could make way
+    victims: int = 0
+    disrupted: int = 0  # Workloads among them, and plain pods
+    violations: int = 0  # of disruption budgets
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     actions: tuple[Action, ...] = ()
     again_at: Millis | None = None  # look at the same object again then, whatever happens; replaces an earlier wish
     look: tuple[Ref, ...] = ()  # whom else to look at now
     notes: tuple[Note, ...] = field(default=())  # events without a write
+    attempts: tuple[Attempt, ...] = ()
 
 
 NOTHING = Outcome()

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from makeway.controllers.contract import GANG_WORKLOAD, Action, Change, Delete, Note, Outcome, Ref, View
+from makeway.controllers.contract import GANG_WORKLOAD, Action, Attempt, Change, Delete, Note, Outcome, Ref, View
 from makeway.controllers.pod_cluster import PodCluster
 from makeway.controllers.pod_edits import NOT_WHOLE, PREEMPTED, Bind, Disrupt, Promise, Wait, said
 from makeway.controllers.pod_queue import PodQueue, Rank, Shape
@@ -42,6 +42,7 @@ class PodScheduling:
         self._queue = PodQueue()
         self._writing: set[PodKey] = set()  # pods of which a write was asked for and is not answered
         self._stranded: dict[Preemptor, Millis] = {}  # gangs of which only a part stands, since when
+        self._attempts: list[Attempt] = []  # of this look
         self._promises: dict[Preemptor, Promise] = {}  # of those for whom others leave
         self.decisions = 0  # cycles, for tests and figures
 
@@ -86,7 +87,9 @@ class PodScheduling:
                 break
             actions += self._decide(item, view, now)
         self._take_in(now)
-        return Outcome(tuple(actions), self._queue.next_at(), (QUEUE,) if self._has_news else ())
+        attempts, self._attempts = tuple(self._attempts), []
+        look = (QUEUE,) if self._has_news else ()
+        return Outcome(tuple(actions), self._queue.next_at(), look, attempts=attempts)
 
     def _take_in(self, now: Millis) -> None:
         cluster, queue = self._cluster, self._queue
@@ -161,6 +164,7 @@ class PodScheduling:
             return self._tell(members, {}, "waits for pods of its gang that leave", view, now)
         self.decisions += 1
         answer = cycle(cluster.state, item)
+        self._attempts.append(self._attempt(item, answer))
         if answer.bound:
             self._stranded.pop(item, None)
             return self._bind(item, answer, members, view)
@@ -168,6 +172,18 @@ class PodScheduling:
             self._stranded.pop(item, None)
             return self._preempt(item, answer, members, view, now)
         return self._refuse(item, answer, members, view, now)
+
+    def _attempt(self, item: Preemptor, answer: CycleAnswer) -> Attempt:
+        pods = self._cluster.state.pods
+        units = {pod.member or pod.key for key in answer.actuated if (pod := pods[key])}
+        return Attempt(
+            is_gang=isinstance(item, ForGroup),
+            result="scheduled" if answer.bound else "unschedulable",
+            has_searched=not answer.bound and answer.reason is None,
+            victims=len(answer.actuated),
+            disrupted=len(units),
+            violations=answer.violations,
+        )
 
     def _bind(self, item: Preemptor, answer: CycleAnswer, members: Sequence[Pod], view: View) -> list[Action]:
         actions = []

@@ -10,12 +10,13 @@ Promises: equal Stores, times and policies give equal journals, byte for byte; w
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from makeway.api.versions import Kind
 from makeway.controllers.contract import Action, Change, Controller, Create, Note, Outcome, Ref, Write
 from makeway.controllers.eviction import Evict
+from makeway.controllers.pod_edits import Disrupt
 from makeway.controllers.scheduling import Scheduling
 from makeway.core import claims
 from makeway.core.cycle import Heads, Plan, carry_out, decide
@@ -47,9 +48,10 @@ class Engine:
     def __init__(
         self, store: Store, policy: Policy, controllers: Sequence[Controller], *, writer: Writer | None = None,
         journal: Journal | None = None, metrics: Metrics | None = None, figures_ms: int = FIGURES_MS,
-        kinds: Sequence[Kind] | None = None,
+        kinds: Sequence[Kind] | None = None, stopwatch: Callable[[], float] = lambda: 0.0,
     ) -> None:  # fmt: skip
         self._figures_ms = figures_ms
+        self._stopwatch = stopwatch  # seconds; only figures depend on it
         self._figures: Timers[Ref] = Timers()  # queues to be looked at because of their figures
         self._figured: dict[Ref, Millis] = {}  # when that was last
         self._policy = policy
@@ -230,7 +232,11 @@ class Engine:
                 continue  # it is looked at when its write is answered
             count += 1
             for index, controller in self._controllers[ref.kind]:
-                self._apply(index, ref, controller.react(ref, self, now), now)
+                began = self._stopwatch()
+                outcome = controller.react(ref, self, now)
+                if outcome.attempts and self._tally is not None:
+                    self._tally.placed(outcome.attempts, self._stopwatch() - began)
+                self._apply(index, ref, outcome, now)
         return count
 
     def _apply(self, index: int, ref: Ref, outcome: Outcome, now: Millis) -> None:
@@ -403,6 +409,8 @@ class Engine:
             return
         self._answered(action, stored)
         self.notes.extend(action.notes)
+        if isinstance(write, Change) and isinstance(write.edit, Disrupt) and self._tally is not None:
+            self._tally.metrics.pods.evicted(max(0, self._now - write.edit.at) / 1000)
         if isinstance(write, Change) and isinstance(write.edit, Evict):
             edit = write.edit
             self.journal.write(

@@ -49,7 +49,7 @@ class LiveEngine:
         self.writer = LiveWriter(store.submit, self.poke)
         self.engine = Engine(
             store, policy, controllers, writer=self.writer, journal=journal, metrics=self.metrics,
-            figures_ms=figures_ms, kinds=kinds,
+            figures_ms=figures_ms, kinds=kinds, stopwatch=time.perf_counter,
         )  # fmt: skip
         self.recorder = Recorder(self.engine.notes, self.engine.get, store.submit, self.poke)
         self.desk = Desk(self.engine, self.poke)

@@ -31,6 +31,7 @@ from makeway.core.model import FR, QueueName, WorkloadKey
 from makeway.core.quota import Node
 from makeway.core.state import State
 from makeway.runtime.exposition import Counter, Gauge, Histogram, Labels, Number, Registry
+from makeway.runtime.pod_metrics import PodMetrics
 
 LocalName = tuple[str, str]  # namespace, name
 Series = tuple[Gauge, Labels]
@@ -86,6 +87,7 @@ class Metrics:
         self._make_histograms()
         self._make_gauges()
         self._make_resource_gauges()
+        self.pods = PodMetrics(self.registry)
         known = {"git_version": f"v{__version__}", **(build or {})}
         info = self.registry.gauge("kueue_build_info", "What is running", *BUILD_LABELS, shared=False)
         info.set(*(known.get(label, "") for label in BUILD_LABELS), value=1)

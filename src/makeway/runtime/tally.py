@@ -5,13 +5,13 @@ What was so already when the engine began is not counted again, so that a restar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from makeway.api.conditions import find, is_true
 from makeway.api.objects.meta import Condition
 from makeway.api.objects.workload import Workload, WorkloadStatus
-from makeway.controllers.contract import Ref
+from makeway.controllers.contract import Attempt, Ref
 from makeway.core.cycle import Plan
 from makeway.core.model import QueueName
 from makeway.runtime.metrics import Metrics
@@ -36,6 +36,11 @@ class Tally:
             if verdict.recomputed:
                 metrics.recomputed(queue, verdict.recomputed)
         metrics.skipped(skipped)
+
+    def placed(self, attempts: Sequence[Attempt], seconds: float) -> None:
+        """A look at the pods that wait; ``seconds`` of the machine's time, shared by its attempts."""
+        for each in attempts:
+            self.metrics.pods.attempted(each, seconds / len(attempts))
 
     def exhausted(self, counts: Mapping[QueueName, int]) -> None:
         """How often the circuit breaker of rounds, and nothing else, barred somebody, per queue so far."""
