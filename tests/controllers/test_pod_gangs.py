@@ -245,7 +245,7 @@ def test_what_stands_of_a_gang_is_released_if_the_rest_finds_no_place() -> None:
     play = PodWorld(node("a", "1"), node("b", "1"))
     play.create(*ranks(high=10, low=1))
     play.create(gang("w", 2, mode="Pod", rank="low"), *members("w", 2))
-    play.engine = play.new_engine(_Refusing(play, 1))
+    play.engine = play.new_engine(_Refusing(play, 2))  # what the Workload is told, and one binding
     play.settle()
     assert sorted(places(play).values()) == ["", "a"]
     play.create(pod("quick", nodeName="b", priorityClassName="high"))
@@ -336,3 +336,26 @@ def _turned(line: str) -> str:
     name, _, rest = line.partition("{")
     labels, _, value = rest.partition("}")
     return f"{name}{{{','.join(reversed(labels.split(',')))}}}{value}"
+
+
+def test_a_workload_is_told_of_pods_with_another_priority() -> None:
+    play = PodWorld(node("a", "9"))
+    play.create(*ranks(high=10, low=1))
+    play.create(gang("w", 2, rank="high"))
+    play.settle()
+    assert _divergence(play) == ("False", "PriorityMatch", "")
+    play.create(*members("w", 1, priorityClassName="high"), *members("w", 2, first=1, priorityClassName="low"))
+    play.settle()
+    assert _divergence(play) == ("True", "PriorityMismatch", "default/w-1, default/w-2")
+    for name in ("w-1", "w-2"):
+        play.store.delete(PODS, "default", name, grace=0)
+    play.settle()
+    assert _divergence(play) == ("False", "PriorityMatch", "")
+
+
+def _divergence(play: PodWorld) -> tuple[str, str, str]:
+    gang: GangWorkload = play.store.get(GANGS, "default", "w").value()
+    assert gang.status is not None
+    (told,) = gang.status.conditions
+    assert told.type == "PodsNotMatchingPriority"
+    return told.status, told.reason, told.message

@@ -33,6 +33,7 @@ class PodCluster:
         self.state = Placement()
         self.freed: dict[str, None] = {}  # nodes where somebody could find a place by what changed
         self.touched: dict[Preemptor, None] = {}  # who is to be looked at anew, or is no more
+        self.remustered: dict[tuple[str, str], None] = {}  # Workloads of which a pod came, went or has another priority
         self.unready: set[str] = set()
         self.leaving: dict[Place, dict[PodKey, bool]] = {}  # members on their way out; whether we evicted them
         self._classes: Classes = {}
@@ -82,6 +83,9 @@ class PodCluster:
         fresh = None if pod is None else self._lowered(pod, known, now)
         if fresh == known:
             return
+        for each, other in ((known, fresh), (fresh, known)):
+            if each is not None and each.member is not None and (other is None or other.priority != each.priority):
+                self.remustered[(key[0], each.member.workload)] = None
         if known is not None:
             self._note_room(known, fresh)
             if _matters(known, fresh):

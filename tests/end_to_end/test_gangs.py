@@ -1,0 +1,56 @@
+"""Gangs on the nodes of a real control plane: placed together, made to make way together, and evicted once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.machine import Machine, Tree, flavor, job, priority, queue
+
+pytestmark = pytest.mark.slow
+NODES = ("--node", "a:cpu=2,memory=2Gi", "--node", "b:cpu=1,memory=2Gi")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    found = Machine(folder, *NODES)
+    try:
+        yield found
+        found.close()
+    finally:
+        found.abandon()
+
+
+def gang(name: str, count: int, rank: str, seconds: int) -> Tree:
+    made = job(name, "sleep", str(seconds), priority=rank, grace=1, parallelism=count, completions=count)
+    made["metadata"]["annotations"] = {"makeway.dev/gang": "true"}
+    return made
+
+
+def places(machine: Machine, name: str) -> list[str]:
+    return sorted(each["spec"].get("nodeName", "") for each in machine.pods(name))
+
+
+def evictions(machine: Machine, name: str) -> list[tuple[str, str, int]]:
+    stats = machine.workload(name)["status"].get("schedulingStats") or {}
+    return [(each["reason"], each["underlyingCause"], each["count"]) for each in stats.get("evictions", ())]
+
+
+def test_a_gang_makes_way_for_a_higher_one_with_one_eviction_and_comes_again(machine: Machine) -> None:
+    machine.apply(flavor(), *queue("cq", 10), priority("high", 10), priority("low", 1))
+    machine.apply(gang("old", 3, "low", 600))
+    machine.until(lambda: machine.is_running("old") and len(machine.pods("old")) == 3, "all of it runs")
+    assert places(machine, "old") == ["a", "a", "b"]
+    first = {each["metadata"]["uid"] for each in machine.pods("old")}
+    machine.apply(gang("new", 2, "high", 2))
+    machine.until_ended("new")
+    assert set(places(machine, "new")) <= {"a", "b"}
+    assert evictions(machine, "old") == [("Preempted", "PreemptionByScheduler", 1)]
+    machine.until(lambda: machine.is_running("old") and len(machine.pods("old")) == 3, "it runs again")
+    assert first.isdisjoint(each["metadata"]["uid"] for each in machine.pods("old"))
+    assert evictions(machine, "old") == [("Preempted", "PreemptionByScheduler", 1)]
+    assert machine.ended("old") == ""
