@@ -108,7 +108,7 @@ def test_lower_ones_make_way_and_the_promised_place_is_kept() -> None:
     play.settle()
     assert places(play) == {"old-0": "a!", "old-1": "a!", "new-0": "(a)", "new-1": "(a)"}
     assert disrupted(play, "old-1") == ("PreemptionByScheduler", "Preempted by gang default/new/g")
-    assert why(play, "new-0") == "2 pods make way for it."
+    assert why(play, "new-0") == "It waits for 2 pods that make way."
     play.create(pod("small", priorityClassName="low"))  # what is promised is not given to others
     play.run(6)
     assert places(play) == {"new-0": "a", "new-1": "a", "small": ""}
@@ -201,7 +201,7 @@ def test_a_gang_that_was_evicted_begins_anew_when_all_of_it_has_left() -> None:
     play.settle()
     play.create(*members("old", 2, first=2))
     play.settle()
-    assert why(play, "old-2") == "waits for pods of its gang that leave"
+    assert why(play, "old-2") == "It waits for pods of its gang that leave."
     play.run(10)
     found = places(play)
     assert found["new"] in ("a", "b")

@@ -34,6 +34,7 @@ from makeway.core.trace import Rule
 
 QUEUE = Ref("PodQueue", "", "")  # no object: whoever decides is looked at under this name
 DECISIONS_PER_LOOK = 20
+MANY_NODES = 16  # where more have changed, nobody asks whom that could help
 STRANDED_MS = 30_000  # so long a gang of which only a part stands may look for a place for the rest
 
 
@@ -114,9 +115,13 @@ class PodScheduling:
                 if self._could_help(item, freed):
                     queue.wake(shape, now)
 
-    def _could_help(self, item: Preemptor, nodes: Iterable[str]) -> bool:
+    def _could_help(self, item: Preemptor, nodes: Sequence[str]) -> bool:
         state, members = self._cluster.state, self._cluster.members(item)
-        if state.wary or any(pod.anti_affinity or pod.spread or pod.nominated for pod in members):
+        if (
+            len(nodes) > MANY_NODES
+            or state.wary
+            or any(pod.anti_affinity or pod.spread or pod.nominated for pod in members)
+        ):
             return True
         kinds = {_look_of(pod): pod for pod in members}.values()
         return any(might_take(state, node, kinds, self._priority(item)) for node in nodes)
@@ -165,8 +170,9 @@ class PodScheduling:
         if not members or any(pod.key in self._writing for pod in members):
             return []  # it is no more, or comes again when its writes are answered
         if isinstance(item, ForGroup) and cluster.leaving.get((item.namespace, item.member)):
+            self._break_promise(item)
             self._queue.refuse(item, self._rank(item, members), ("leaving", item), now, counts=False)
-            return self._tell(members, {}, "waits for pods of its gang that leave", view, now)
+            return self._tell(members, {}, "It waits for pods of its gang that leave.", view, now)
         self.decisions += 1
         answer = cycle(cluster.state, item)
         self._attempts.append(self._attempt(item, answer))
@@ -214,7 +220,8 @@ class PodScheduling:
             and cluster.state.priority_of(pod) < self._priority(item)
         ]  # fmt: skip
         by = _name_of(item)
-        message = f"{len(answer.actuated)} pods make way for it."
+        count = len(answer.actuated)
+        message = f"It waits for {count} {'pod that makes' if count == 1 else 'pods that make'} way."
         self._break_promise(item)
         promise = self._promises[item] = Promise()
         victims = tuple(self._evict(answer.actuated, PREEMPTED, f"Preempted by {by}", view, now, promise))
