@@ -344,6 +344,11 @@ def test_a_workload_is_told_of_pods_with_another_priority() -> None:
     play.create(gang("w", 2, rank="high"))
     play.settle()
     assert _divergence(play) == ("False", "PriorityMatch", "")
+    stored = play.store.get(GANGS, "default", "w").tree()
+    play.store.update_status({**stored, "status": {}})  # where admission cannot fill it in, we do
+    play.settle()
+    status = play.store.get(GANGS, "default", "w").value().status
+    assert (status.priority, status.preemption_priority, status.preemption_policy) == (10, 10, "PreemptLowerPriority")
     play.create(*members("w", 1, priorityClassName="high"), *members("w", 2, first=1, priorityClassName="low"))
     play.settle()
     assert _divergence(play) == ("True", "PriorityMismatch", "default/w-1, default/w-2")

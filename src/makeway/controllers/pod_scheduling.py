@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from makeway.controllers.contract import GANG_WORKLOAD, Action, Attempt, Change, Delete, Note, Outcome, Ref, View
-from makeway.controllers.gang_status import told_divergence
+from makeway.controllers.gang_status import told_gang
 from makeway.controllers.pod_cluster import PodCluster
 from makeway.controllers.pod_edits import NOT_WHOLE, PREEMPTED, Bind, Disrupt, Promise, Wait, said
 from makeway.controllers.pod_queue import PodQueue, Rank, Shape
@@ -65,7 +65,7 @@ class PodScheduling:
             message = "The gang that it is part of makes way"
             actions = tuple(self._evict(cluster.half_evicted(key), PREEMPTED, message, view, now))
         elif whom.kind == GANG_WORKLOAD and (gang := view.get(whom)) is not None:
-            actions = tuple(told_divergence(gang, cluster.state, now))
+            actions = tuple(told_gang(gang, cluster.state, now))
         remustered, cluster.remustered = cluster.remustered, {}
         look = tuple(Ref(GANG_WORKLOAD, *key) for key in remustered)
         return Outcome(actions, look=(*look, QUEUE) if self._has_news else look)
