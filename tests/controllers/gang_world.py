@@ -50,7 +50,7 @@ class Judge:
     """What the engine writes goes through here; ``broken`` says what it should not have written."""
 
     store: MemoryStore
-    whole: set[str] = field(default_factory=set)  # gangs that once stood with as many pods as must
+    stood: dict[str, set[str]] = field(default_factory=dict)  # gang -> its pods that were ever bound
     units: dict[str, str] = field(default_factory=dict)  # uid of who must leave with another -> whose unit it is
     broken: list[str] = field(default_factory=list)
     evicted: int = 0
@@ -65,7 +65,7 @@ class Judge:
         if isinstance(body, Pod) and view(body.spec, PodSpec).node_name:
             self.bound += 1
             self._check_node(view(body.spec, PodSpec).node_name)
-            self._note_whole(body)
+            self._note_stood(body)
         return stored
 
     def update_status(self, body: Any) -> Stored:
@@ -118,11 +118,10 @@ class Judge:
             return [pod]
         return [each for each in self.pods() if member_of(each) == member and view(each.spec, PodSpec).node_name]
 
-    def _note_whole(self, pod: Pod) -> None:
+    def _note_stood(self, pod: Pod) -> None:
         member = member_of(pod)
-        policy = None if member is None else self.policy_of(member.workload)
-        if member is not None and policy is not None and len(self.standing(member.workload)) >= policy.min_count:
-            self.whole.add(member.workload)
+        if member is not None:
+            self.stood.setdefault(member.workload, set()).add(pod.metadata.uid)
 
     # --- what is stored ---
 
@@ -350,11 +349,18 @@ class GangWorld:
     # --- what must hold in the end ---
 
     def _half_bound(self) -> Iterator[str]:
+        """Pods of a gang may be evicted, end or be lost one by one; where they go together they also wait together."""
         for each in self.store.list(GANGS).items:
             policy = self.judge.policy_of(each.name)
-            standing = 0 if policy is None else len(self.judge.standing(each.name))
-            if standing and standing < policy.min_count and each.name not in self.judge.whole:
-                yield f"of gang {each.name} {standing} pods stand, and {policy.min_count} must"
+            if policy is None:
+                continue
+            least, standing = policy.min_count, len(self.judge.standing(each.name))
+            members = [
+                pod for pod in self.judge.pods() if (m := member_of(pod)) is not None and m.workload == each.name
+            ]
+            was_whole = len(self.judge.stood.get(each.name, ())) >= least and policy.preemption_mode == "Pod"
+            if 0 < standing < least <= len(members) and not was_whole:
+                yield f"of gang {each.name} {standing} pods stand, and {least} must"
 
     def _left_over(self) -> Iterator[str]:
         for each in self.judge.pods():

@@ -109,8 +109,9 @@ class PodCluster:
             return None
         created = pod.metadata.creation_timestamp
         fresh = pod_of(pod, self._classes, now, arrived=0 if created is None else created.millis, shares_network=True)
-        if known is not None and known.uid == fresh.uid and wire.view(pod.status, PodStatus).start_time is None:
-            fresh = replace(fresh, start=known.start)  # it has no time yet: that of the first look
+        is_same = known is not None and known.uid == fresh.uid and (known.node is None) == (fresh.node is None)
+        if known is not None and is_same and wire.view(pod.status, PodStatus).start_time is None:
+            fresh = replace(fresh, start=known.start)  # it has no time yet: that of its binding, or of the first look
         return fresh if fresh.node is None or fresh.nominated is None else replace(fresh, nominated=None)
 
     def _note_room(self, known: Pod, fresh: Pod | None) -> None:
@@ -168,12 +169,12 @@ class PodCluster:
 
     # --- as decided ---
 
-    def bound(self, key: PodKey, node: str) -> None:
+    def bound(self, key: PodKey, node: str, now: Millis) -> None:
         pod = self.state.pods[key]
         if pod.nominated is not None and pod.nominated != node:
             self.freed[pod.nominated] = None
         self._drop(pod)
-        self._put(replace(pod, node=node, nominated=None))
+        self._put(replace(pod, node=node, nominated=None, start=now))
 
     def nominated(self, key: PodKey, node: str | None) -> None:
         pod = self.state.pods[key]

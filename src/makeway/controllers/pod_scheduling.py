@@ -178,7 +178,7 @@ class PodScheduling:
         self._attempts.append(self._attempt(item, answer))
         if answer.bound:
             self._stranded.pop(item, None)
-            return self._bind(item, answer, members, view)
+            return self._bind(item, answer, members, view, now)
         if answer.actuated:
             self._stranded.pop(item, None)
             return self._preempt(item, answer, members, view, now)
@@ -196,11 +196,13 @@ class PodScheduling:
             violations=answer.violations,
         )
 
-    def _bind(self, item: Preemptor, answer: CycleAnswer, members: Sequence[Pod], view: View) -> list[Action]:
+    def _bind(
+        self, item: Preemptor, answer: CycleAnswer, members: Sequence[Pod], view: View, now: Millis
+    ) -> list[Action]:
         actions = []
         self._break_promise(item)
         for key, node in answer.bound.items():
-            self._cluster.bound(key, node)
+            self._cluster.bound(key, node, now)
             words = f"Successfully assigned {'/'.join(key)} to {node}"
             actions += self._change(key, Bind(node), view, Note(_ref(key), "Normal", "Scheduled", words), status=False)
         self._queue.placed(item)
