@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from makeway.api.versions import kind_of
 from makeway.controllers.pod_queue import pause_ms
 from makeway.controllers.pod_scheduling import PodScheduling
 from makeway.core.model import Millis
+from makeway.core.policy import Policy
 from makeway.runtime.executor import Answer, Call, DirectWriter
 from makeway.runtime.ports import NotFound
 from tests.controllers.pod_world import NODES, PODS, PodWorld, Tree, node
@@ -112,6 +114,21 @@ def test_lower_ones_make_way_and_the_promised_place_is_kept() -> None:
     play.create(pod("small", priorityClassName="low"))  # what is promised is not given to others
     play.run(6)
     assert places(play) == {"new-0": "a", "new-1": "a", "small": ""}
+
+
+@pytest.mark.parametrize(("as_a_whole", "leaving"), [(True, ["mid-0", "mid-1"]), (False, ["low", "mid-0", "mid-1"])])
+def test_the_gate_says_whether_a_gang_looks_for_room_as_a_whole(as_a_whole: bool, leaving: list[str]) -> None:
+    """Pod by pod the first takes the cheapest node, and the second the next one, where a whole gang must leave."""
+    policy = Policy.default()
+    policy = replace(policy, gates=replace(policy.gates, workload_aware_preemption=as_a_whole))
+    play = PodWorld(*(node(name, "1") for name in "abcd"), policy=policy)
+    play.create(*ranks(top=10, dear=3, middle=2, cheap=1))
+    play.create(gang("mid", 2, rank="middle"), *members("mid", 2))
+    play.create(pod("low", priorityClassName="cheap"), pod("high", priorityClassName="dear"))
+    play.settle()
+    play.create(gang("new", 2, rank="top"), *members("new", 2))
+    play.settle()
+    assert sorted(name for name, where in places(play).items() if where.endswith("!")) == leaving
 
 
 def test_nobody_leaves_for_a_gang_that_would_still_lack_a_place() -> None:

@@ -174,7 +174,7 @@ class PodScheduling:
             self._queue.refuse(item, self._rank(item, members), ("leaving", item), now, counts=False)
             return self._tell(members, {}, "It waits for pods of its gang that leave.", view, now)
         self.decisions += 1
-        answer = cycle(cluster.state, item)
+        answer = cycle(cluster.state, item, pod_by_pod=not view.policy.gates.workload_aware_preemption)
         self._attempts.append(self._attempt(item, answer))
         if answer.bound:
             self._stranded.pop(item, None)
