@@ -147,14 +147,12 @@ def with_blocks(info: str) -> list[Path]:
 
 
 def replayed_pages() -> list[object]:
-    """Pages with commands; those that need a server take longer."""
-    alone, served = with_blocks("console"), [*with_blocks(SERVER), *with_blocks(NODE)]
-    return [
-        *(pytest.param(page, id=name_of(page)) for page in alone if page not in served),
-        *(pytest.param(page, id=name_of(page), marks=pytest.mark.slow) for page in served),
-    ]
+    """Pages with commands, alone or beside a server."""
+    found = dict.fromkeys([*with_blocks("console"), *with_blocks(SERVER), *with_blocks(NODE)])
+    return [pytest.param(page, id=name_of(page)) for page in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", replayed_pages())
 def test_commands_print_what_the_page_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")

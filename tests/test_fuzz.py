@@ -32,6 +32,8 @@ from makeway.api.versions import KINDS, Kind
 from makeway.testing.strategies import objects
 from tests.soaking import InTime
 
+pytestmark = pytest.mark.slow  # much is drawn: for `make test` and the soak
+
 ROOT = Path(__file__).parents[1]
 GOOD = ROOT / "tests" / "api" / "malformed" / "good.yaml"
 MODES: tuple[Mode, ...] = ("Strict", "Warn", "Ignore")

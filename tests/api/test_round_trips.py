@@ -21,6 +21,8 @@ from makeway.api.structure import Mode
 from makeway.api.versions import KINDS, Kind, kind_of
 from makeway.testing.strategies import objects, objects_of, typed
 
+pytestmark = pytest.mark.slow  # much is drawn: for `make test` and the soak
+
 Case = tuple[Kind, str, dict[str, Tree]]
 # One property over all kinds is as many as there are kinds: it gets more than the profile gives to one.
 for_all_kinds = settings(max_examples=settings().max_examples * 8)

@@ -384,7 +384,7 @@ def test_the_reasons_say_why_each_must_go() -> None:
 # --- how much it looks at --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("crowd", [1_000, 50_000])
+@pytest.mark.parametrize("crowd", [1_000, pytest.param(50_000, marks=pytest.mark.slow)])
 def test_a_search_for_ten_victims_looks_at_few_however_many_there_are(crowd: int) -> None:
     """In the own queue and in twenty others."""
     holding = [holder(f"w{i:05}", queue=f"y{i % 20}", priority=i % 7 - 7, reserved=i) for i in range(crowd)]
