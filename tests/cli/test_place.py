@@ -98,7 +98,7 @@ def test_text_says_who_goes_where_who_makes_way_and_why() -> None:
     assert result.stdout.splitlines() == [
         "pod default/urgent: makes others leave",
         "  to node    default/urgent: n1",
-        "  makes way  default/training/workers: priority 10 is below 100; 2 pods leave, 0 of them beyond a budget",
+        "  makes way  default/training/workers: priority 10 is below 100; pods that leave: 2, beyond a budget: 0",
         "  because    n1: of 2 nodes that could take it the one where least is lost: 2 pods leave, 0 beyond budgets",
     ]
 

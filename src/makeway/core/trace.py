@@ -125,7 +125,7 @@ WORDS = {
     Rule.PLACE_ABOVE: "{} pods stay because their priority is above {}",
     Rule.PLACE_SPARED_BY_BUDGET: "budgets protect {} of its pods, and there is a place without it leaving; priority {}",
     Rule.PLACE_SPARED: "there is a place without it leaving; priority {}",
-    Rule.PLACE_MAKES_WAY: "priority {} is below {}; {} pods leave, {} of them beyond a budget",
+    Rule.PLACE_MAKES_WAY: "priority {} is below {}; pods that leave: {}, beyond a budget: {}",
     Rule.PLACE_MORE: "and {} more",
 }
 SHARES_IN = {  # how many of a rule's numbers, two for each, are shares: they come first
