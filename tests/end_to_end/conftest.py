@@ -11,10 +11,11 @@ from tests.end_to_end.machine import Machine
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
+def machine(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Machine]:
+    """A server of its own, on the nodes that the tests' module names."""
     folder = tmp_path / "data"
     folder.mkdir()
-    found = Machine(folder)
+    found = Machine(folder, *getattr(request.module, "NODES", ()))
     try:
         yield found
         found.close()

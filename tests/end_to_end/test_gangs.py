@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.end_to_end.machine import Machine, Tree, flavor, job, priority, queue
 
 pytestmark = pytest.mark.slow
 NODES = ("--node", "a:cpu=2,memory=2Gi", "--node", "b:cpu=1,memory=2Gi")
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
-    folder = tmp_path / "data"
-    folder.mkdir()
-    found = Machine(folder, *NODES)
-    try:
-        yield found
-        found.close()
-    finally:
-        found.abandon()
 
 
 def gang(name: str, count: int, rank: str, seconds: int) -> Tree:

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -34,18 +34,6 @@ pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NODES = ("--node", "here:cpu=64,memory=64Gi", "--node", "gpu:cpu=64,nvidia.com/gpu=8,label/accelerator=gpu")
 TURN_S = 60
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
-    folder = tmp_path / "data"
-    folder.mkdir()
-    found = Machine(folder, *NODES)
-    try:
-        yield found
-        found.close()
-    finally:
-        found.abandon()
 
 
 def example(*names: str) -> list[Tree]:
