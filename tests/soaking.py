@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 _until = os.environ.get("MAKEWAY_SOAK_UNTIL")
 SOAK_UNTIL = float(_until) if _until else None  # monotonic seconds; nothing new is tried after it
@@ -18,7 +18,8 @@ SLOW_WEIGHT = 5.0  # a test that plays whole worlds gets so many times the share
 class Shares:
     """The time of a round, on one of its workers; ``expected`` is the weight of all tests that will come to it."""
 
-    def __init__(self, until: float, expected: float) -> None:
+    def __init__(self, until: float, expected: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._until = until
         self._left = expected
         self.ends_at = until  # of the test that runs
@@ -31,7 +32,7 @@ class Shares:
     @property
     def is_over(self) -> bool:
         """Whether the test that runs has had its share."""
-        return time.monotonic() > self.ends_at
+        return self._clock() > self.ends_at
 
 
 class InTime:

@@ -86,20 +86,18 @@ def test_while_there_is_something_to_do_it_does_not_sleep() -> None:
 
 
 @pytest.mark.parametrize(("took", "rests"), [(0.001, 0), (0.005, 0.005), (0.4, 0.02)])
-def test_after_a_long_turn_it_rests_as_long_again_but_not_for_long(
-    took: float, rests: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_long_turn_it_rests_as_long_again_but_not_for_long(took: float, rests: float) -> None:
     rested: list[float] = []
     times = iter(each for i in range(100) for each in (float(i), i + took))
 
     async def rest(seconds: float) -> None:
         rested.append(seconds)
 
-    monkeypatch.setattr(asyncio, "sleep", rest)
     clock = Clock()
     clock.ends_after = 1
+    alarm = Alarm(1_000_000, rounds=3)
     live = clock.live = Live(
-        clock, [Alarm(1_000_000, rounds=3)], sleep=clock.sleep, rest_ms_max=20, stopwatch=lambda: next(times)
+        clock, [alarm], sleep=clock.sleep, rest_ms_max=20, stopwatch=lambda: next(times), rest=rest
     )
     asyncio.run(live.run())
     assert rested == pytest.approx([rests] * 3)

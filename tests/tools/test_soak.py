@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from itertools import islice
 
 import pytest
@@ -47,18 +46,20 @@ def test_a_replay_without_a_named_test_is_the_whole_round() -> None:
 
 
 class Clock:
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.now = 1000.0
-        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+
+    def __call__(self) -> float:
+        return self.now
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch)
+def clock() -> Clock:
+    return Clock()
 
 
 def test_a_test_gets_its_part_of_what_is_left_by_its_weight(clock: Clock) -> None:
-    shares = Shares(until=1100, expected=20)
+    shares = Shares(until=1100, expected=20, clock=clock)
     ends = []
     for weight, takes in ((1, 100), (5, 100), (4, 0), (2, 100), (4, 100), (4, 100), (1, 100)):
         shares.begin(weight, clock.now)
@@ -71,7 +72,7 @@ def test_a_test_gets_its_part_of_what_is_left_by_its_weight(clock: Clock) -> Non
 
 
 def test_seeds_are_tried_while_there_is_time_and_one_at_least(clock: Clock) -> None:
-    shares = Shares(until=1100, expected=10)
+    shares = Shares(until=1100, expected=10, clock=clock)
     shares.begin(1, clock.now)
     whole, cut, late = InTime(shares), InTime(shares), InTime(shares)
     assert list(whole(range(3))) == [0, 1, 2]
@@ -86,7 +87,7 @@ def test_seeds_are_tried_while_there_is_time_and_one_at_least(clock: Clock) -> N
 
 
 def test_a_property_tries_nothing_new_once_its_time_is_up(clock: Clock) -> None:
-    shares = Shares(until=1100, expected=2)
+    shares = Shares(until=1100, expected=2, clock=clock)
     shares.begin(1, clock.now)
     tried: list[int] = []
     body = trying_within(shares, tried.append)
@@ -102,7 +103,7 @@ def test_a_property_that_has_failed_goes_on_shrinking(clock: Clock) -> None:
     def inner() -> None:
         raise ValueError("found")
 
-    body = trying_within(Shares(until=1100, expected=1), inner)
+    body = trying_within(Shares(until=1100, expected=1, clock=clock), inner)
     for _ in range(2):
         with pytest.raises(ValueError, match="found"):
             body()

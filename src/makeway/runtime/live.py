@@ -22,6 +22,7 @@ from makeway.runtime.virtual import Actor
 SHORT_SECONDS = 0.002  # a turn that took no longer is nothing to rest from
 
 Sleep = Callable[[asyncio.Event, float], Awaitable[None]]
+Rest = Callable[[float], Awaitable[None]]
 
 
 def wall_clock() -> Millis:
@@ -45,7 +46,7 @@ class Live:
 
     def __init__(
         self, clock: Clock, actors: Sequence[Actor], *, poll_ms: int = 1000, sleep: Sleep = sleep_until_called,
-        rest_ms_max: int = 0, stopwatch: Callable[[], float] = time.perf_counter,
+        rest_ms_max: int = 0, stopwatch: Callable[[], float] = time.perf_counter, rest: Rest = asyncio.sleep,
     ) -> None:  # fmt: skip
         self._clock = clock
         self._actors = list(actors)
@@ -53,6 +54,7 @@ class Live:
         self._sleep = sleep
         self._rest_max = rest_ms_max / 1000
         self._stopwatch = stopwatch
+        self._rest = rest
         self._called = asyncio.Event()
         self._poked = False  # a call is on its way: another one would say nothing new
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -84,7 +86,7 @@ class Live:
                 self._called.clear()
                 began = self._stopwatch()
                 if self._turn():
-                    await asyncio.sleep(self._rest(self._stopwatch() - began))  # others share the loop
+                    await self._rest(self._rest_after(self._stopwatch() - began))  # others share the loop
                     continue
                 await self._sleep(self._called, self._pause_ms() / 1000)
         finally:
@@ -97,7 +99,7 @@ class Live:
             happened |= actor.step(self._clock())
         return happened
 
-    def _rest(self, took: float) -> float:
+    def _rest_after(self, took: float) -> float:
         return 0 if took < SHORT_SECONDS else min(took, self._rest_max)
 
     def _pause_ms(self) -> int:
