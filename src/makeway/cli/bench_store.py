@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Coroutine
@@ -34,6 +35,7 @@ FAN_OUT_SECONDS = 10
 HEADS = 1_000
 CYCLE_EVENTS_PER_SECOND = 100
 CYCLE_SECONDS = 6
+CYCLE_ROUNDS = 3
 OBJECTS = 20_000
 IDLE_SECONDS = 30
 LATE_SECONDS = 10  # after that an event is not expected any more
@@ -170,6 +172,16 @@ def fan_out(folder: Path) -> dict[str, Any]:
 
 
 def cycle_watch(folder: Path) -> dict[str, Any]:
+    """The median of several rounds, for a disk may take half a second for one commit; and the worst of all."""
+    rounds = []
+    for number in range(CYCLE_ROUNDS):
+        (folder / str(number)).mkdir()
+        rounds.append(_cycle_round(folder / str(number)))
+    found = {name: statistics.median(each[name] for each in rounds) for name in rounds[0]}
+    return {**found, "cycleWatchMaxMs": max(each["cycleWatchMaxMs"] for each in rounds)}
+
+
+def _cycle_round(folder: Path) -> dict[str, float]:
     """A thousand queues, each full; then a more important workload for each of them, all at once."""
     queues = [f"queue-{i:04}" for i in range(HEADS)]
     with Server(folder) as server:

@@ -35,7 +35,12 @@ STEPS: Sequence[Sequence[str]] = (  # the first makes an empty file version 1, t
     ),
 )
 
-_PUT = "INSERT OR REPLACE INTO objects (api_group, kind, namespace, name, data) VALUES (?, ?, ?, ?, ?)"
+ROWS_AT_ONCE = (64, 8, 1)  # few sizes, so that each statement is prepared once
+_PUTS = {
+    rows: "INSERT OR REPLACE INTO objects (api_group, kind, namespace, name, data) VALUES "
+    + ", ".join(["(?, ?, ?, ?, ?)"] * rows)
+    for rows in ROWS_AT_ONCE
+}
 _DROP = "DELETE FROM objects WHERE api_group = ? AND kind = ? AND namespace = ? AND name = ?"
 _BY_KEY = {kind_key(kind): kind for kind in KINDS}
 
@@ -95,7 +100,7 @@ class DataFile:
         try:
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany(_DROP, gone)
-            connection.executemany(_PUT, kept)
+            self._put(kept)
             connection.execute("UPDATE latest SET revision = ?", (changes[-1].after.revision,))
         except sqlite3.Error as error:
             self._roll_back()
@@ -107,6 +112,15 @@ class DataFile:
             if error.sqlite_errorcode & PRIMARY_CODE in CERTAIN:
                 raise NotWritten(str(error)) from error
             raise
+
+    def _put(self, rows: Sequence[tuple[object, ...]]) -> None:
+        """Many rows with one statement: each execution gives up the interpreter, and others may compute for long."""
+        begin = 0
+        for size, statement in _PUTS.items():
+            while len(rows) - begin >= size:
+                some = rows[begin : begin + size]
+                self._connection.execute(statement, [value for row in some for value in row])
+                begin += size
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:  # some errors end it by themselves
