@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -23,7 +24,7 @@ from makeway.api.objects.pods import Container, PodSpec, PodTemplate
 from makeway.api.objects.queueing import ResourceFlavor
 from makeway.api.objects.workload import PodSetUpdate, Workload
 from makeway.controllers.eviction import status_of
-from makeway.controllers.jobs import JOB_CONTROLLER_LABELS, TemplateMarks, own_template
+from makeway.controllers.jobs import JOB_CONTROLLER_LABELS, TEMPLATES_KNOWN, TemplateMarks, own_template
 
 LABEL_VALUE_MAX = 63
 EMPTY = Raw(b"{}")
@@ -158,8 +159,14 @@ def is_same(template: Raw, original: Raw) -> bool:
 
     Only what we act on counts: a server may have filled in or dropped fields that are younger than we are.
     """
+    return _is_same(bytes(template), bytes(original))
+
+
+@lru_cache(TEMPLATES_KNOWN)
+def _is_same(template_bytes: bytes, original_bytes: bytes) -> bool:
+    template, original = Raw(template_bytes), Raw(original_bytes)
     mine = own_template(template)
-    if bytes(mine) == bytes(original):
+    if bytes(mine) == original_bytes:
         return True
     now, then = view(mine, PodTemplate), view(original, PodTemplate)
     if is_started(template):

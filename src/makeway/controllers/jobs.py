@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -66,6 +67,7 @@ from makeway.core.model import Expression, Millis, QueueName, WorkloadKey, selec
 from makeway.core.planning import Waiting
 from makeway.core.policy import Jobs, Policy
 
+TEMPLATES_KNOWN = 1024  # a Job is looked at some twenty times while its template hardly changes
 JOB_CONTROLLER_LABELS = (  # api 18.2 names three of them; a server of today writes the fourth beside them
     "batch.kubernetes.io/controller-uid", "controller-uid", "batch.kubernetes.io/job-name", "job-name",
 )  # fmt: skip
@@ -249,6 +251,12 @@ def count_of(spec: JobSpec) -> int:
 
 def own_template(template: Raw) -> Raw:
     """A Job's template without what tells its pods whose they are: the Job controller's labels, and our marks."""
+    return _own_template(bytes(template))
+
+
+@lru_cache(TEMPLATES_KNOWN)
+def _own_template(data: bytes) -> Raw:
+    template = Raw(data)
     meta = view(template, TemplateMarks).metadata
     labels = {label: None for label in (*JOB_CONTROLLER_LABELS, *START_LABELS) if label in meta.labels}
     marks = {WORKLOAD: None} if WORKLOAD in meta.annotations else {}

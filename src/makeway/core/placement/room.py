@@ -63,14 +63,15 @@ class Room:
         asked = {name for pod in members for name, value in pod.requests.items() if value > 0}
         known = sorted(column for name, column in state.columns.items() if column > 2 and name in asked)
         self.columns = [0, 1, 2, *known]  # of the state; then come the ports
+        self._picked = self.columns if known else slice(0, 3)  # the same; a slice costs less
         names = {column: name for name, column in state.columns.items()}
         self._names = [names[column] for column in self.columns]
         self._unknown = asked - state.columns.keys()  # no node has it and nobody uses it
         self.allocatable: Ints = np.concatenate(
-            [state.allocatable[self.columns], np.ones((len(self._ports), len(state.nodes)), np.int64)]
+            [state.allocatable[self._picked], np.ones((len(self._ports), len(state.nodes)), np.int64)]
         )
         self.free: Ints = self.allocatable.copy()
-        self.free[: len(self.columns)] -= state.used[self.columns]
+        self.free[: len(self.columns)] -= state.used[self._picked]
         for i, port in enumerate(self._ports, len(self.columns)):
             at = state.rows.node[list(state.ports.get(port, ()))]
             np.subtract.at(self.free[i], at[at != NOWHERE], 1)
@@ -179,7 +180,7 @@ class Room:
         node = rows.node[units.rows]
         unit = units.unit_of_rows()
         use = np.zeros((len(self.allocatable), len(node)), np.int64)
-        use[: len(self.columns)] = rows.use[self.columns][:, units.rows]
+        use[: len(self.columns)] = rows.use[:, units.rows][self._picked]
         for i, port in enumerate(self._ports, len(self.columns)):
             holds = np.zeros(len(rows.alive), bool)
             holds[list(self.state.ports.get(port, ()))] = True
