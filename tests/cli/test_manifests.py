@@ -220,7 +220,11 @@ def test_links_that_lead_nowhere_are_told() -> None:
 def test_a_file_that_may_not_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     put(a_yaml=SOUND)
 
-    def refuse(path: str) -> os.stat_result:
+    stat = os.stat
+
+    def refuse(path: str, *more: Any, **others: Any) -> os.stat_result:
+        if path != "a.yaml":
+            return stat(path, *more, **others)
         raise PermissionError(errno.EACCES, "Permission denied", path)
 
     with monkeypatch.context() as patch:
@@ -234,7 +238,11 @@ def test_a_file_that_may_not_be_read_is_told(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_folder_that_may_not_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("d").mkdir()
 
+    listdir = os.listdir
+
     def refuse(path: str) -> list[str]:
+        if path != "d":
+            return listdir(path)
         raise PermissionError(errno.EACCES, "Permission denied", path)
 
     with monkeypatch.context() as patch:

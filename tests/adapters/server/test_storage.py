@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from makeway.adapters.server import storage
-from makeway.adapters.server.data_file import DataFile, NotWritten
+from makeway.adapters.server.data_file import NotWritten
 from makeway.adapters.server.storage import SqliteStore
 from makeway.core.model import Millis
 from makeway.runtime.ports import (
@@ -272,22 +272,22 @@ def test_what_was_closed_can_be_read_but_not_written(path: Path) -> None:
 class Disk:
     """Stands before the data file: it can hold writes up, refuse them, and counts them."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
         self.groups: list[int] = []
         self.error: Exception | None = None
         self.reached, self.open = Gate(), Gate()
         self.open.set()
-        write = DataFile.write
+        write = store._file.write
 
-        def through(file: DataFile, changes: Sequence[Change]) -> None:
+        def through(changes: Sequence[Change]) -> None:
             self.reached.set()
             self.open.wait()
             if self.error:
                 raise self.error
             self.groups.append(len(changes))
-            write(file, changes)
+            write(changes)
 
-        monkeypatch.setattr(DataFile, "write", through)
+        monkeypatch.setattr(store._file, "write", through)
 
     def hold_up(self, store: SqliteStore, calls: Sequence[Callable[[], object]]) -> list[Future[object]]:
         """One write that waits for the disk, and behind it ``calls``, in this order."""
@@ -305,8 +305,8 @@ class Disk:
 
 
 @pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
-    disk = Disk(monkeypatch)
+def disk(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    disk = Disk(store, monkeypatch)
     yield disk
     disk.open.set()
 
