@@ -136,3 +136,19 @@ def test_the_newest_revision_of_a_kind_is_remembered_when_its_changes_are_forgot
     later = objects.update(queue(stop="Hold"))
     objects.take_back(later.revision - 1)
     assert objects.latest(QUEUE) == created.revision
+
+
+def test_changes_of_some_kinds_are_not_counted() -> None:
+    """As in Kubernetes: a ConfigMap has no generation, not even when it is being deleted."""
+    objects = ruled()
+    plain = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"namespace": "team", "name": "m", "finalizers": [HELD]},
+    }
+    kind = objects.create(plain).kind
+    updated = objects.update({**plain, "data": {"a": "b"}})
+    leaving = objects.delete(kind, "team", "m")
+    assert leaving.deleting
+    assert [each.generation for each in (updated, leaving)] == [0, 0]
+    assert "generation" not in leaving.tree()["metadata"]

@@ -80,13 +80,14 @@ def test_pages_add_up_to_the_list(places: list[tuple[str, str]], limit: int, sel
 
 
 def test_a_field_that_is_not_set_is_empty_and_others_read_as_text() -> None:
-    there = objects(("a", "1"))
-    (each,) = there.list(MAPS).items
+    there = RuledObjects(History(1_000), lambda: Millis(0), SeededNames())
+    each = there.create(ConfigMap(metadata=ObjectMeta(namespace="a", name="1"), immutable=True))
     for path, text in (
         (("metadata", "name"), "1"),
         (("spec", "x"), ""),
         (("data",), ""),
-        (("metadata", "generation"), "1"),
+        (("metadata", "generation"), ""),
+        (("immutable",), "true"),
     ):
         assert FieldTerm(path, text).holds(each), path
     assert not FieldTerm(("kind",), "Pod").holds(each)

@@ -50,12 +50,14 @@ from makeway.runtime.ports import (
     called,
     check_present,
     deletion_finalizers,
+    first_generation,
     grace_seconds,
     identity,
     kind_key,
     late_finalizers,
     merged,
     named,
+    next_generation,
     wanted,
 )
 
@@ -114,7 +116,8 @@ class RuledObjects(Objects):
         self._check_namespace(namespace)
         meta = replace(
             meta, name=meta.name or self._made_name(kind, namespace, meta.generate_name), namespace=namespace,
-            generation=1, creation_timestamp=self._now(), deletion_timestamp=None, deletion_grace_period_seconds=None,
+            generation=first_generation(kind), creation_timestamp=self._now(), deletion_timestamp=None,
+            deletion_grace_period_seconds=None,
         )  # fmt: skip
         if (namespace, meta.name) in self._objects.get(kind_key(kind), {}):
             raise AlreadyExists(f"{called(kind, meta.name)} already exists")
@@ -255,7 +258,7 @@ class RuledObjects(Objects):
         if old.deleting and not _is_held(value) and not given.deletion_grace_period_seconds:
             return self._remove(old, value)
         if wanted(old.kind, was) != wanted(old.kind, will):
-            value = replace(value, metadata=replace(value.metadata, generation=old.generation + 1))
+            value = replace(value, metadata=replace(value.metadata, generation=next_generation(old.generation)))
         changed = self._commit(old.kind, value, old)
         if given.owner_references != meta.owner_references:
             self._suspect_orphan(changed)
@@ -271,7 +274,7 @@ class RuledObjects(Objects):
             return self._remove(old)
         if not old.deleting:
             until = Time.of_millis(self._now().millis + seconds * 1000)
-            meta = replace(meta, deletion_timestamp=until, generation=meta.generation + 1)
+            meta = replace(meta, deletion_timestamp=until, generation=next_generation(meta.generation))
         elif seconds < (held := meta.deletion_grace_period_seconds or 0):
             until = Time.of_millis(meta.deletion_timestamp.millis - (held - seconds) * 1000)
             meta = replace(meta, deletion_timestamp=until)

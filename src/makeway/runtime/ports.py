@@ -58,6 +58,11 @@ Propagation = Literal["Background", "Foreground", "Orphan"]
 ORPHAN = "orphan"  # finalizers that stand for a propagation
 FOREGROUND = "foregroundDeletion"
 POD_GRACE_SECONDS = 30
+_UNCOUNTED = {  # their changes are not counted in Kubernetes
+    *(("", name) for name in ("ConfigMap", "Event", "LimitRange", "Namespace", "Node", "Secret")),
+    ("coordination.k8s.io", "Lease"),
+    ("node.k8s.io", "RuntimeClass"),
+}
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # those of Kubernetes: no words, no look-alikes
 KindKey = tuple[str, str]  # group, name
 Place = tuple[str, str]  # namespace, name
@@ -463,6 +468,15 @@ def check_present(old: Stored, uid: str, resource_version: str) -> None:
     else:
         return
     raise Conflict(f"Operation cannot be fulfilled on {called(old.kind, old.name)}: {wrong}")
+
+
+def first_generation(kind: Kind) -> int:
+    """0 for the kinds whose changes Kubernetes does not count: they show no generation."""
+    return 0 if kind_key(kind) in _UNCOUNTED else 1
+
+
+def next_generation(generation: int) -> int:
+    return generation + 1 if generation else 0
 
 
 def wanted(kind: Kind, tree: dict[str, Tree]) -> dict[str, Tree]:
