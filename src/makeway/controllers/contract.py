@@ -123,7 +123,8 @@ class Change:
 class Delete:
     ref: Ref
     uid: str = ""
-    propagation: str = "Background"
+    propagation: Literal["Background", "Foreground", "Orphan"] = "Background"
+    grace: int | None = None  # seconds that a pod may take; None: as long as it says itself
 
 
 Write = Create | Change | Delete

@@ -16,6 +16,7 @@ from makeway.core.model import Millis, stored
 
 PREEMPTED = "PreemptionByScheduler"
 NOT_WHOLE = "GangNotWhole"  # ours: its gang was placed in part, and the rest has no place
+NODE_LOST = "DeletionByPodGC"  # as Kubernetes says it: the node of the pod is no more
 
 replace = msgspec.structs.replace
 

@@ -16,7 +16,7 @@ from typing import Any
 from makeway.api.versions import Kind
 from makeway.controllers.contract import Action, Change, Controller, Create, Note, Outcome, Ref, Write
 from makeway.controllers.eviction import Evict
-from makeway.controllers.pod_edits import Disrupt
+from makeway.controllers.pod_edits import PREEMPTED, Disrupt
 from makeway.controllers.scheduling import Scheduling
 from makeway.core import claims
 from makeway.core.cycle import Heads, Plan, carry_out, decide
@@ -409,10 +409,10 @@ class Engine:
             return
         self._answered(action, stored)
         self.notes.extend(action.notes)
-        if isinstance(write, Change) and isinstance(write.edit, Disrupt) and self._tally is not None:
-            self._tally.metrics.pods.evicted(max(0, self._now - write.edit.at) / 1000)
-        if isinstance(write, Change) and isinstance(write.edit, Evict):
-            edit = write.edit
+        edit = write.edit if isinstance(write, Change) else None
+        if isinstance(edit, Disrupt) and edit.reason == PREEMPTED and self._tally is not None:
+            self._tally.metrics.pods.evicted(max(0, self._now - edit.at) / 1000)
+        if isinstance(edit, Evict):
             self.journal.write(
                 self._now, "evicted", write.ref.key, decision=action.decision, reason=edit.preempted or edit.reason,
                 by=action.by or "", steps=action.because,
