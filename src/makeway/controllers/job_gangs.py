@@ -58,6 +58,21 @@ def gang_update(job: Job, workload: Workload, pod_set: str) -> Iterator[tuple[st
         yield f"annotation {GANG}", PodSetUpdate(annotations={WORKLOAD_REF: reference})
 
 
+def priority_in_queue(gang: GangWorkload, view: View) -> int | None:
+    """The priority that counts for a scheduling Workload that was made for a Job; None: nobody's gang, or its own.
+
+    Its status says so too, but later: who makes it cannot write both at once.
+    """
+    meta = gang.metadata
+    workload = view.get(Ref("Workload", meta.namespace, meta.name))
+    if not isinstance(workload, Workload):
+        return None
+    job = _job_of(workload, view)
+    if job is None or not is_gang(job) or not _is_owned(gang, job):
+        return None
+    return effective_priority(workload, view.policy)
+
+
 @dataclass(frozen=True, slots=True)
 class Rank:
     """The priority that a gang has in the queue, as a preemptor and as a victim (api 12)."""

@@ -17,6 +17,7 @@ from makeway.api.objects.pods import PodSpec, PodStatus
 from makeway.api.objects.scheduling import GangWorkload
 from makeway.controllers.contract import GANG_WORKLOAD, Ref, View
 from makeway.controllers.job_counts import may_run
+from makeway.controllers.job_gangs import priority_in_queue
 from makeway.core.lowering.placement import budget_of, classes_of, node_of, pod_of, scheduling_workload_of
 from makeway.core.model import Millis
 from makeway.core.placement.model import Cluster, ForGroup, ForPod, Member, Pod, PodKey, Preemptor, SchedulingWorkload
@@ -52,7 +53,7 @@ class PodCluster:
         lowered = [each for pod in view.all("Pod") if (each := self._lowered(pod, None, now)) is not None]
         self.state = Placement.of(Cluster(
             nodes=tuple(map(node_of, nodes)),
-            workloads=tuple(scheduling_workload_of(each, self._classes) for each in view.all(GANG_WORKLOAD)),
+            workloads=tuple(self._lowered_workload(each, view) for each in view.all(GANG_WORKLOAD)),
             budgets=tuple(map(budget_of, view.all("PodDisruptionBudget"))),
         ))  # fmt: skip
         for pod in lowered:
@@ -68,13 +69,13 @@ class PodCluster:
         elif whom.kind == "Node":
             self._see_node(whom.name, found)
         elif whom.kind == GANG_WORKLOAD:
-            self._see_workload((whom.namespace, whom.name), found)
+            self._see_workload((whom.namespace, whom.name), found, view)
         elif whom.kind == "PodDisruptionBudget":
             self._see_budget((whom.namespace, whom.name), found)
         elif whom.kind == "PriorityClass":
             self._classes = classes_of(view.all("PriorityClass"))
             for each in view.all(GANG_WORKLOAD):
-                self._see_workload((each.metadata.namespace, each.metadata.name), each)
+                self._see_workload((each.metadata.namespace, each.metadata.name), each, view)
             for each in view.all("Pod"):
                 self._see_pod((each.metadata.namespace, each.metadata.name), each, now)
 
@@ -139,10 +140,14 @@ class PodCluster:
         for key in sorted(key for key in state.nominated if state.pods[key].nominated == name):
             self.touched[self.item_of(state.pods[key])] = None
 
-    def _see_workload(self, key: tuple[str, str], workload: GangWorkload | None) -> None:
+    def _lowered_workload(self, gang: GangWorkload, view: View) -> SchedulingWorkload:
+        """One that was made for a Job has the priority of its queue from its start, whatever its status says yet."""
+        return scheduling_workload_of(gang, self._classes, in_queue=priority_in_queue(gang, view))
+
+    def _see_workload(self, key: tuple[str, str], workload: GangWorkload | None, view: View) -> None:
         state = self.state
         known = state.workloads.get(key)
-        fresh = None if workload is None else scheduling_workload_of(workload, self._classes)
+        fresh = None if workload is None else self._lowered_workload(workload, view)
         if known == fresh:
             return
         self._touch_referring(key)  # as they were
