@@ -55,7 +55,7 @@ class PodCluster:
             nodes=tuple(map(node_of, nodes)),
             workloads=tuple(self._lowered_workload(each, view) for each in view.all(GANG_WORKLOAD)),
             budgets=tuple(map(budget_of, view.all("PodDisruptionBudget"))),
-        ))  # fmt: skip
+        ), scoring=view.policy.scoring)  # fmt: skip
         for pod in lowered:
             self._put(pod)
             if pod.node is None:
