@@ -272,6 +272,8 @@ def test_what_stands_of_a_gang_is_released_if_the_rest_finds_no_place() -> None:
     play.run(2)
     assert sorted(places(play).values()) == ["", "a!", "b"]
     assert [r for n in ("w-0", "w-1") if (r := disrupted(play, n)[0])] == ["GangNotWhole"]
+    told = [each for each in play.engine.journal.of("gang default/w/g") if each.what == "released"]
+    assert [(each.reason, len(each.victims)) for each in told] == [("GangNotWhole", 1)]
 
 
 def test_a_part_of_a_gang_goes_before_its_equals() -> None:

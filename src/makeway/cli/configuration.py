@@ -11,7 +11,7 @@ from makeway.cli.screen import plural, print_finding
 
 
 def read_configuration(path: str | None, *, undone: str = "started") -> Configuration:
-    """What a file says; the defaults without one. Where anything is wrong the command ends, having ``undone`` nothing."""
+    """What a file says; the defaults without one. Where anything is wrong the command ends: nothing is ``undone``."""
     if path is None:
         return Configuration()
     gathered = gather([path], recursive=False)

@@ -8,11 +8,13 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from makeway.api.names import WORKLOAD
 from makeway.api.objects.kubernetes import Pod, amended
 from makeway.api.objects.kubernetes import view as read
 from makeway.api.objects.pods import PodSpec, PodStatus
 from makeway.api.quantity import Time
-from makeway.core.model import Millis, stored
+from makeway.core.lowering.placement import member_of
+from makeway.core.model import Millis, WorkloadKey, stored
 
 PREEMPTED = "PreemptionByScheduler"
 NOT_WHOLE = "GangNotWhole"  # ours: its gang was placed in part, and the rest has no place
@@ -68,6 +70,7 @@ class Disrupt:
     message: str
     at: Millis
     promise: Promise | None = None
+    by: str = ""  # for whom, as the journal names it
 
     def __call__(self, pod: Any) -> Any:
         status = read(pod.status, PodStatus)
@@ -79,6 +82,14 @@ class Disrupt:
             return pod
         conditions = _with(pod.status, "DisruptionTarget", "True", self.reason, self.message, self.at)
         return replace(pod, status=amended(pod.status, {"conditions": conditions}))
+
+
+def whose(pod: Pod) -> WorkloadKey | None:
+    """The Workload that a pod is of: that of its queue, else that of its gang; None: of none."""
+    name = pod.metadata.annotations.get(WORKLOAD, "")
+    member = None if name else member_of(pod)
+    name = name if member is None else member.workload
+    return WorkloadKey(f"{pod.metadata.namespace}/{name}") if name else None
 
 
 def said(pod: Pod) -> str:
