@@ -37,6 +37,7 @@ class PodCluster:
         self.remustered: dict[tuple[str, str], None] = {}  # Workloads of which a pod came, went or has another priority
         self.unready: set[str] = set()
         self.leaving: dict[Place, dict[PodKey, bool]] = {}  # members on their way out; whether we evicted them
+        self._begun: dict[PodKey, str] = {}  # uids of those who go with a unit of which somebody we evicted is gone
         self._classes: Classes = {}
         self._has_begun = False
 
@@ -88,6 +89,7 @@ class PodCluster:
             if each is not None and each.member is not None and (other is None or other.priority != each.priority):
                 self.remustered[(key[0], each.member.workload)] = None
         if known is not None:
+            self._note_begun(known, fresh)
             self._note_room(known, fresh)
             if _matters(known, fresh):
                 self.touched[self.item_of(known)] = None
@@ -122,6 +124,18 @@ class PodCluster:
                 self.freed[known.node] = None
         elif known.nominated is not None and (fresh is None or known.nominated not in (fresh.node, fresh.nominated)):
             self.freed[known.nominated] = None
+
+    def _note_begun(self, known: Pod, fresh: Pod | None) -> None:
+        """Whom we evicted is gone: those who go with it have to, whatever becomes of what they make way for."""
+        if fresh is not None and fresh.uid == known.uid:
+            return
+        self._begun.pop(known.key, None)
+        group = self.state.group_of(known)
+        if known.member is None or known.node is None or not known.preempted_by_scheduler:
+            return
+        if group is not None and group.whole:
+            mates = self.state.running.get((known.key[0], known.member), set()) - {known.key}
+            self._begun.update({key: self.state.pods[key].uid for key in mates})
 
     def _see_node(self, name: str, node: wire.Node | None) -> None:
         state = self.state
@@ -246,6 +260,8 @@ class PodCluster:
         if pod is None or pod.node is None or pod.member is None or group is None or not group.whole:
             return ()
         place = (key[0], pod.member)
+        if self._begun.get(key) == pod.uid and not pod.terminating:
+            return (key,)
         if not any(self.leaving.get(place, {}).values()):
             return ()
         mates = self.state.running.get(place, set()) if pod.terminating else {key}
