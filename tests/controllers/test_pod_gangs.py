@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -289,6 +290,34 @@ def test_a_unit_of_which_one_is_gone_goes_as_a_whole_though_that_place_is_taken(
     stubborn.name = ""
     play.run(20)
     assert places(play) == {"new": "a"}
+
+
+class _Late(DirectWriter):
+    """Writes at once and answers when it is asked to."""
+
+    is_silent = False
+
+    def answers(self, now: Millis) -> Sequence[Answer]:
+        return () if self.is_silent else super().answers(now)
+
+
+def test_nobody_leaves_for_one_who_was_gone_before_its_promise_was_answered() -> None:
+    play = PodWorld(node("a", "1"))
+    play.create(*ranks(high=10, low=1))
+    play.create(pod("old", priorityClassName="low"))
+    writer = _Late(play.store)
+    play.engine = play.new_engine(writer)
+    play.settle()
+    writer.is_silent = True
+    play.create(pod("new", priorityClassName="high"))
+    play.settle()
+    assert places(play) == {"new": "(a)", "old": "a"}
+    play.store.delete(PODS, "default", "new")
+    play.settle()
+    writer.is_silent = False
+    play.run(20)
+    assert places(play) == {"old": "a"}
+    assert disrupted(play, "old") == ("", "")
 
 
 def test_what_stands_of_a_gang_is_released_if_the_rest_finds_no_place() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,9 +58,17 @@ class Wait:
 
 @dataclass(slots=True, eq=False)
 class Promise:
-    """That somebody gets the room of those who leave for it. What was not written before it fell is not written."""
+    """That somebody gets the room of those who leave for it. What was not written before it fell is not written.
+
+    It falls when it is taken back, and when the pod that it was stored with is no more.
+    """
 
     holds: bool = True
+    is_there: Callable[[], bool] = lambda: True
+
+    @property
+    def is_kept(self) -> bool:
+        return self.holds and self.is_there()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +83,7 @@ class Disrupt:
 
     def __call__(self, pod: Any) -> Any:
         status = read(pod.status, PodStatus)
-        if self.promise is not None and not self.promise.holds:
+        if self.promise is not None and not self.promise.is_kept:
             return None
         if status.phase in ("Succeeded", "Failed"):
             return None

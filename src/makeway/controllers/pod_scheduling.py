@@ -258,6 +258,8 @@ class PodScheduling:
         victims = tuple(self._evict(answer.actuated, PREEMPTED, f"Preempted by {by}", view, now, promise, by))
         told = self._tell(members, answer.nominated, message, view, now, again=True)
         first = next((i for i, action in enumerate(told) if _nominates(action, where)), 0)
+        keeper = cluster.state.pods[(told[first].write.ref.namespace, told[first].write.ref.name)]
+        promise.is_there = lambda: _is_stored(keeper, view)
         actions = []
         for i, action in enumerate(told):
             then = victims if i == first else ()
@@ -392,6 +394,11 @@ class PodScheduling:
 
 def _ref(key: PodKey) -> Ref:
     return Ref("Pod", *key)
+
+
+def _is_stored(pod: Pod, view: View) -> bool:
+    found = view.get(_ref(pod.key))
+    return found is not None and found.metadata.uid == pod.uid
 
 
 def _name_of(item: Preemptor) -> str:
