@@ -29,6 +29,39 @@ def placed(*names: str, more: tuple[str, ...] = ()) -> list[dict[str, Any]]:
     return found
 
 
+PACK = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmakeway: {scoring: Pack}\n"
+
+
+def test_which_of_the_free_nodes_is_for_the_configuration_to_say(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(PACK)
+    pods = [
+        {
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"p{n}", "namespace": "default"},
+            "spec": {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}}}]},
+        }
+        for n in range(2)
+    ]  # fmt: skip
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": pods})
+
+    def nodes(*more: str) -> list[str]:
+        result = ran("-f", str(NODES), "-f", "-", "-o", "json", *more, stdin=listed)
+        assert result.exit_code == 0, result.output
+        return [node for each in json.loads(result.stdout)["placements"] for node in each["nodes"].values()]
+
+    assert nodes() == ["n1", "n2"]
+    assert nodes("--config", str(config)) == ["n1", "n1"]
+
+
+def test_a_configuration_that_is_wrong_places_nothing(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(PACK.replace("Pack", "Heap"))
+    result = ran("-f", str(NODES), "--config", str(config))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "makeway.scoring" in result.stderr
+    assert "nothing is placed: 1 error" in result.stderr
+
+
 # --- the four stories ------------------------------------------------------------------------------------------------
 
 

@@ -22,6 +22,7 @@ from makeway.api.objects.pods import PodSpec, PodStatus
 from makeway.api.versions import kind_of
 from makeway.controllers.budgets import Budgets
 from makeway.controllers.contract import Controller
+from makeway.controllers.lost_nodes import LostNodes
 from makeway.controllers.pod_scheduling import PodScheduling
 from makeway.core.lowering.placement import cluster_of, member_of
 from makeway.core.model import Millis
@@ -287,32 +288,19 @@ class Writing(FaultyWriter):
 
 
 class Kubelets(Nodes):
-    """Those of whom nobody hears any more have no end to wait for."""
+    """Those of whom nobody hears any more have no end to wait for. Of machines without a Node every other one runs."""
 
     def step(self, now: Millis) -> bool:
-        there = {each.uid for each in self.store.list(PODS).items}
+        nodes = {each.name for each in self.store.list(NODES).items}
+        pods = self.store.list(PODS).items
+        there = {each.uid for each in pods}
+        for each in pods:
+            on = each.tree()["spec"].get("nodeName")
+            if on and on not in nodes and int(on[1:]) % 2:
+                self.gone.add(each.uid)
+                self.ends.pop(each.uid, None)
         self.ends = {uid: end for uid, end in self.ends.items() if uid in there}
         return super().step(now)
-
-
-class Collector:
-    """Pods of nodes that are gone go too, as whoever keeps a cluster clean would have it."""
-
-    def __init__(self, store: MemoryStore) -> None:
-        self._store = store
-
-    def step(self, now: Millis) -> bool:
-        nodes = {each.name for each in self._store.list(NODES).items}
-        lost = [
-            each.name for each in self._store.list(PODS).items
-            if (on := each.tree()["spec"].get("nodeName")) and on not in nodes
-        ]  # fmt: skip
-        for name in lost:
-            self._store.delete(PODS, "default", name, grace=0)
-        return bool(lost)
-
-    def next_at(self) -> Millis | None:
-        return None
 
 
 class GangWorld:
@@ -326,14 +314,14 @@ class GangWorld:
         self._seen = FaultyStore(self.store, self.faults)
         story = Story(self.store, seed)
         self.engine = Restarting(self._make, self.faults)
-        actors: list[Actor] = [story, Kubelets(self.store), Collector(self.store), self.engine, self._seen]
+        actors: list[Actor] = [story, Kubelets(self.store), self.engine, self._seen]
         self.driver = Virtual(self.clock, actors)
 
     def _make(self) -> Engine:
         self._seen.forget_watches()
         writer = Writing(self.judge, self.faults)
         seen: Any = self._seen
-        react: list[Controller] = [PodScheduling(), Budgets()]
+        react: list[Controller] = [PodScheduling(), LostNodes(), Budgets()]
         return Engine(seen, Policy.default(), react, writer=writer, figures_ms=0, kinds=watched_kinds(on_nodes=True))
 
     def run(self) -> list[str]:
@@ -363,7 +351,10 @@ class GangWorld:
                 yield f"of gang {each.name} {standing} pods stand, and {least} must"
 
     def _left_over(self) -> Iterator[str]:
+        nodes = {each.name for each in self.store.list(NODES).items}
         for each in self.judge.pods():
+            if (on := view(each.spec, PodSpec).node_name) and on not in nodes:
+                yield f"{each.metadata.name} is on node {on}, which is gone"
             if each.metadata.uid in self.judge.units:
                 yield f"{each.metadata.name} is of the unit of {self.judge.units[each.metadata.uid]} and did not leave"
             if each.metadata.deletion_timestamp is not None:

@@ -27,6 +27,7 @@ from makeway.controllers.budgets import Budgets
 from makeway.controllers.contract import Controller
 from makeway.controllers.job_gangs import JobGangs
 from makeway.controllers.job_pods import JobPods
+from makeway.controllers.lost_nodes import LostNodes
 from makeway.controllers.pod_scheduling import PodScheduling
 from makeway.core.model import Millis
 from makeway.core.policy import Policy
@@ -46,7 +47,7 @@ RUNS, EXIT, STOPPED = "test/runs", "test/exit", "test/stopped"
 
 def embedded() -> list[Controller]:
     """What a server of one machine runs."""
-    return [*controllers(lambda _: 0, 0), JobGangs(), JobPods(), PodScheduling(), Budgets()]
+    return [*controllers(lambda _: 0, 0), JobGangs(), JobPods(), PodScheduling(), LostNodes(), Budgets()]
 
 
 @dataclass
@@ -56,6 +57,7 @@ class Nodes:
     store: MemoryStore
     ends: dict[str, tuple[Millis, int]] = field(default_factory=dict)  # uid -> when, and with which code
     ran: dict[str, str] = field(default_factory=dict)  # uid -> name, of all that ever ran
+    gone: set[str] = field(default_factory=set)  # uids of pods that nobody looks after any more
 
     def step(self, now: Millis) -> bool:
         happened = False
@@ -70,7 +72,7 @@ class Nodes:
         pod: Pod = each.value()
         spec, status = view(pod.spec, PodSpec), view(pod.status, PodStatus)
         marks = pod.metadata.annotations
-        if not spec.node_name or status.phase in ("Succeeded", "Failed"):
+        if not spec.node_name or status.phase in ("Succeeded", "Failed") or each.uid in self.gone:
             return False
         if each.uid not in self.ran:
             self.ran[each.uid] = each.name

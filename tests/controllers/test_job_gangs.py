@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.objects.scheduling import GangWorkload
 from makeway.core.policy import PodsReady, Policy, Requeuing
+from makeway.runtime.executor import DirectWriter
+from makeway.runtime.ports import Store, Stored, Unavailable
 from tests.controllers.pod_world import PODS, WORKLOADS, PodWorld, Tree, node, queues
 from tests.controllers.test_pod_gangs import GANGS, places, ranks
+from tests.controllers.test_pod_scheduling import pod
 
 GANG = {"makeway.dev/gang": "true"}
 
@@ -117,6 +121,42 @@ def test_one_pod_that_others_delete_evicts_nobody() -> None:
     play.store.delete(PODS, "default", play.pods("train")[0]["metadata"]["name"], grace=0)
     play.run(20)
     assert evictions(play, "train") == {}
+
+
+class WithoutGangStatus:
+    """A Store that takes no status of a scheduling Workload."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.store = store
+        self.refused = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    def update_status(self, body: Any) -> Stored:
+        if isinstance(body, GangWorkload):
+            self.refused += 1
+            raise Unavailable("not now")
+        return self.store.update_status(body)
+
+
+def test_a_gang_has_the_priority_of_the_queue_before_its_status_says_so() -> None:
+    play = PodWorld(node("a", "2"))
+    store = WithoutGangStatus(play.store)
+    play.engine = play.new_engine(DirectWriter(cast("Store", store)))
+    default = {**ranks(default=1000)[0], "globalDefault": True}
+    play.create(*queues(10), *ranked(low=1), *ranks(mid=5), default)
+    play.create(pod("other", cpu="2", priorityClassName="mid"))
+    play.settle()
+    submit(play, "train", 2, "low")
+    play.run(1)
+    play.engine = play.new_engine(DirectWriter(cast("Store", store)))  # one that waits for no write of the former
+    play.run(1)
+    (gang,) = gangs(play)
+    assert gang.status is not None
+    assert (gang.status.priority, store.refused > 0) == (1000, True)  # what admission made of no class
+    assert sorted(places(play).values()) == ["", "", "a"]
+    assert places(play)["other"] == "a"
 
 
 @pytest.mark.parametrize("value", ["false", "yes"])

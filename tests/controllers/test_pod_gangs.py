@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.objects.kubernetes import PriorityClass
 from makeway.api.objects.scheduling import GangWorkload
 from makeway.api.versions import kind_of
@@ -15,7 +17,7 @@ from makeway.controllers.pod_scheduling import PodScheduling
 from makeway.core.model import Millis
 from makeway.core.policy import Policy
 from makeway.runtime.executor import Answer, Call, DirectWriter
-from makeway.runtime.ports import NotFound
+from makeway.runtime.ports import NotFound, Store, Stored, Unavailable
 from tests.controllers.pod_world import NODES, PODS, PodWorld, Tree, node
 from tests.controllers.test_pod_scheduling import node_of, pod, why
 
@@ -258,6 +260,66 @@ def test_a_unit_that_was_evicted_in_part_goes_as_a_whole() -> None:
     assert sorted(place for name, place in places(play).items() if name != "new") == ["a!", "b!"]
 
 
+class _Stubborn:
+    """A Store that takes no status of one pod, as long as ``name`` says of which."""
+
+    def __init__(self, store: MemoryStore, name: str) -> None:
+        self.store = store
+        self.name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    def update_status(self, body: Any) -> Stored:
+        if body.metadata.name == self.name:
+            raise Unavailable("not now")
+        return self.store.update_status(body)
+
+
+def test_a_unit_of_which_one_is_gone_goes_as_a_whole_though_that_place_is_taken() -> None:
+    play = PodWorld(node("a", "1", {"on": "a"}), node("b", "1"))
+    play.create(*ranks(high=10, low=1))
+    play.create(gang("w", 2, rank="low"), *members("w", 2))
+    play.settle()
+    (other,) = (name for name, place in places(play).items() if place == "b")
+    stubborn = _Stubborn(play.store, other)
+    play.engine = play.new_engine(DirectWriter(cast("Store", stubborn)))
+    play.create(pod("new", priorityClassName="high", nodeSelector={"on": "a"}))
+    play.run(6)
+    assert places(play) == {"new": "a", other: "b"}, "one is gone, and the other was not told"
+    stubborn.name = ""
+    play.run(20)
+    assert places(play) == {"new": "a"}
+
+
+class _Late(DirectWriter):
+    """Writes at once and answers when it is asked to."""
+
+    is_silent = False
+
+    def answers(self, now: Millis) -> Sequence[Answer]:
+        return () if self.is_silent else super().answers(now)
+
+
+def test_nobody_leaves_for_one_who_was_gone_before_its_promise_was_answered() -> None:
+    play = PodWorld(node("a", "1"))
+    play.create(*ranks(high=10, low=1))
+    play.create(pod("old", priorityClassName="low"))
+    writer = _Late(play.store)
+    play.engine = play.new_engine(writer)
+    play.settle()
+    writer.is_silent = True
+    play.create(pod("new", priorityClassName="high"))
+    play.settle()
+    assert places(play) == {"new": "(a)", "old": "a"}
+    play.store.delete(PODS, "default", "new")
+    play.settle()
+    writer.is_silent = False
+    play.run(20)
+    assert places(play) == {"old": "a"}
+    assert disrupted(play, "old") == ("", "")
+
+
 def test_what_stands_of_a_gang_is_released_if_the_rest_finds_no_place() -> None:
     play = PodWorld(node("a", "1"), node("b", "1"))
     play.create(*ranks(high=10, low=1))
@@ -272,6 +334,8 @@ def test_what_stands_of_a_gang_is_released_if_the_rest_finds_no_place() -> None:
     play.run(2)
     assert sorted(places(play).values()) == ["", "a!", "b"]
     assert [r for n in ("w-0", "w-1") if (r := disrupted(play, n)[0])] == ["GangNotWhole"]
+    told = [each for each in play.engine.journal.of("gang default/w/g") if each.what == "released"]
+    assert [(each.reason, len(each.victims)) for each in told] == [("GangNotWhole", 1)]
 
 
 def test_a_part_of_a_gang_goes_before_its_equals() -> None:

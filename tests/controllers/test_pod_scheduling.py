@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import pytest
 
+from makeway.core.policy import Policy
 from tests.controllers.pod_world import PODS, PodWorld, Tree, node
 
 ON = "spec.nodeName"
@@ -130,3 +132,11 @@ def test_a_look_costs_what_it_touches_not_what_waits() -> None:
     play.store.delete(PODS, "default", "p000", grace=0)
     play.settle()
     assert int(play.store.resource_version) - version == 3  # it goes, another is bound and runs
+
+
+@pytest.mark.parametrize(("scoring", "taken"), [("Spread", {"a", "b"}), ("Pack", {"a"})])
+def test_which_of_the_free_nodes_is_for_the_policy_to_say(scoring: Literal["Spread", "Pack"], taken: set[str]) -> None:
+    play = PodWorld(node("a", "4"), node("b", "4"), policy=replace(Policy.default(), scoring=scoring))
+    play.create(*(pod(f"p{n}") for n in range(3)))
+    play.settle()
+    assert {node_of(play, f"p{n}") for n in range(3)} == taken

@@ -82,3 +82,18 @@ def test_the_sink_gets_every_line() -> None:
         journal.write(Millis(at), "admitted", A)
     assert len(got) == 3
     assert all(line.endswith(b"\n") for line in got)
+
+
+def test_a_line_about_nodes_is_found_by_its_workload_and_by_its_item() -> None:
+    journal = Journal(replace(Policy.default(), journal_age_ms=10))
+    item = "gang ns/a/g"
+    refuse(journal, 1, "short")
+    for at in (2, 3):
+        journal.refuse(Millis(at), A, "none", what="unplaced", decision="nodes/1", reason="r", steps=(), item=item)
+    journal.write(Millis(4), "placed", A, item=item)
+    refuse(journal, 5, "short")
+    assert [(each.what, each.repeated) for each in journal.of(A)] == [("waiting", 0), ("unplaced", 0), ("placed", 1)]
+    assert [each.number for each in journal.of(item)] == [2, 3]
+    assert (journal.repeats(A), journal.repeats(item)) == (1, 0)
+    journal.write(Millis(20), "admitted", B)
+    assert (journal.of(A), journal.of(item)) == ([], [])

@@ -1,4 +1,4 @@
-"""A Configuration file for commands that serve; all that is wrong with it is told, and the command ends."""
+"""A Configuration file for commands that serve or place; all that is wrong with it is told, and the command ends."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from makeway.cli.files import gather
 from makeway.cli.screen import plural, print_finding
 
 
-def read_configuration(path: str | None) -> Configuration:
-    """What a file says; the defaults without one. Ends the command where anything is wrong."""
+def read_configuration(path: str | None, *, undone: str = "started") -> Configuration:
+    """What a file says; the defaults without one. Where anything is wrong the command ends: nothing is ``undone``."""
     if path is None:
         return Configuration()
     gathered = gather([path], recursive=False)
@@ -25,7 +25,7 @@ def read_configuration(path: str | None) -> Configuration:
     for finding in found:
         print_finding(finding, err=True)
     if errors:
-        click.echo(f"nothing is started: {plural(len(errors), 'error')}", err=True)
+        click.echo(f"nothing is {undone}: {plural(len(errors), 'error')}", err=True)
         raise click.exceptions.Exit(1)
     value = values[0]
     assert isinstance(value, Configuration)

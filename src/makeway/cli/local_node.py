@@ -28,6 +28,7 @@ from makeway.controllers.budgets import Budgets
 from makeway.controllers.contract import Controller, Note
 from makeway.controllers.job_gangs import JobGangs
 from makeway.controllers.job_pods import JobPods
+from makeway.controllers.lost_nodes import LostNodes
 from makeway.controllers.pod_scheduling import PodScheduling
 from makeway.runtime.live import wall_clock
 from makeway.runtime.live_writer import LiveWriter
@@ -42,7 +43,7 @@ PODS = kind_key(kind_of(Pod))
 
 def controllers_of_pods() -> list[Controller]:
     """What Kubernetes would bring beside us."""
-    return [JobGangs(), JobPods(), PodScheduling(), Budgets()]
+    return [JobGangs(), JobPods(), PodScheduling(), LostNodes(), Budgets()]
 
 
 class LocalNode:

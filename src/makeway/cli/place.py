@@ -20,12 +20,13 @@ from makeway.api.objects.pods import PodSpec
 from makeway.api.objects.scheduling import GangWorkload
 from makeway.api.structure import did_you_mean
 from makeway.api.validation.scheduling import check_gang_workload
+from makeway.cli.configuration import read_configuration
 from makeway.cli.files import STDIN, count, gather
 from makeway.cli.screen import echo, plain, plural, print_finding
 from makeway.core.lowering.placement import classes_of, cluster_of, key_of
 from makeway.core.model import Millis
 from makeway.core.placement.model import Answer, Cluster, ForGroup, ForPod, Pod, PodKey, Preemptor
-from makeway.core.placement.nodes import Placement
+from makeway.core.placement.nodes import Placement, Scoring
 from makeway.core.placement.preemption import decide
 from makeway.core.placement.resolution import default_class
 from makeway.core.trace import Rule, Step
@@ -41,10 +42,12 @@ ABOUT_ONE_OF_THEM = (Rule.PLACE_LACKS, Rule.PLACE_CLOSED)  # of a gang: they say
 @click.option("-R", "--recursive", is_flag=True, help="Look into folders below a folder too.")
 @click.option("--for", "whom", metavar="KIND/NAME", help="Only this one: pod/NAME or workload/NAME.")
 @click.option("-n", "--namespace", default=DEFAULT_NAMESPACE, show_default=True, help="Where --for is looked up.")
+@click.option("--config", metavar="FILE", help="A Configuration; its makeway.scoring counts.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def place(
-    named: tuple[str, ...], more: tuple[str, ...], recursive: bool, whom: str | None, namespace: str, output: str
-) -> None:
+    named: tuple[str, ...], more: tuple[str, ...], recursive: bool, whom: str | None, namespace: str,
+    config: str | None, output: str,
+) -> None:  # fmt: skip
     """Say where pods go on nodes, who must make way, and why.
 
     Takes the Nodes, Pods, scheduling Workloads, PodDisruptionBudgets and PriorityClasses of the manifests. Who waits is
@@ -56,11 +59,12 @@ def place(
         raise click.UsageError(f"no file is named\n\nhint: `{example}`; `-f -` reads stdin")
     if (*named, *more).count(STDIN) > 1:
         raise click.UsageError("stdin can be read once only\n\nhint: give `-` once")
+    scoring = read_configuration(config, undone="placed").makeway.scoring
     values = [each.value for each in _load((*named, *more), recursive) if each.value is not None]
     cluster = cluster_of(values, Millis(time.time_ns() // 10**9 * 1000))
     gated = {key_of(each.metadata) for each in values if isinstance(each, WirePod) and _is_gated(each)}
     seekers = _queue(cluster, gated) if whom is None else _named(cluster, whom, namespace)
-    found = list(_placed(cluster, seekers))
+    found = list(_placed(cluster, seekers, scoring))
     if output == "json":
         for key in sorted(gated):
             click.echo(plain(f"note: Pod {'/'.join(key)} has scheduling gates and is left out"), err=True)
@@ -168,9 +172,9 @@ def _nobody(kind: str, name: str, namespace: str, known: list[str]) -> click.Cli
 # --- what becomes of them --------------------------------------------------------------------------------------------
 
 
-def _placed(cluster: Cluster, seekers: list[Preemptor]) -> Iterator[_Found]:
+def _placed(cluster: Cluster, seekers: list[Preemptor], scoring: Scoring) -> Iterator[_Found]:
     """One after another; who is promised a place has it for those after, and who makes way for it is gone."""
-    state = Placement.of(cluster)
+    state = Placement.of(cluster, scoring=scoring)
     for each in seekers:
         answer = decide(state, each)
         yield _Found(each, frozenset("/".join(pod.key) for pod in _waiting(cluster, each)), answer)

@@ -123,7 +123,8 @@ class Change:
 class Delete:
     ref: Ref
     uid: str = ""
-    propagation: str = "Background"
+    propagation: Literal["Background", "Foreground", "Orphan"] = "Background"
+    grace: int | None = None  # seconds that a pod may take; None: as long as it says itself
 
 
 Write = Create | Change | Delete
@@ -152,6 +153,18 @@ class Attempt(NamedTuple):
     violations: int = 0  # of disruption budgets
 
 
+class Placing(NamedTuple):
+    """What was decided about a pod or a gang that waits for nodes, and why, for the journal."""
+
+    item: str  # "pod namespace/name", "gang namespace/workload/group[/replica]"
+    what: Literal["placed", "displacing", "unplaced", "released", "gone"]  # gone: nothing more will be said of it
+    workload: WorkloadKey | None = None  # whose pods they are
+    decision: str = ""
+    reason: str = ""
+    victims: tuple[str, ...] = ()  # pods
+    steps: tuple[Step, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     actions: tuple[Action, ...] = ()
@@ -159,6 +172,7 @@ class Outcome:
     look: tuple[Ref, ...] = ()  # whom else to look at now
     notes: tuple[Note, ...] = field(default=())  # events without a write
     attempts: tuple[Attempt, ...] = ()
+    placings: tuple[Placing, ...] = ()
 
 
 NOTHING = Outcome()

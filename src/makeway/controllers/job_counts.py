@@ -19,11 +19,11 @@ from makeway.api.conditions import is_true
 from makeway.api.names import STOPPED, WORKLOAD, WORKLOAD_REF
 from makeway.api.objects.kubernetes import JobSpec, JobStatus, Pod, PodFailurePolicy, PodFailurePolicyRule, view
 from makeway.api.objects.pods import PodStatus
-from makeway.controllers.pod_edits import NOT_WHOLE, PREEMPTED
+from makeway.controllers.pod_edits import NODE_LOST, NOT_WHOLE, PREEMPTED
 from makeway.core.model import Millis
 
 TRACKING = "batch.kubernetes.io/job-tracking"
-DISPLACED = (PREEMPTED, NOT_WHOLE)
+DISPLACED = (PREEMPTED, NOT_WHOLE, NODE_LOST)
 INDEX = "batch.kubernetes.io/job-completion-index"
 BACKOFF_MS = 10_000  # before a pod is made in the place of a failed one; doubles
 BACKOFF_MAX_MS = 600_000
@@ -68,7 +68,7 @@ class Counted:
 
     @property
     def was_displaced(self) -> bool:
-        """Whether it is of a gang of its Job, and placement evicted it: then the Job is stopped and comes again."""
+        """Whether it is of a gang of its Job, and had to leave its node: then the Job is stopped and comes again."""
         marks = self.pod.metadata.annotations
         return (
             WORKLOAD in marks
@@ -166,7 +166,7 @@ def tally(spec: JobSpec, status: JobStatus, pods: Iterable[Pod]) -> Tally:
 
 
 def _judge(found: Tally, each: Counted, rules: Sequence[PodFailurePolicyRule]) -> None:
-    """The first rule that fits decides what a failure means; a gang that had to make way has not failed."""
+    """The first rule that fits decides what a failure means; a gang that had to leave its nodes has not failed."""
     if each.was_displaced:
         found.ignored.append(each)
         return

@@ -4,8 +4,9 @@ A Job with the annotation ``makeway.dev/gang: "true"`` gets a scheduling Workloa
 queueing Workload: as many pods as were admitted are placed together and make way together, with the priority that they
 have in the queue. Its pods refer to it from their start on (``job_running``).
 
-If placement evicts one of its pods the queueing Workload is evicted too, once: the Job stops in order, its quota comes
-back, and it is queued again. A gang that finds no place is evicted like everybody whose pods are not ready in time.
+If placement evicts one of its pods, or the node of one is lost, the queueing Workload is evicted too, once: the Job
+stops in order, its quota comes back, and it is queued again. A gang that finds no place is evicted like everybody
+whose pods are not ready in time.
 
 Promises: nothing is remembered between two looks; an eviction is asked for only because of pods of this admission.
 """
@@ -37,11 +38,11 @@ from makeway.controllers.contract import GANG_WORKLOAD, NOTHING, Action, Change,
 from makeway.controllers.eviction import Evict, condition, event_of_eviction, holds_quota, says, since, status_of
 from makeway.controllers.job_counts import may_run, status_of_pod
 from makeway.controllers.jobs import owner_of, status_of_job
-from makeway.controllers.pod_edits import PREEMPTED
+from makeway.controllers.pod_edits import NODE_LOST, PREEMPTED
 from makeway.core.lowering.workloads import effective_priority
 from makeway.core.model import Millis
 
-EVICTED = "Preempted"
+EVICTED = {PREEMPTED: "Preempted", NODE_LOST: "NodeFailures"}  # why a pod had to leave -> why its Workload has to
 
 replace = msgspec.structs.replace
 
@@ -55,6 +56,21 @@ def gang_update(job: Job, workload: Workload, pod_set: str) -> Iterator[tuple[st
     if is_gang(job):
         reference = f"{workload.metadata.name}/{pod_set}"
         yield f"annotation {GANG}", PodSetUpdate(annotations={WORKLOAD_REF: reference})
+
+
+def priority_in_queue(gang: GangWorkload, view: View) -> int | None:
+    """The priority that counts for a scheduling Workload that was made for a Job; None: nobody's gang, or its own.
+
+    Its status says so too, but later: who makes it cannot write both at once.
+    """
+    meta = gang.metadata
+    workload = view.get(Ref("Workload", meta.namespace, meta.name))
+    if not isinstance(workload, Workload):
+        return None
+    job = _job_of(workload, view)
+    if job is None or not is_gang(job) or not _is_owned(gang, job):
+        return None
+    return effective_priority(workload, view.policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,19 +187,20 @@ class _Looking:
             ),
         )
 
-    # --- who had to make way ---
+    # --- who had to leave ---
 
     def _evict(self, pods: Sequence[Pod]) -> Iterator[Action]:
         admitted = since(condition(self.workload, "Admitted"), self.now)
         for each in pods:
             created = each.metadata.creation_timestamp
-            told = next((c for c in status_of_pod(each).conditions if c.reason == PREEMPTED), None)
+            told = next((c for c in status_of_pod(each).conditions if c.reason in EVICTED), None)
             if told is None or created is None or created.millis < admitted:
                 continue
             ref = Ref.of(self.workload)
-            message = f"Its pod {each.metadata.name} had to make way. {told.message}"
-            edit = Evict(EVICTED, message, self.now, cause=PREEMPTED)
-            note = event_of_eviction(ref, EVICTED, message)
+            message = f"Its pod {each.metadata.name} had to leave. {told.message}"
+            reason = EVICTED[told.reason]
+            edit = Evict(reason, message, self.now, cause=told.reason)
+            note = event_of_eviction(ref, reason, message)
             yield Action(Change(ref, edit, uid=self.workload.metadata.uid), notes=(note,))
             return
 

@@ -17,6 +17,7 @@ from makeway.api.objects.pods import PodSpec, PodStatus
 from makeway.api.objects.scheduling import GangWorkload
 from makeway.controllers.contract import GANG_WORKLOAD, Ref, View
 from makeway.controllers.job_counts import may_run
+from makeway.controllers.job_gangs import priority_in_queue
 from makeway.core.lowering.placement import budget_of, classes_of, node_of, pod_of, scheduling_workload_of
 from makeway.core.model import Millis
 from makeway.core.placement.model import Cluster, ForGroup, ForPod, Member, Pod, PodKey, Preemptor, SchedulingWorkload
@@ -36,6 +37,7 @@ class PodCluster:
         self.remustered: dict[tuple[str, str], None] = {}  # Workloads of which a pod came, went or has another priority
         self.unready: set[str] = set()
         self.leaving: dict[Place, dict[PodKey, bool]] = {}  # members on their way out; whether we evicted them
+        self._begun: dict[PodKey, str] = {}  # uids of those who go with a unit of which somebody we evicted is gone
         self._classes: Classes = {}
         self._has_begun = False
 
@@ -52,9 +54,9 @@ class PodCluster:
         lowered = [each for pod in view.all("Pod") if (each := self._lowered(pod, None, now)) is not None]
         self.state = Placement.of(Cluster(
             nodes=tuple(map(node_of, nodes)),
-            workloads=tuple(scheduling_workload_of(each, self._classes) for each in view.all(GANG_WORKLOAD)),
+            workloads=tuple(self._lowered_workload(each, view) for each in view.all(GANG_WORKLOAD)),
             budgets=tuple(map(budget_of, view.all("PodDisruptionBudget"))),
-        ))  # fmt: skip
+        ), scoring=view.policy.scoring)  # fmt: skip
         for pod in lowered:
             self._put(pod)
             if pod.node is None:
@@ -68,13 +70,13 @@ class PodCluster:
         elif whom.kind == "Node":
             self._see_node(whom.name, found)
         elif whom.kind == GANG_WORKLOAD:
-            self._see_workload((whom.namespace, whom.name), found)
+            self._see_workload((whom.namespace, whom.name), found, view)
         elif whom.kind == "PodDisruptionBudget":
             self._see_budget((whom.namespace, whom.name), found)
         elif whom.kind == "PriorityClass":
             self._classes = classes_of(view.all("PriorityClass"))
             for each in view.all(GANG_WORKLOAD):
-                self._see_workload((each.metadata.namespace, each.metadata.name), each)
+                self._see_workload((each.metadata.namespace, each.metadata.name), each, view)
             for each in view.all("Pod"):
                 self._see_pod((each.metadata.namespace, each.metadata.name), each, now)
 
@@ -87,6 +89,7 @@ class PodCluster:
             if each is not None and each.member is not None and (other is None or other.priority != each.priority):
                 self.remustered[(key[0], each.member.workload)] = None
         if known is not None:
+            self._note_begun(known, fresh)
             self._note_room(known, fresh)
             if _matters(known, fresh):
                 self.touched[self.item_of(known)] = None
@@ -122,6 +125,18 @@ class PodCluster:
         elif known.nominated is not None and (fresh is None or known.nominated not in (fresh.node, fresh.nominated)):
             self.freed[known.nominated] = None
 
+    def _note_begun(self, known: Pod, fresh: Pod | None) -> None:
+        """Whom we evicted is gone: those who go with it have to, whatever becomes of what they make way for."""
+        if fresh is not None and fresh.uid == known.uid:
+            return
+        self._begun.pop(known.key, None)
+        group = self.state.group_of(known)
+        if known.member is None or known.node is None or not known.preempted_by_scheduler:
+            return
+        if group is not None and group.whole:
+            mates = self.state.running.get((known.key[0], known.member), set()) - {known.key}
+            self._begun.update({key: self.state.pods[key].uid for key in mates})
+
     def _see_node(self, name: str, node: wire.Node | None) -> None:
         state = self.state
         at = state.index.get(name)
@@ -139,10 +154,14 @@ class PodCluster:
         for key in sorted(key for key in state.nominated if state.pods[key].nominated == name):
             self.touched[self.item_of(state.pods[key])] = None
 
-    def _see_workload(self, key: tuple[str, str], workload: GangWorkload | None) -> None:
+    def _lowered_workload(self, gang: GangWorkload, view: View) -> SchedulingWorkload:
+        """One that was made for a Job has the priority of its queue from its start, whatever its status says yet."""
+        return scheduling_workload_of(gang, self._classes, in_queue=priority_in_queue(gang, view))
+
+    def _see_workload(self, key: tuple[str, str], workload: GangWorkload | None, view: View) -> None:
         state = self.state
         known = state.workloads.get(key)
-        fresh = None if workload is None else scheduling_workload_of(workload, self._classes)
+        fresh = None if workload is None else self._lowered_workload(workload, view)
         if known == fresh:
             return
         self._touch_referring(key)  # as they were
@@ -241,6 +260,8 @@ class PodCluster:
         if pod is None or pod.node is None or pod.member is None or group is None or not group.whole:
             return ()
         place = (key[0], pod.member)
+        if self._begun.get(key) == pod.uid and not pod.terminating:
+            return (key,)
         if not any(self.leaving.get(place, {}).values()):
             return ()
         mates = self.state.running.get(place, set()) if pod.terminating else {key}

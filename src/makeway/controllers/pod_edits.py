@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
+from makeway.api.names import WORKLOAD
 from makeway.api.objects.kubernetes import Pod, amended
 from makeway.api.objects.kubernetes import view as read
 from makeway.api.objects.pods import PodSpec, PodStatus
 from makeway.api.quantity import Time
-from makeway.core.model import Millis, stored
+from makeway.core.lowering.placement import member_of
+from makeway.core.model import Millis, WorkloadKey, stored
 
 PREEMPTED = "PreemptionByScheduler"
 NOT_WHOLE = "GangNotWhole"  # ours: its gang was placed in part, and the rest has no place
+NODE_LOST = "DeletionByPodGC"  # as Kubernetes says it: the node of the pod is no more
 
 replace = msgspec.structs.replace
 
@@ -54,9 +58,17 @@ class Wait:
 
 @dataclass(slots=True, eq=False)
 class Promise:
-    """That somebody gets the room of those who leave for it. What was not written before it fell is not written."""
+    """That somebody gets the room of those who leave for it. What was not written before it fell is not written.
+
+    It falls when it is taken back, and when the pod that it was stored with is no more.
+    """
 
     holds: bool = True
+    is_there: Callable[[], bool] = lambda: True
+
+    @property
+    def is_kept(self) -> bool:
+        return self.holds and self.is_there()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +79,11 @@ class Disrupt:
     message: str
     at: Millis
     promise: Promise | None = None
+    by: str = ""  # for whom, as the journal names it
 
     def __call__(self, pod: Any) -> Any:
         status = read(pod.status, PodStatus)
-        if self.promise is not None and not self.promise.holds:
+        if self.promise is not None and not self.promise.is_kept:
             return None
         if status.phase in ("Succeeded", "Failed"):
             return None
@@ -78,6 +91,14 @@ class Disrupt:
             return pod
         conditions = _with(pod.status, "DisruptionTarget", "True", self.reason, self.message, self.at)
         return replace(pod, status=amended(pod.status, {"conditions": conditions}))
+
+
+def whose(pod: Pod) -> WorkloadKey | None:
+    """The Workload that a pod is of: that of its queue, else that of its gang; None: of none."""
+    name = pod.metadata.annotations.get(WORKLOAD, "")
+    member = None if name else member_of(pod)
+    name = name if member is None else member.workload
+    return WorkloadKey(f"{pod.metadata.namespace}/{name}") if name else None
 
 
 def said(pod: Pod) -> str:

@@ -19,11 +19,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
 
-from makeway.controllers.contract import GANG_WORKLOAD, Action, Attempt, Change, Delete, Note, Outcome, Ref, View
+from makeway.controllers.contract import (
+    GANG_WORKLOAD,
+    Action,
+    Attempt,
+    Change,
+    Delete,
+    Note,
+    Outcome,
+    Placing,
+    Ref,
+    View,
+)
 from makeway.controllers.gang_status import told_gang
 from makeway.controllers.pod_cluster import PodCluster
-from makeway.controllers.pod_edits import NOT_WHOLE, PREEMPTED, Bind, Disrupt, Promise, Wait, said
+from makeway.controllers.pod_edits import NOT_WHOLE, PREEMPTED, Bind, Disrupt, Promise, Wait, said, whose
 from makeway.controllers.pod_queue import PodQueue, Rank, Shape
 from makeway.core.model import Millis
 from makeway.core.placement.delayed import CycleAnswer, cycle
@@ -45,6 +57,8 @@ class PodScheduling:
         self._writing: set[PodKey] = set()  # pods of which a write was asked for and is not answered
         self._stranded: dict[Preemptor, Millis] = {}  # gangs of which only a part stands, since when
         self._attempts: list[Attempt] = []  # of this look
+        self._placings: list[Placing] = []  # of this look
+        self._decision = ""  # the id that the writes of the decision of the moment carry
         self._promises: dict[Preemptor, Promise] = {}  # of those for whom others leave
         self.decisions = 0  # cycles, for tests and figures
 
@@ -58,6 +72,7 @@ class PodScheduling:
         if whom == QUEUE:
             return self._schedule(view, now)
         cluster.see(whom, view, now)
+        self._decision = ""
         actions: tuple[Action, ...] = ()
         if whom.kind == "Pod":
             key = (whom.namespace, whom.name)
@@ -94,8 +109,9 @@ class PodScheduling:
             actions += self._decide(item, view, now)
         self._take_in(now)
         attempts, self._attempts = tuple(self._attempts), []
+        placings, self._placings = tuple(self._placings), []
         look = (QUEUE,) if self._has_news else ()
-        return Outcome(tuple(actions), self._queue.next_at(), look, attempts=attempts)
+        return Outcome(tuple(actions), self._queue.next_at(), look, attempts=attempts, placings=placings)
 
     def _take_in(self, now: Millis) -> None:
         cluster, queue = self._cluster, self._queue
@@ -107,6 +123,7 @@ class PodScheduling:
                 queue.put(item, self._rank(item, members))
             else:
                 queue.remove(item)
+                self._placings.append(Placing(_name_of(item), "gone"))
                 self._stranded.pop(item, None)
                 self._break_promise(item)
         freed, cluster.freed = list(cluster.freed), {}
@@ -174,8 +191,10 @@ class PodScheduling:
             self._queue.refuse(item, self._rank(item, members), ("leaving", item), now, counts=False)
             return self._tell(members, {}, "It waits for pods of its gang that leave.", view, now)
         self.decisions += 1
+        self._decision = f"nodes/{self.decisions}"
         answer = cycle(cluster.state, item, pod_by_pod=not view.policy.gates.workload_aware_preemption)
         self._attempts.append(self._attempt(item, answer))
+        self._placings.append(self._placing(item, answer, members, view))
         if answer.bound:
             self._stranded.pop(item, None)
             return self._bind(item, answer, members, view, now)
@@ -195,6 +214,16 @@ class PodScheduling:
             disrupted=len(units),
             violations=answer.violations,
         )
+
+    def _placing(self, item: Preemptor, answer: CycleAnswer, members: Sequence[Pod], view: View) -> Placing:
+        stored = view.get(_ref(members[0].key))
+        workload = None if stored is None else whose(stored)
+        victims = tuple("/".join(key) for key in answer.actuated)
+        if answer.bound or victims:
+            what: Literal["placed", "displacing"] = "placed" if answer.bound else "displacing"
+            return Placing(_name_of(item), what, workload, self._decision, "", victims, answer.why)
+        reason = answer.reason or "unschedulable"
+        return Placing(_name_of(item), "unplaced", workload, self._decision, reason, steps=answer.why)
 
     def _bind(
         self, item: Preemptor, answer: CycleAnswer, members: Sequence[Pod], view: View, now: Millis
@@ -226,13 +255,15 @@ class PodScheduling:
         message = f"It waits for {count} {'pod that makes' if count == 1 else 'pods that make'} way."
         self._break_promise(item)
         promise = self._promises[item] = Promise()
-        victims = tuple(self._evict(answer.actuated, PREEMPTED, f"Preempted by {by}", view, now, promise))
+        victims = tuple(self._evict(answer.actuated, PREEMPTED, f"Preempted by {by}", view, now, promise, by))
         told = self._tell(members, answer.nominated, message, view, now, again=True)
         first = next((i for i, action in enumerate(told) if _nominates(action, where)), 0)
+        keeper = cluster.state.pods[(told[first].write.ref.namespace, told[first].write.ref.name)]
+        promise.is_there = lambda: _is_stored(keeper, view)
         actions = []
         for i, action in enumerate(told):
             then = victims if i == first else ()
-            actions.append(Action(action.write, then, action.notes, answer.why if then else ()))
+            actions.append(Action(action.write, then, action.notes, answer.why if then else (), self._decision))
         for key in lesser:
             self._break_promise(cluster.item_of(cluster.state.pods[key]))
             cluster.nominated(key, None)
@@ -256,11 +287,17 @@ class PodScheduling:
                 del self._stranded[item]
                 standing = [pod.key for pod in self._cluster.running(item)]
                 words = "Only a part of its gang has a place"
+                self._placings.append(self._released(item, standing))
                 return [*actions, *self._evict(standing, NOT_WHOLE, words, view, now)]
             self._queue.wake_at(shape, Millis(since + STRANDED_MS))
         else:
             self._stranded.pop(item, None)
         return actions
+
+    def _released(self, item: Preemptor, standing: Sequence[PodKey]) -> Placing:
+        last = self._placings[-1]  # why the rest has no place was said just now
+        pods = tuple("/".join(key) for key in standing)
+        return Placing(_name_of(item), "released", last.workload, self._decision, NOT_WHOLE, pods)
 
     def _is_stranded(self, item: Preemptor, members: Sequence[Pod]) -> bool:
         """Whether a part of a gang stands, less than must, without hope for the rest.
@@ -332,7 +369,7 @@ class PodScheduling:
 
     def _evict(
         self, keys: Iterable[PodKey], reason: str, message: str, view: View, now: Millis,
-        promise: Promise | None = None,
+        promise: Promise | None = None, by: str = "",
     ) -> Iterator[Action]:  # fmt: skip
         for key in list(keys):
             self._cluster.evicted(key, for_others=reason == PREEMPTED)
@@ -340,27 +377,35 @@ class PodScheduling:
             if stored is None:
                 continue
             uid = stored.metadata.uid
-            change = Change(ref, Disrupt(reason, message, now, promise), uid=uid)
+            change = Change(ref, Disrupt(reason, message, now, promise, by), uid=uid)
             is_leaving = stored.metadata.deletion_timestamp is not None
             note = Note(ref, "Normal", "Preempted" if reason == PREEMPTED else reason, message)
-            yield Action(change, then=() if is_leaving else (Action(Delete(ref, uid)),), notes=(note,))
+            then = () if is_leaving else (Action(Delete(ref, uid), decision=self._decision),)
+            yield Action(change, then, (note,), decision=self._decision)
 
     def _change(self, key: PodKey, edit: Bind | Wait, view: View, *notes: Note, status: bool = True) -> list[Action]:
         stored = view.get(_ref(key))
         if stored is None:
             return []
         self._writing.add(key)
-        return [Action(Change(_ref(key), edit, status=status, uid=stored.metadata.uid), notes=notes)]
+        change = Change(_ref(key), edit, status=status, uid=stored.metadata.uid)
+        return [Action(change, notes=notes, decision=self._decision)]
 
 
 def _ref(key: PodKey) -> Ref:
     return Ref("Pod", *key)
 
 
+def _is_stored(pod: Pod, view: View) -> bool:
+    found = view.get(_ref(pod.key))
+    return found is not None and found.metadata.uid == pod.uid
+
+
 def _name_of(item: Preemptor) -> str:
     if isinstance(item, ForPod):
         return f"pod {'/'.join(item.key)}"
-    return f"gang {item.namespace}/{item.member.workload}/{item.member.group}"
+    member = item.member
+    return f"gang {'/'.join(filter(None, (item.namespace, member.workload, member.group, member.replica)))}"
 
 
 def _nominates(action: Action, nodes: set[str]) -> bool:

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from makeway.api.versions import Kind
-from makeway.controllers.contract import Action, Change, Controller, Create, Note, Outcome, Ref, Write
+from makeway.controllers.contract import Action, Change, Controller, Create, Note, Outcome, Placing, Ref, Write
 from makeway.controllers.eviction import Evict
-from makeway.controllers.pod_edits import Disrupt
+from makeway.controllers.pod_edits import PREEMPTED, Disrupt, whose
 from makeway.controllers.scheduling import Scheduling
 from makeway.core import claims
 from makeway.core.cycle import Heads, Plan, carry_out, decide
@@ -244,6 +244,8 @@ class Engine:
         for other in outcome.look:
             self.facts.look(other)
         self.notes.extend(outcome.notes)
+        for placing in outcome.placings:
+            self._note_placing(placing, now)
         for action in outcome.actions:
             if self.executor.is_busy(action.write.ref):
                 self._put_off.setdefault(action.write.ref, {})[ref] = None
@@ -369,6 +371,22 @@ class Engine:
             steps=steps,
         )  # fmt: skip
 
+    def _note_placing(self, placing: Placing, now: Millis) -> None:
+        steps, item = placing.steps, placing.item
+        if placing.what == "gone":
+            self.journal.forget(item)
+        elif placing.what == "unplaced":
+            meaning = (placing.reason, tuple((step.rule, step.subjects) for step in steps))
+            self.journal.refuse(
+                now, placing.workload, meaning, what=placing.what, decision=placing.decision, reason=placing.reason,
+                steps=steps, item=item,
+            )  # fmt: skip
+        else:
+            self.journal.write(
+                now, placing.what, placing.workload, decision=placing.decision, reason=placing.reason,
+                victims=placing.victims, steps=steps, item=item,
+            )  # fmt: skip
+
     # --- answers ---
 
     def _answered(self, action: Action, stored: bool) -> None:
@@ -409,10 +427,10 @@ class Engine:
             return
         self._answered(action, stored)
         self.notes.extend(action.notes)
-        if isinstance(write, Change) and isinstance(write.edit, Disrupt) and self._tally is not None:
-            self._tally.metrics.pods.evicted(max(0, self._now - write.edit.at) / 1000)
-        if isinstance(write, Change) and isinstance(write.edit, Evict):
-            edit = write.edit
+        edit = write.edit if isinstance(write, Change) else None
+        if isinstance(edit, Disrupt):
+            self._displaced(write.ref, edit, action.decision)
+        if isinstance(edit, Evict):
             self.journal.write(
                 self._now, "evicted", write.ref.key, decision=action.decision, reason=edit.preempted or edit.reason,
                 by=action.by or "", steps=action.because,
@@ -420,6 +438,15 @@ class Engine:
             if self._tally is not None and action.by is not None and edit.preempted:
                 preemptor = self.facts.model_of(action.by)
                 self._tally.preempted(QueueName("") if preemptor is None else preemptor.queue, edit.preempted)
+
+    def _displaced(self, pod: Ref, edit: Disrupt, decision: str) -> None:
+        stored = self.objects.get(pod)
+        self.journal.write(
+            self._now, "displaced", None if stored is None else whose(stored), decision=decision, reason=edit.reason,
+            by=edit.by, item=f"pod {pod.key}",
+        )  # fmt: skip
+        if edit.reason == PREEMPTED and self._tally is not None:
+            self._tally.metrics.pods.evicted(max(0, self._now - edit.at) / 1000)
 
 
 def _is_leaving(value: Any) -> bool:

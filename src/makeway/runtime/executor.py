@@ -169,8 +169,8 @@ class Executor:
         if present is None or (write.uid and present.metadata.uid != write.uid):
             return isinstance(write, Delete)
         if isinstance(write, Delete):
-            uid, how = present.metadata.uid, write.propagation
-            return lambda store: store.delete(kind, ref.namespace, ref.name, uid=uid, propagation=how)  # type: ignore[arg-type]
+            uid, how, grace = present.metadata.uid, write.propagation, write.grace
+            return lambda store: store.delete(kind, ref.namespace, ref.name, uid=uid, propagation=how, grace=grace)
         edited = self._objects.edited(task.number, write.edit, present) if task.assumed else write.edit(present)
         if edited is None:
             return False

@@ -1,8 +1,8 @@
 """What was decided, why, and what came of it: one line of JSON each, in order, for explanations, replays and diffs.
 
 A decision that writes is kept with its steps. A repeated "no" is kept once: as long as a workload is refused for the
-same reasons, only its count grows. Lines are capped by age and by size, the oldest go first; the digest is that of
-all lines ever written, so that two runs can be compared whatever they kept.
+same reasons, only its count grows; so for a pod or gang that finds no nodes. Lines are capped by age and by size, the
+oldest go first; the digest is that of all lines ever written, so that two runs can be compared whatever they kept.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from makeway.core.trace import Step
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     number: int
     at: str
-    what: str  # admitted, preempting, waiting, skipped, migrating, claimEnded, failed, or the name of an edit
+    what: str  # admitted, preempting, waiting, skipped, migrating, evicted, claimEnded, failed; on nodes see ``item``
     workload: str = ""
+    item: str = ""  # the pod or gang that was placed, displacing, unplaced or released, or the pod that was displaced
     queue: str = ""
     decision: str = ""  # all lines of one decision carry its id
     reason: str = ""
@@ -41,63 +42,63 @@ class Journal:
         self._max_age_ms = settings.journal_age_ms
         self._max_bytes = settings.journal_bytes
         self._sink = sink
-        self._lines: deque[tuple[Millis, WorkloadKey | None, bytes]] = deque()
+        self._lines: deque[tuple[Millis, tuple[str, ...], bytes]] = deque()  # with whom they are about
         self._bytes = 0
         self._first = 1  # number of the oldest line that is kept
-        self._of: dict[str, list[int]] = {}  # workload -> numbers of its lines
-        self._last_no: dict[WorkloadKey, object] = {}
-        self._repeats: dict[WorkloadKey, int] = {}
+        self._of: dict[str, list[int]] = {}  # workload or item -> numbers of its lines
+        self._last_no: dict[str, object] = {}
+        self._repeats: dict[str, int] = {}
         self._digest = hashlib.sha256()
         self.count = 0
         self.heard: list[Callable[[Entry], None]] = []  # who listens
 
     def write(
         self, now: Millis, what: str, workload: WorkloadKey | None = None, *, queue: str = "", decision: str = "",
-        reason: str = "", by: str = "", victims: tuple[str, ...] = (), steps: tuple[Step, ...] = (),
+        reason: str = "", by: str = "", victims: tuple[str, ...] = (), steps: tuple[Step, ...] = (), item: str = "",
     ) -> None:  # fmt: skip
         self.count += 1
-        repeated = 0
-        if workload is not None:
-            self._last_no.pop(workload, None)
-            repeated = self._repeats.pop(workload, 0)
+        whom = item or workload or ""
+        self._last_no.pop(whom, None)
+        repeated = self._repeats.pop(whom, 0)
         entry = Entry(
-            number=self.count, at=MicroTime.of_millis(now).text, what=what, workload=workload or "", queue=queue,
-            decision=decision, reason=reason, by=by, victims=victims, repeated=repeated,
+            number=self.count, at=MicroTime.of_millis(now).text, what=what, workload=workload or "", item=item,
+            queue=queue, decision=decision, reason=reason, by=by, victims=victims, repeated=repeated,
             steps=tuple((step.rule.value, step.subjects, step.numbers) for step in steps),
         )  # fmt: skip
         line = _encoder.encode(entry) + b"\n"
         self._digest.update(line)
-        self._keep(now, workload, line)
+        self._keep(now, tuple(each for each in (workload, item) if each), line)
         if self._sink is not None:
             self._sink(line)
         for listener in self.heard:
             listener(entry)
 
     def refuse(
-        self, now: Millis, workload: WorkloadKey, meaning: object, *, what: str, queue: str, decision: str,
-        reason: str, steps: tuple[Step, ...],
+        self, now: Millis, workload: WorkloadKey | None, meaning: object, *, what: str, decision: str, reason: str,
+        steps: tuple[Step, ...], queue: str = "", item: str = "",
     ) -> None:  # fmt: skip
         """A "no": written if it says something else than the last one, counted otherwise."""
-        if self._last_no.get(workload) == meaning:
-            self._repeats[workload] = self._repeats.get(workload, 0) + 1
+        whom = item or workload or ""
+        if self._last_no.get(whom) == meaning:
+            self._repeats[whom] = self._repeats.get(whom, 0) + 1
             return
-        self.write(now, what, workload, queue=queue, decision=decision, reason=reason, steps=steps)
-        self._last_no[workload] = meaning
+        self.write(now, what, workload, queue=queue, decision=decision, reason=reason, steps=steps, item=item)
+        self._last_no[whom] = meaning
 
-    def forget(self, workload: WorkloadKey) -> None:
-        """It is gone: it will not be refused again."""
-        self._last_no.pop(workload, None)
-        self._repeats.pop(workload, None)
+    def forget(self, whom: str) -> None:
+        """A workload or item is gone: it will not be refused again."""
+        self._last_no.pop(whom, None)
+        self._repeats.pop(whom, None)
 
     # --- reading ---
 
-    def of(self, workload: WorkloadKey) -> list[Entry]:
-        """All lines about one workload that are still here, oldest first."""
-        return [_decoder.decode(self._lines[number - self._first][2]) for number in self._of.get(workload, ())]
+    def of(self, whom: str) -> list[Entry]:
+        """All lines about one workload, with its pods, or about one item, that are still here; oldest first."""
+        return [_decoder.decode(self._lines[number - self._first][2]) for number in self._of.get(whom, ())]
 
-    def repeats(self, workload: WorkloadKey) -> int:
+    def repeats(self, whom: str) -> int:
         """How often its last "no" was found again."""
-        return self._repeats.get(workload, 0)
+        return self._repeats.get(whom, 0)
 
     def lines(self) -> Iterator[bytes]:
         for _, _, line in self._lines:
@@ -108,19 +109,19 @@ class Journal:
 
     # --- keeping ---
 
-    def _keep(self, now: Millis, workload: WorkloadKey | None, line: bytes) -> None:
-        self._lines.append((now, workload, line))
+    def _keep(self, now: Millis, about: tuple[str, ...], line: bytes) -> None:
+        self._lines.append((now, about, line))
         self._bytes += len(line)
-        if workload is not None:
-            self._of.setdefault(workload, []).append(self.count)
+        for whom in about:
+            self._of.setdefault(whom, []).append(self.count)
         while len(self._lines) > 1 and (self._bytes > self._max_bytes or self._lines[0][0] < now - self._max_age_ms):
             _, oldest, dropped = self._lines.popleft()
             self._bytes -= len(dropped)
-            if oldest is not None:
-                numbers = self._of[oldest]
+            for whom in oldest:
+                numbers = self._of[whom]
                 numbers.remove(self._first)
                 if not numbers:
-                    del self._of[oldest]
+                    del self._of[whom]
             self._first += 1
 
 

@@ -17,6 +17,8 @@ from makeway.adapters.node.logs import LogQuery, NoLogYet, log_of
 from makeway.adapters.node.machine import LOCAL_LABEL
 from makeway.adapters.node.objects import PODS
 from makeway.adapters.node.records import read_record
+from makeway.api.objects.kubernetes import Node
+from makeway.api.versions import kind_of
 from tests.adapters.node.nodes import TestNode
 
 
@@ -255,6 +257,21 @@ def test_the_node_is_registered_and_beats(node: TestNode) -> None:
     node.ahead_ms = 10_000
     node.step()
     assert node.object("coordination.k8s.io/v1", "Lease", "here", "kube-node-lease")["spec"]["renewTime"] > before
+
+
+def test_a_node_that_was_deleted_is_registered_again_and_its_pods_go_on(node: TestNode) -> None:
+    node.run("p", "sleep 60")
+    node.until_phase("p", "Running")
+    nodes = kind_of(Node)
+    before = node.store.get(nodes, "", "here").uid
+    node.store.delete(nodes, "", "here")
+    node.ahead_ms = 10_000  # the next beat misses it
+    node.step()
+    node.ahead_ms = 11_001
+    node.step()
+    assert node.store.get(nodes, "", "here").uid != before
+    assert node.object("v1", "Node", "here")["status"]["conditions"][0]["status"] == "True"
+    assert node.phase("p") == "Running"
 
 
 def test_there_is_no_log_before_the_start(node: TestNode) -> None:

@@ -65,6 +65,9 @@ TWO = nodes(2)
 APART = Term((Expression("app", "In", ("a",)),), HOST)
 TAKE_OUT = Room.take_out
 BUDGETED = [pod("hi", 2, "n0", priority=5, labels={"app": "a"}), pod("lo", 2, "n0", labels={"app": "a"})]
+BESIDE_A_LOST_NODE = [
+    pod("lost", 1, "n9"), pod("g0", 1, "n0", of="w"), pod("g1", 1, "n0", of="w"), pod("k", 1, "n0", priority=HIGH),
+]  # fmt: skip
 
 CASES = [
     Case("S-15.7.1: N is 3, so the gang of priority 5 stays", TWO, [*halves(True)[0], *gang(2, 2)],
@@ -129,6 +132,10 @@ CASES = [
          [pod("g0", 2, "n0", of="w"), pod("g1", 2, "n1", of="w"), pod("a", 1, "n2"), pod("b", 1, "n2"),
           pod("c", 1, "n3"), pod("d", 1, "n3"), *gang(2, 2)], [workload("w", whole=True), pre(least=2)],
          victims="g0 g1", n=1),
+    Case("two pods of a group on one node count together, also where others stand on a node that is gone", nodes(1),
+         [*BESIDE_A_LOST_NODE, *gang(1, 2)], [workload("w", whole=True), pre()], victims="g0 g1", on="n0", n=1),
+    Case("the same for one pod", nodes(1), [*BESIDE_A_LOST_NODE, pod("p", 2, priority=HIGH)],
+         [workload("w", whole=True)], preemptor=lone(), victims="g0 g1", on="n0", n=1),
 ]  # fmt: skip
 
 

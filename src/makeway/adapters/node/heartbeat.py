@@ -72,6 +72,8 @@ class Heartbeat:
                 self._store.update_status(replace(node, status=gone))
 
     def _beat(self, offer: Offer, now: Millis) -> None:
+        """Raises NotFound where the Node is gone: then it is registered again, before anybody misses its pods."""
+        self._store.get(NODES, "", offer.name)
         time = MicroTime.of_millis(now)
         try:
             lease: Lease = self._store.get(LEASE_KIND, LEASES, offer.name).value()

@@ -190,13 +190,20 @@ def classes_of(classes: Iterable[wire.PriorityClass]) -> dict[str, PriorityClass
     )
 
 
-def scheduling_workload_of(workload: GangWorkload, classes: Classes) -> SchedulingWorkload:
-    """What its status says counts; what it does not say yet comes from the classes (S-15.1.1)."""
+def scheduling_workload_of(
+    workload: GangWorkload, classes: Classes, *, in_queue: int | None = None
+) -> SchedulingWorkload:
+    """What its status says counts; what it does not say yet comes from the classes (S-15.1.1).
+
+    ``in_queue``: the priority of the queueing Workload that it was made for, which counts before all of that (api 12).
+    """
     namespace, name = key_of(workload.metadata)
     spec, status = workload.spec, workload.status or GangWorkloadStatus()
     resolved = resolve(spec.priority_class_name, spec.preemption_priority_class_name, classes)
     if isinstance(resolved, Refused):  # its class is gone since it was let in
         resolved = Priorities()
+    if in_queue is not None:
+        status, resolved = GangWorkloadStatus(), Priorities(priority=in_queue, preemption_priority=in_queue)
     priority = resolved.priority if status.priority is None else status.priority
     as_victim = resolved.preemption_priority if status.preemption_priority is None else status.preemption_priority
     return SchedulingWorkload(

@@ -188,7 +188,7 @@ class Room:
         here = node != NOWHERE
         if not here.all():
             node, unit, use = node[here], unit[here], use[:, here]
-        if len(units) < len(node):  # some units have several pods: add up those on the same node
+        if (unit[1:] == unit[:-1]).any():  # some units have several pods: add up those on the same node
             place = unit * max(1, len(self.state.nodes)) + node
             order = np.argsort(place, kind="stable")
             firsts = np.flatnonzero(np.diff(place[order], prepend=-1))
