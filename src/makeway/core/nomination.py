@@ -120,7 +120,8 @@ def find_assignment(
         found = search_counts(workload.pod_sets, finder.succeeds)
         if found is not None and finder.last is not None:
             return finder.last
-    return assignment, victims
+    spared = finder.spared()
+    return assignment, replace(victims, spared=spared) if spared else victims
 
 
 def search_counts(pod_sets: Sequence[PodSet], succeeds: Callable[[list[int]], bool]) -> list[int] | None:
@@ -232,6 +233,10 @@ class _Finder:
             if not state.rounds.is_too_many(workload, kind):
                 return replace(victims, round=kind, spared=spared) if kind or spared else victims
             spared |= {_first_that_counts(workload, victims.targets, kind).workload.key}
+
+    def spared(self) -> frozenset[str]:
+        """Whom any of its searches left out: who has rounds left might have been told another flavor, or count."""
+        return frozenset[str]().union(*(each.spared for each in self._victims.values()))
 
     def succeeds(self, counts: list[int]) -> bool:
         assignment, victims = self.probe(counts)

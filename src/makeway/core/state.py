@@ -220,10 +220,13 @@ class State:
         has_changed = known.generation != self._generations.get(workload.queue, 0)
         return {} if has_changed and known.cycle < self.cycle else known.tried
 
-    def remember(self, workload: Workload, tried: Tried, in_vain: frozenset[Scan] = frozenset()) -> bool:
-        """Note where its scans stopped; returns whether flavors are left to try (S-6.8)."""
+    def remember(self, workload: Workload, tried: Tried, ended: frozenset[Scan] = frozenset()) -> bool:
+        """Note where its scans stopped; returns whether flavors are left to try (S-6.8).
+
+        ``ended``: scans that came to their end and are not in ``tried`` as such.
+        """
         unfinished = {scan for scan, index in tried.items() if index != AT_END}
-        ended = in_vain | (tried.keys() - unfinished)
+        ended |= tried.keys() - unfinished
         wakes = self.pending.line(workload.queue).wakes.get("count", 0)
         before = self._progress.get(workload.key)
         if before is not None and before.wakes == wakes:
