@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from makeway.core.amounts import add
 from makeway.core.flavors import Assignment, Mode, Search, Tried
 from makeway.core.model import FR, FlavorName, Millis, PodSet, ResourceName, Usage, Workload
 from makeway.core.options import running_sibling, stays_beside
@@ -160,7 +161,7 @@ def round_of(state: State, workload: Workload, usage: Usage, targets: Sequence[T
         used = node.usage.get(fr, 0)
         leaving = sum((t.workload.usage or {}).get(fr, 0) for t in targets if t.workload.queue == workload.queue)
         grows = amount > leaving or not only_below
-        if amount and grows and used - leaving + amount > node.nominal.get(fr, 0):
+        if amount and grows and add(used - leaving, amount) > node.nominal.get(fr, 0):
             return "above"
     return "free"
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from makeway.core.amounts import add
 from makeway.core.model import FR, Millis, Queue, Usage, Workload
 from makeway.core.preemption.candidates import Candidate, Candidates, Lenders, find_lenders
 from makeway.core.preemption.standing import (
@@ -106,7 +107,7 @@ class _Search:
             own, others = self.candidates.freed_at_most(fr, while_borrowing=may_borrow)
             if amount > self._tree.available(self._node, fr) + own + others:
                 return True
-            if not may_borrow and self._node.usage.get(fr, 0) - own + amount > self._node.subtree.get(fr, 0):
+            if not may_borrow and add(self._node.usage.get(fr, 0) - own, amount) > self._node.subtree.get(fr, 0):
                 return True
         return False
 
