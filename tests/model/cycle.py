@@ -140,9 +140,16 @@ def recompute(run: Run, e: Entry) -> None:  # S-5.7.3
     e.recomputed = {"DeferredFit": "deferred_fit"}.get(e.mode, "new_targets" if e.targets else "skipped")
 
 
-def reservation(snap: Snapshot, e: Entry) -> Amounts:
+def reserves_anyway(world: World, e: Entry) -> bool:
+    """Recorded: whose preemptions are pending blocks also what it could reclaim later."""  # decision 0028
+    gates, key = world.settings.gates, e.p.key
+    is_last = key in world.preemptors and world.last_preemptor.get(e.p.queue) == key
+    return is_last and gates["PrioritizePreemptorWorkloads"] and world.settings.parity
+
+
+def reservation(snap: Snapshot, e: Entry, anyway: bool = False) -> Amounts:
     """What a head blocks that needs preemption and has no victims."""  # S-5.8
-    if policy(snap, e.p.queue, "reclaimWithinCohort") == "Any":
+    if policy(snap, e.p.queue, "reclaimWithinCohort") == "Any" and not anyway:
         return {}
     node = snap.tree[queue_node(e.p.queue)]
     borrows = e.assignment.level > 0 and not snap.settings.gates["PreemptionClaims"]
@@ -160,7 +167,7 @@ def reservation(snap: Snapshot, e: Entry) -> Amounts:
 
 def reserve(run: Run, e: Entry) -> None:  # S-5.8, S-5.13
     world, queue = run.world, e.p.queue
-    amounts = reservation(run.snap, e)
+    amounts = reservation(run.snap, e, reserves_anyway(world, e))
     stays = queues.is_strict(world, queue) and not world.settings.parity and not world.settings.strict_fifo_lends
     run.snap.charge(queue, amounts)
     run.reservations.append((queue, amounts, stays))

@@ -342,7 +342,7 @@ class Taking:
     def _reserve(self, entry: Entry) -> dict[FR, int]:
         """Keep room for a head that must wait although nobody can be asked to leave (S-5.8)."""
         queue = self._state.queues[entry.workload.queue]
-        if queue.reclaim == "Any":
+        if queue.reclaim == "Any" and not reserves_anyway(self._state, entry.workload):
             return {}
         leaving = self._leaving.get(queue.name, {})
         amounts = {fr: amount for fr, amount in reservation(self._state, entry, leaving).items() if amount}
@@ -364,6 +364,13 @@ class Taking:
                 if self._fits_without(entry):
                     return owners if staying else ()
         return ()
+
+
+def reserves_anyway(state: State, workload: Workload) -> bool:
+    """Whether it keeps room free also where it could reclaim it later: recorded of who waits for victims (0028)."""
+    policy = state.policy
+    is_meant = policy.profile == "parity" and policy.gates.prioritize_preemptor_workloads
+    return is_meant and state.is_last_preemptor(workload)
 
 
 def stays_reserved(state: State, queue: QueueName) -> bool:
