@@ -347,6 +347,23 @@ def test_S_8_6_a_full_queue_tries_without_borrowing_only_if_it_might_have_borrow
     assert [each.workload.uid for each in search(made, workload("p", queue="x", cpu=2)).targets] == victims
 
 
+@pytest.mark.parametrize(("priority", "victims"), [(9, own("a")), (-1, own("a", "b"))])
+def test_S_8_6_a_queue_that_borrows_is_not_yet_somebody_to_reclaim(
+    priority: int, victims: tuple[tuple[str, str], ...]
+) -> None:
+    """x may take 3 with a alone, if it borrows; that it must not is tried first only where y's could be reclaimed."""
+    made = state(
+        queue("x", 3, cohort="r", within="LowerPriority", reclaim="LowerPriority"),
+        queue("y", 0, cohort="r"),
+        queue("lender", 3, cohort="r"),
+        holder("a", queue="x", priority=-2, reserved=2),
+        holder("b", queue="x", priority=-2, reserved=1),
+        holder("y1", queue="y", cpu=2, priority=priority),
+    )
+    found = search(made, workload("p", queue="x", cpu=3))
+    assert tuple((each.workload.uid, each.reason) for each in found.targets if each.workload.queue == "x") == victims
+
+
 def test_who_is_excluded_is_not_taken() -> None:
     made = state(queue("q", 2, **LOWER), holder("a"), holder("b"))
     found = search(made, workload("p", priority=1), excluded=frozenset({"default/a"}))

@@ -278,6 +278,21 @@ def test_S_6_9_a_podset_is_as_bad_as_its_worst_resource(worst: bool, mode: Mode)
     assert (found.mode, found.level) == (mode, 1)
 
 
+def test_S_6_6_the_worst_resource_of_a_flavor_is_the_same_one_without_fungibility() -> None:
+    """cpu borrows and so stands for f: it fits, and the first that fits is taken; f2 would do for both."""
+    on = state(
+        queue("q", {"f": {"cpu": 0, "gpu": 1}, "f2": {"cpu": 1, "gpu": 1}}, cohort="r", prefer_preemption=True),
+        queue("y", {"f": {"cpu": 4, "gpu": 0}}, cohort="r"),
+        holder("h", usage={"f": {"gpu": 1}}),
+    )
+    found = assign(
+        gateless(on, "flavor_fungibility"),
+        workload("w", requests={"cpu": 1, "gpu": 1}),
+        evicting={"f": (Mode.PREEMPT, 0)},
+    )
+    assert (found.mode, chosen(found)) == (Mode.PREEMPT, [{"cpu": "f", "gpu": "f"}])
+
+
 # --- which flavors are there for it ----------------------------------------------------------------------------------
 
 SPOT = flavor("spot", {"type": "spot"})

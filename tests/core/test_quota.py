@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from makeway.core.amounts import MOST, UNLIMITED
+from makeway.core.amounts import LEAST, MOST, UNLIMITED
 from makeway.core.model import FR, InvariantError, ResourceName
 from makeway.core.quota import Node, QuotaSpec, QuotaTree
 from makeway.core.undo import UndoLog
@@ -186,12 +186,25 @@ def test_unlimited_quota_stays_unlimited_up_the_tree() -> None:
     assert t.potential(t.queues["b"], FR_CPU) == UNLIMITED
 
 
-def test_P21_usage_beyond_64_bits_stops_at_the_top() -> None:
-    t = tree([leaf("a", 1)])
+def test_P21_usage_beyond_64_bits_counts_as_the_most_and_who_leaves_takes_all_of_its_own_along() -> None:
+    t = tree([leaf("a", 1, "r"), leaf("b", 1, "r")])
     for _ in range(3):
         t.charge(t.queues["a"], FR_CPU, MOST - 1)
-    assert t.queues["a"].usage[FR_CPU] == MOST
+    assert t.available(t.queues["b"], FR_CPU) == LEAST
     assert not t.fits(t.queues["a"], {FR_CPU: 1})
+    for _ in range(3):
+        t.release(t.queues["a"], FR_CPU, MOST - 1)
+    assert t.available(t.queues["b"], FR_CPU) == 2000
+
+
+@pytest.mark.parametrize("first", [MOST, 1])
+def test_P21_of_unlimited_quota_that_is_not_lent_nothing_overflows_in_any_order(first: int) -> None:
+    kept = QuotaSpec(name="a", parent="r", nominal={FR_CPU: UNLIMITED}, lending={FR_CPU: 0})
+    t = tree([kept, leaf("b", 1, "r")])
+    for amount in (first, MOST + 1 - first):
+        t.charge(t.queues["a"], FR_CPU, amount)
+    assert t.cohorts["r"].usage.get(FR_CPU, 0) == 0
+    assert t.within_nominal(t.queues["a"], (FR_CPU,))
 
 
 def test_heights_and_paths() -> None:

@@ -212,6 +212,40 @@ def test_its_shape_does_not_share_the_verdict() -> None:
     assert evictions(cycle(on, 6)) == [("b", "InCohortReclaimWhileBorrowing")]
 
 
+def test_its_shape_does_not_share_the_verdict_either_where_only_one_flavor_was_barred() -> None:
+    """In f1 it would borrow once more, which it may not; f2 is its own, but who borrows that is more important."""
+    on = state(
+        queue("x", {"f1": 0, "f2": 4}, cohort="r", **BORROWS),
+        queue("y", {"f1": 0, "f2": 0}, cohort="r"),
+        queue("lender", {"f1": 4}, cohort="r"),
+        holder("low", queue="y", usage={"f1": 4}),
+        holder("high", queue="y", usage={"f2": 4}, priority=99),
+    )
+    p, twin = (workload(name, queue="x", cpu=4, priority=9, queued=at) for name, at in (("p", 1), ("twin", 2)))
+    on.rounds.add(p, "above")
+    on.push(p, seconds(1))
+    on.push(twin, seconds(2))
+    assert outcomes(cycle(on, 3)) == {"p": "PreemptionNoCandidates"}
+    assert evictions(cycle(on, 4)) == [("low", "InCohortReclaimWhileBorrowing")]
+
+
+def test_a_round_counts_as_what_it_is_when_it_is_issued() -> None:
+    """q takes back what x borrows, and whom it asks to leave is gone when p's round is counted: x ends within 4."""
+    on = state(
+        queue("x", 4, cohort="r", **BORROWS),
+        queue("y", 0, cohort="r"),
+        queue("z", 4, cohort="r", **ANY),
+        queue("lender", 1, cohort="r"),
+        holder("of-x", queue="x", cpu=5, priority=-5),
+        holder("of-y", queue="y", cpu=4, priority=-1),
+        workload("q", queue="z", cpu=4),
+        workload("p", queue="x", cpu=2),
+    )
+    plan = cycle(on)
+    assert [(each.workload.uid, each.round) for each in plan.verdicts] == [("q", "free"), ("p", "free")]
+    assert sorted(name for name, _ in evictions(plan)) == ["of-x", "of-y"]
+
+
 def test_ten_rounds_of_any_kind_are_the_limit_and_the_breaker_is_counted() -> None:
     on = state(queue("x", 4, cohort="r", **ANY), queue("y", 0, cohort="r"), holder("a", queue="y", cpu=4))
     p = workload("p", queue="x", cpu=4)

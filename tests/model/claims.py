@@ -116,8 +116,9 @@ def make(world: World, p: Incoming, found: Assignment, targets: list[Target], no
     charged = set(leaving)
     until = [deadline_of(world, key, now) for key in leaving]
     for claim in taken:
-        victims |= {key: uid for key, uid in claim.victims.items() if key not in victims}
-        charged |= claim.charged
+        inherited = credited(world, claim, now)  # decisions 0014 and 0028: neither who has left nor who is overdue
+        victims |= {key: uid for key, uid in claim.victims.items() if key in inherited}
+        charged |= inherited
         until.append(claim.expires_at)
     _make(world, p, found, victims, charged, max(until), now).preempts = True
     return taken
@@ -165,13 +166,17 @@ def no_longer_head(world: World, claim: Claim) -> bool:  # claims 2
     return queues.is_strict(world, claim.queue) and ordered[:1] != [claim.workload]
 
 
-def no_longer_fits(world: World, claim: Claim, now: int) -> bool:
-    """Asked while victims are left; afterwards the claimant's own entry is."""  # claims 2, 4
-    if not claim.charged:
-        return False
-    tree = as_it_will_be(world, snapshot(world, now))
-    tree.remove(claim.workload)
-    return not fits(tree, claim.queue, claim.assignment.usage)
+def first_without_room(world: World, now: int) -> Claim | None:
+    """The oldest claim that does not fit the tree as it will be beside those before it."""  # claims 4, decision 0014
+    tree = snapshot(world, now)
+    gone = {key for claim in world.claims.values() for key in credited(world, claim, now)}
+    for key in sorted(gone & set(tree.holders)):
+        tree.remove(key)
+    for claim in oldest_first(world):
+        if not fits(tree, claim.queue, claim.assignment.usage):
+            return claim
+        tree.put_back(claimant(world, claim, now))
+    return None
 
 
 def end(world: World, claim: Claim, now: int) -> None:
@@ -198,7 +203,8 @@ def first_over(world: World, now: int) -> tuple[Claim, str] | None:
             why = "not head"
         if why is not None:
             return claim, why
-    return next(((each, "does not fit") for each in oldest_first(world) if no_longer_fits(world, each, now)), None)
+    found = first_without_room(world, now)
+    return None if found is None else (found, "does not fit")
 
 
 # rounds

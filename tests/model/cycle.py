@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.model import claims, facts, fair, queues
 from tests.model.amounts import Amounts, add, sub
 from tests.model.flavors import Assignment, PodSetAssignment
 from tests.model.nomination import nominate, refusal
 from tests.model.preemption import Incoming, Target, incoming_of, policy
-from tests.model.quota import fits
+from tests.model.quota import fits, lowest_subtree
 from tests.model.world import Claim, Progress, Snapshot, Standing, World, queue_node, snapshot
 
 STATUS_REASON = {  # S-5.12
@@ -102,6 +102,8 @@ def make_entry(run: Run, queue: str, key: str) -> Entry:  # S-5.3.6
     wl, settings = run.world.workloads[key], run.world.settings
     p = incoming_of(wl, queue, settings)
     found, victims = nominate(run.snap, p, facts.pod_sets(wl, settings.gates), resume_state(run.world, queue, key))
+    if any(p.uid in t.not_for for t in run.snap.holders.values()):
+        run.snap.limited.add(key)  # decision 0014: a victim's verdict is its own
     e = Entry(p, found, victims, found.mode)
     store_progress(run, e)
     return e
@@ -138,9 +140,16 @@ def recompute(run: Run, e: Entry) -> None:  # S-5.7.3
     e.recomputed = {"DeferredFit": "deferred_fit"}.get(e.mode, "new_targets" if e.targets else "skipped")
 
 
-def reservation(snap: Snapshot, e: Entry) -> Amounts:
+def reserves_anyway(world: World, e: Entry) -> bool:
+    """Recorded: whose preemptions are pending blocks also what it could reclaim later."""  # decision 0028
+    gates, key = world.settings.gates, e.p.key
+    is_last = key in world.preemptors and world.last_preemptor.get(e.p.queue) == key
+    return is_last and gates["PrioritizePreemptorWorkloads"] and world.settings.parity
+
+
+def reservation(snap: Snapshot, e: Entry, anyway: bool = False) -> Amounts:
     """What a head blocks that needs preemption and has no victims."""  # S-5.8
-    if policy(snap, e.p.queue, "reclaimWithinCohort") == "Any":
+    if policy(snap, e.p.queue, "reclaimWithinCohort") == "Any" and not anyway:
         return {}
     node = snap.tree[queue_node(e.p.queue)]
     borrows = e.assignment.level > 0 and not snap.settings.gates["PreemptionClaims"]
@@ -158,7 +167,7 @@ def reservation(snap: Snapshot, e: Entry) -> Amounts:
 
 def reserve(run: Run, e: Entry) -> None:  # S-5.8, S-5.13
     world, queue = run.world, e.p.queue
-    amounts = reservation(run.snap, e)
+    amounts = reservation(run.snap, e, reserves_anyway(world, e))
     stays = queues.is_strict(world, queue) and not world.settings.parity and not world.settings.strict_fifo_lends
     run.snap.charge(queue, amounts)
     run.reservations.append((queue, amounts, stays))
@@ -208,6 +217,8 @@ def redeem(run: Run, e: Entry) -> None:
     """Check a claimed assignment, without its own claim and with all others."""  # design 4, claims 2
     held = run.snap.holders[e.p.key]
     run.snap.remove(e.p.key)
+    levels = [lowest_subtree(run.snap, e.p.queue, fr, v)[0] for fr, v in e.assignment.usage.items()]
+    e.assignment = replace(e.assignment, level=max(levels, default=0))  # S-6.5, of the tree it is checked in
     if not fits(run.snap, e.p.queue, e.assignment.usage):
         e.status = "skipped"
         run.world.claims.pop(e.p.key)

@@ -132,6 +132,7 @@ def requeue(world: World, queue: str, key: str, reason: str, now: int, shared: b
         world.sticky[queue] = key
     if reason == "PendingPreemption":
         world.preemptors.add(key)  # S-5.6.2
+        world.last_preemptor[queue] = key
     if reason != "FailedAfterNomination" and not has_untried_flavors(world, key):
         world.refused.add(key)  # S-5.1
     if to_heap:

@@ -15,8 +15,6 @@ def targets(snap: Snapshot, p: Incoming, need: Need, req: Amounts) -> list[Targe
     """Whom to evict so that ``req`` fits, where ``need`` is contested; nobody when that cannot help."""  # S-8, S-9
     search = fair.search if snap.settings.strategies else preemption.search
     left_out: frozenset[str] = frozenset()
-    if any(p.uid in t.not_for for t in snap.holders.values()):
-        snap.limited.add(p.key)
     while True:
         found = search(snap, p, need, req, left_out)
         extra = one_too_many(snap, p, found, req)

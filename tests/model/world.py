@@ -125,6 +125,7 @@ class World:
     progress: dict[str, Progress] = field(default_factory=dict)
     ended: dict[str, set[tuple[int, str]]] = field(default_factory=dict)
     preemptors: set[str] = field(default_factory=set)
+    last_preemptor: dict[str, str] = field(default_factory=dict)  # of each queue, the newest of them (0028)
     refused: set[str] = field(default_factory=set)
     held_back: set[str] = field(default_factory=set)
     standing: dict[str, Standing] = field(default_factory=dict)

@@ -23,16 +23,17 @@ CLASSICAL = "preemption/classical.py"
 
 MUTANTS = (
     # --- quota
-    Mutant(QUOTA, "            if amount <= free:\n                return\n", "", "S-2.7: charges the parent too"),
-    Mutant(QUOTA, "            amount = subtract(amount, free)\n", "", "S-2.7: charges the parent the local part too"),
     Mutant(
-        QUOTA, "            if overflow <= 0:\n                return\n", "", "S-2.8: releases below the local part"
+        QUOTA,
+        "                amount = at.overflow(fr, used + amount) - at.overflow(fr, used)\n",
+        "                amount += 0\n",
+        "S-2.7: charges the parent too",
     ),
-    Mutant(QUOTA, "amount = min(amount, overflow)", "amount = max(amount, overflow)", "S-2.8: releases too much above"),
-    Mutant(
-        QUOTA, "self._log.put(at.usage, fr, subtract(used, amount))", "at.usage[fr] = used - amount", "P35: no way back"
-    ),
-    Mutant(QUOTA, "self._log.put(at.usage, fr, add(used, amount))", "at.usage[fr] = used + amount", "P35: no way back"),
+    Mutant(QUOTA, ") - at.overflow(fr, used)", ")", "S-2.7: charges the parent what it was charged before"),
+    Mutant(QUOTA, "max(0, used - local)", "used - local", "S-2.8: releases below the local part"),
+    Mutant(QUOTA, "0 if local >= UNLIMITED else max(", "max(", "0029: sees what is kept without a limit"),
+    Mutant(QUOTA, "self.charge(node, fr, -amount)", "self.charge(node, fr, amount)", "S-2.8: releases the wrong way"),
+    Mutant(QUOTA, "self._log.put(at.usage, fr, used + amount)", "at.usage[fr] = used + amount", "P35: no way back"),
     Mutant(
         QUOTA,
         "above = min(above, add(subtract(shown",
@@ -58,8 +59,8 @@ MUTANTS = (
     ),
     Mutant(
         QUOTA,
-        "usage.get(fr, 0) <= whole.get(fr, 0) for fr",
-        "usage.get(fr, 0) < whole.get(fr, 0) for fr",
+        "usage.get(fr, 0) <= whole.get(fr, 0) or",
+        "usage.get(fr, 0) < whole.get(fr, 0) or",
         "S-2.13, R-4",
     ),
     Mutant(
@@ -153,12 +154,8 @@ MUTANTS = (
     Mutant(
         CLASSICAL, "for each in reversed(taken[:-1]):", "for each in taken[:-1]:", "S-8.8: spares the least important"
     ),
-    Mutant(
-        CLASSICAL,
-        "        return (False, True)\n    return (True, False)",
-        "        return (True, False)\n    return (True, False)",
-        "S-8.6 b: borrows first",
-    ),
+    Mutant(CLASSICAL, "return (False, True) if search", "return (True, False) if search", "S-8.6 b: borrows first"),
+    Mutant(CLASSICAL, "candidates.are_there(advantaged=False)", "queue", "S-8.6: who borrows is a candidate"),
     Mutant(
         CLASSICAL, "while at is not None and at is not under:", "if at is not None:", "S-8.7: looks at the queue only"
     ),

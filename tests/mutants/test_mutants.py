@@ -53,8 +53,8 @@ def test_every_mutant_is_about_code_that_is_there(mutant: Mutant) -> None:
     assert mutant.old != mutant.new
 
 
-def test_there_are_forty_and_no_two_are_alike() -> None:
-    assert len(set(MUTANTS)) == len(MUTANTS) == 40
+def test_there_are_at_least_forty_and_no_two_are_alike() -> None:
+    assert len(set(MUTANTS)) == len(MUTANTS) >= 40
 
 
 @pytest.mark.slow

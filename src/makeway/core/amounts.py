@@ -1,4 +1,8 @@
-"""Integers that never wrap: 64 bits, saturating, with one value that means unlimited (S-1.2, 1.3)."""
+"""Integers that never wrap: 64 bits, saturating, with one value that means unlimited (S-1.2, 1.3).
+
+What many use together is summed up exactly (``quota``) and cut here, where it is compared: a sum that was cut while it
+was made could not be taken apart again. So whatever is at or above the largest value counts as that.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,15 @@ UNLIMITED = MOST
 
 def add(a: int, b: int) -> int:
     total = a + b
-    if a == UNLIMITED or b == UNLIMITED or total >= MOST:
+    if a >= UNLIMITED or b >= UNLIMITED or total >= MOST:
         return UNLIMITED
     return total if total > LEAST else LEAST
 
 
 def subtract(a: int, b: int) -> int:
-    if a == UNLIMITED:
-        return 0 if b == UNLIMITED else UNLIMITED
-    if b == UNLIMITED:
+    if a >= UNLIMITED:
+        return 0 if b >= UNLIMITED else UNLIMITED
+    if b >= UNLIMITED:
         return LEAST
     difference = a - b
     return LEAST if difference < LEAST else MOST if difference > MOST else difference

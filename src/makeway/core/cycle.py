@@ -207,7 +207,7 @@ def carry_out(state: State, plan: Plan) -> None:
         if verdict.requeue in ("PendingPreemption", "PendingMigration", "PreemptionGated"):
             state.forget_progress(workload)
         else:
-            has_untried = state.remember(workload, verdict.assignment.tried, verdict.assignment.in_vain)
+            has_untried = state.remember(workload, verdict.assignment.tried, verdict.assignment.ended)
         if verdict.requeue == "PendingPreemption":
             state.mark_preemptor(workload)
         assert verdict.requeue is not None

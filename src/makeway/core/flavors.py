@@ -102,6 +102,7 @@ class Assignment:
     usage: dict[FR, int] = field(default_factory=dict)
     why: NoFit | None = None
     steps: list[Step] = field(default_factory=list)
+    ended_before: frozenset[Scan] = frozenset()  # what ``ended`` was of the search that this one took the place of
 
     @property
     def need(self) -> tuple[FR, ...]:
@@ -123,11 +124,11 @@ class Assignment:
         }
 
     @property
-    def in_vain(self) -> frozenset[Scan]:
-        """Scans that came to the last flavor and found none; nothing is chosen for them, so ``tried`` has them not."""
-        return frozenset(
-            (each.index, name) for each in self.pod_sets if each.mode is Mode.NO_FIT for name in each.requests
-        )
+    def ended(self) -> frozenset[Scan]:
+        """Scans that came to the last flavor; ``tried`` has not those that found none, for nothing is chosen there."""
+        at_end = {scan for scan, index in self.tried.items() if index == AT_END}
+        in_vain = {(each.index, name) for each in self.pod_sets if each.mode is Mode.NO_FIT for name in each.requests}
+        return self.ended_before | at_end | in_vain
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +250,7 @@ class Search:
             if self._stops(worst):
                 best = (name, outcomes, worst)
                 break
-            if best is None or self._better(worst, best[2]):
+            if best is None or self._is_taken_before(worst, best[2]):
                 best = (name, outcomes, worst)
         if best is None:
             return Mode.NO_FIT, mildest or NoFit.NO_MATCHING_FLAVOR
@@ -297,11 +298,14 @@ class Search:
         return not (worst.level > 0 and self.queue.try_next_when_borrowing)
 
     def _better(self, a: _Outcome, b: _Outcome) -> bool:
-        if not self.policy.gates.flavor_fungibility:
-            return a.mode > b.mode
         return is_better((a.mode, a.level), (b.mode, b.level), prefer_preemption=self.queue.prefer_preemption)
 
+    def _is_taken_before(self, a: _Outcome, b: _Outcome) -> bool:
+        """Whether one flavor is to be had rather than another, by the worst of their resources (S-6.7)."""
+        return self._better(a, b) if self.policy.gates.flavor_fungibility else a.mode > b.mode
+
     def _representative(self, outcomes: Iterable[_Outcome]) -> _Outcome:
+        """The worst resource of a flavor, whether or not the order of flavors is the queue's to say (S-6.6)."""
         worst: _Outcome | None = None
         for each in outcomes:
             if worst is None or self._better(worst, each):

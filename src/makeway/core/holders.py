@@ -100,6 +100,11 @@ class Holders:
                     runs.append(self._read(queue, found.newest, 0, bisect_left(found.newest, (below,))))
         return self._merged(runs)
 
+    def has_some_upto(self, queue: QueueName, frs: Iterable[FR], below: int, *, evicted: bool) -> bool:
+        """Whether ``upto`` would find anybody in this queue; reads nobody."""
+        runs = (self._runs.get((queue, fr, evicted)) for fr in frs)
+        return any(found is not None and bisect_left(found.newest, (below,)) > 0 for found in runs)
+
     def expired(
         self, queue: QueueName, frs: Iterable[FR], priority: int, before: Millis, *, evicted: bool
     ) -> Iterator[Workload]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from makeway.core.amounts import add
 from makeway.core.flavors import Assignment, Mode, Search, Tried
 from makeway.core.model import FR, FlavorName, Millis, PodSet, ResourceName, Usage, Workload
 from makeway.core.options import running_sibling, stays_beside
@@ -120,7 +121,8 @@ def find_assignment(
         found = search_counts(workload.pod_sets, finder.succeeds)
         if found is not None and finder.last is not None:
             return finder.last
-    return assignment, victims
+    spared = finder.spared()
+    return assignment, replace(victims, spared=spared) if spared else victims
 
 
 def search_counts(pod_sets: Sequence[PodSet], succeeds: Callable[[list[int]], bool]) -> list[int] | None:
@@ -159,7 +161,7 @@ def round_of(state: State, workload: Workload, usage: Usage, targets: Sequence[T
         used = node.usage.get(fr, 0)
         leaving = sum((t.workload.usage or {}).get(fr, 0) for t in targets if t.workload.queue == workload.queue)
         grows = amount > leaving or not only_below
-        if amount and grows and used - leaving + amount > node.nominal.get(fr, 0):
+        if amount and grows and add(used - leaving, amount) > node.nominal.get(fr, 0):
             return "above"
     return "free"
 
@@ -232,6 +234,10 @@ class _Finder:
             if not state.rounds.is_too_many(workload, kind):
                 return replace(victims, round=kind, spared=spared) if kind or spared else victims
             spared |= {_first_that_counts(workload, victims.targets, kind).workload.key}
+
+    def spared(self) -> frozenset[str]:
+        """Whom any of its searches left out: who has rounds left might have been told another flavor, or count."""
+        return frozenset[str]().union(*(each.spared for each in self._victims.values()))
 
     def succeeds(self, counts: list[int]) -> bool:
         assignment, victims = self.probe(counts)

@@ -2,7 +2,8 @@
 
 A node keeps part of its quota to itself (``local``: what its lending limit withholds) and shows the rest to its
 parent. Usage fills the local part first; only the overflow is charged upward. All sums that depend on quota alone
-are made once, when quota or edges change; usage is kept in place and noted in the undo log.
+are made once, when quota or edges change; usage is kept in place and noted in the undo log. It is an exact sum, however
+large: the order in which workloads come and go does not matter, and who leaves takes all of its own along.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from makeway.core.amounts import add, subtract
+from makeway.core.amounts import UNLIMITED, add, subtract
 from makeway.core.model import FR, ResourceName, Usage, invariant
 from makeway.core.undo import UndoLog
 
@@ -70,6 +71,11 @@ class Node:
         while node.parent is not None:
             node = node.parent
         return node
+
+    def overflow(self, fr: FR, used: int) -> int:
+        """What its parent sees of this usage (S-2.9)."""
+        local = self.local.get(fr, 0)
+        return 0 if local >= UNLIMITED else max(0, used - local)
 
     def path(self) -> str:
         """``/top/…/queue``, as events name it."""
@@ -133,25 +139,14 @@ class QuotaTree:
         at: Node | None = node
         while at is not None and amount:
             used = at.usage.get(fr, 0)
-            free = max(0, subtract(at.local.get(fr, 0), used)) if at.local else 0
-            self._log.put(at.usage, fr, add(used, amount))
-            if amount <= free:
-                return
-            amount = subtract(amount, free)
+            self._log.put(at.usage, fr, used + amount)
+            if at.local:
+                amount = at.overflow(fr, used + amount) - at.overflow(fr, used)
             at = at.parent
 
     def release(self, node: Node, fr: FR, amount: int) -> None:
         """Take usage away again: the exact inverse of ``charge`` (S-2.8)."""
-        self.questions += 1
-        at: Node | None = node
-        while at is not None and amount:
-            used = at.usage.get(fr, 0)
-            overflow = subtract(used, at.local.get(fr, 0))
-            self._log.put(at.usage, fr, subtract(used, amount))
-            if overflow <= 0:
-                return
-            amount = min(amount, overflow)
-            at = at.parent
+        self.charge(node, fr, -amount)
 
     def charge_all(self, node: Node, usage: Usage) -> None:
         for fr, amount in usage.items():
@@ -200,7 +195,7 @@ class QuotaTree:
 
     def within_nominal(self, node: Node, frs: Iterable[FR]) -> bool:
         usage, whole = node.usage, node.subtree
-        return all(usage.get(fr, 0) <= whole.get(fr, 0) for fr in frs)
+        return all(usage.get(fr, 0) <= whole.get(fr, 0) or whole.get(fr, 0) >= UNLIMITED for fr in frs)
 
     def lowest_subtree(self, node: Node, fr: FR, amount: int) -> tuple[int, bool]:
         """How far up the request must borrow, and whether somebody further up could be reclaimed from (S-2.16)."""
@@ -225,7 +220,7 @@ class QuotaTree:
         """Check that every cohort's usage is what its children show (S-2.9)."""
         for node in self.cohorts.values():
             for fr in {fr for child in node.children for fr in child.usage} | set(node.usage):
-                shown = sum(max(0, child.usage.get(fr, 0) - child.local.get(fr, 0)) for child in node.children)
+                shown = sum(child.overflow(fr, child.usage.get(fr, 0)) for child in node.children)
                 used = node.usage.get(fr, 0)
                 invariant(used == shown, "cohort {}: usage {} of {}, its children show {}", node.name, used, fr, shown)
 

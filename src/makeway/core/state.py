@@ -59,6 +59,7 @@ class State:
         self.waits_for_pods = False  # blockAdmission, and some admitted workload is not ready (S-5.7.12)
         self._progress: dict[WorkloadKey, Progress] = {}
         self._preemptors: dict[WorkloadKey, None] = {}  # requeued with preemptions pending, no quota since (S-5.6.2)
+        self._last_preemptors: dict[QueueName, WorkloadKey] = {}  # of each queue, the newest of them
         self._generations: dict[QueueName, int] = {}  # S-3.8
         self._cycles: dict[str, int] = {}
         self._trees: dict[QueueName, list[QueueName]] = {}  # as found since the last configuration
@@ -220,10 +221,13 @@ class State:
         has_changed = known.generation != self._generations.get(workload.queue, 0)
         return {} if has_changed and known.cycle < self.cycle else known.tried
 
-    def remember(self, workload: Workload, tried: Tried, in_vain: frozenset[Scan] = frozenset()) -> bool:
-        """Note where its scans stopped; returns whether flavors are left to try (S-6.8)."""
+    def remember(self, workload: Workload, tried: Tried, ended: frozenset[Scan] = frozenset()) -> bool:
+        """Note where its scans stopped; returns whether flavors are left to try (S-6.8).
+
+        ``ended``: scans that came to their end and are not in ``tried`` as such.
+        """
         unfinished = {scan for scan, index in tried.items() if index != AT_END}
-        ended = in_vain | (tried.keys() - unfinished)
+        ended |= tried.keys() - unfinished
         wakes = self.pending.line(workload.queue).wakes.get("count", 0)
         before = self._progress.get(workload.key)
         if before is not None and before.wakes == wakes:
@@ -240,9 +244,14 @@ class State:
 
     def mark_preemptor(self, workload: Workload) -> None:
         self._log.put(self._preemptors, workload.key, None)
+        self._log.put(self._last_preemptors, workload.queue, workload.key)
 
     def is_preemptor(self, workload: Workload) -> bool:
         return workload.key in self._preemptors
+
+    def is_last_preemptor(self, workload: Workload) -> bool:
+        """Whether nobody of its queue has become one since."""
+        return self.is_preemptor(workload) and self._last_preemptors.get(workload.queue) == workload.key
 
     # --- rounds ---
 
@@ -262,6 +271,7 @@ class State:
         """Equal before and after every trial."""
         return (
             self.tree.contents(), self.holders.contents(), self.pending.contents(),
-            dict(sorted(self._progress.items())), sorted(self._preemptors), dict(sorted(self._generations.items())),
+            dict(sorted(self._progress.items())), sorted(self._preemptors),
+            dict(sorted(self._last_preemptors.items())), dict(sorted(self._generations.items())),
             self.cycle, self.claims.contents(), self.rounds.contents(),
         )  # fmt: skip

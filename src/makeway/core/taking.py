@@ -16,7 +16,7 @@ from makeway.core.amounts import subtract
 from makeway.core.claims import Claimant, EndedClaim
 from makeway.core.flavors import Mode
 from makeway.core.model import FR, Claim, Millis, QueueName, Uid, Usage, Workload, WorkloadKey
-from makeway.core.nomination import Entry, find_assignment
+from makeway.core.nomination import Entry, find_assignment, round_of
 from makeway.core.options import running_sibling
 from makeway.core.quota import Node
 from makeway.core.state import State
@@ -209,14 +209,15 @@ class Taking:
             self._state, entry.workload, self._now, tried={}, only=only,
             excluded=entry.excluded | frozenset(self._chosen), replaces=entry.replaces,
         )  # fmt: skip
+        assignment.ended_before = entry.assignment.ended
         entry.assignment, entry.targets, entry.steps = assignment, victims.targets, victims.steps
-        entry.round, entry.spared = victims.round, bool(victims.spared)
+        entry.round, entry.spared = victims.round, entry.spared or bool(victims.spared)
         entry.deferred = assignment.mode is Mode.FIT
 
     def _judge(self, entry: Entry) -> Verdict:
         state, workload, assignment = self._state, entry.workload, entry.assignment
         if assignment.mode is Mode.NO_FIT:
-            return wait(entry, "NoFit", *assignment.steps)
+            return wait(entry, "NoFit", *assignment.steps, spared=entry.spared)
         preempts = assignment.mode is not Mode.FIT
         if preempts and not entry.targets:
             reserved = self._reserve(entry)
@@ -240,6 +241,8 @@ class Taking:
         by_claim = state.policy.gates.preemption_claims
         if by_claim and not preempts and entry.replaces is None and not self._fits_as_it_is(entry):
             return self._defer(entry)
+        if entry.round:  # it counts as what it is once those have left, too, whom earlier entries asked to
+            entry.round = round_of(state, workload, assignment.usage, entry.targets)
         claim = self._claim(entry) if by_claim and (preempts or entry.replaces is not None) else None
         self._choose(entry)
         self._charge(entry, claim)
@@ -339,7 +342,7 @@ class Taking:
     def _reserve(self, entry: Entry) -> dict[FR, int]:
         """Keep room for a head that must wait although nobody can be asked to leave (S-5.8)."""
         queue = self._state.queues[entry.workload.queue]
-        if queue.reclaim == "Any":
+        if queue.reclaim == "Any" and not reserves_anyway(self._state, entry.workload):
             return {}
         leaving = self._leaving.get(queue.name, {})
         amounts = {fr: amount for fr, amount in reservation(self._state, entry, leaving).items() if amount}
@@ -361,6 +364,13 @@ class Taking:
                 if self._fits_without(entry):
                     return owners if staying else ()
         return ()
+
+
+def reserves_anyway(state: State, workload: Workload) -> bool:
+    """Whether it keeps room free also where it could reclaim it later: recorded of who waits for victims (0028)."""
+    policy = state.policy
+    is_meant = policy.profile == "parity" and policy.gates.prioritize_preemptor_workloads
+    return is_meant and state.is_last_preemptor(workload)
 
 
 def stays_reserved(state: State, queue: QueueName) -> bool:

@@ -68,10 +68,10 @@ class _Tally:
 
     def take(self, who: str, amounts: Amounts, *, admitted: bool) -> None:
         self.reserving.add(who)
-        _add_to(self.reservation, amounts)
+        _count_to(self.reservation, amounts)
         if admitted:
             self.admitted.add(who)
-            _add_to(self.usage, amounts)
+            _count_to(self.usage, amounts)
 
 
 @dataclass(slots=True)
@@ -243,9 +243,10 @@ def _sum_cohorts(counted: _Counted) -> None:
         if quota.parent:
             above = cohorts[quota.parent]
             shown_quota = {fr: subtract(each, quota.local.get(fr, 0)) for fr, each in quota.subtree.items()}
-            overflow = {fr: max(0, subtract(each, quota.local.get(fr, 0))) for fr, each in quota.usage.items()}
             _add_to(above.subtree, shown_quota)
-            _add_to(above.usage, overflow)
+            kept = {fr: each if quota.local.get(fr, 0) >= UNLIMITED else min(each, quota.local.get(fr, 0))
+                    for fr, each in quota.usage.items()}  # fmt: skip
+            _count_to(above.usage, {fr: each - kept[fr] for fr, each in quota.usage.items()})
 
 
 def _declared(quota: _Quota) -> tuple[Amounts, Amounts, Amounts]:
@@ -272,7 +273,7 @@ def _state_differences(counted: _Counted, state: State) -> list[Difference]:
     for queue, members in state.holders.of_queue.items():
         for each in members.values():
             who = each.key if each.family is None else each.family
-            _add_to(held.setdefault(queue, {}), each.usage or {})
+            _count_to(held.setdefault(queue, {}), each.usage or {})
             reserving.setdefault(queue, set()).add(who)
             if each.admitted:
                 admitted.setdefault(queue, set()).add(who)
@@ -393,6 +394,12 @@ def _shown(tables: Mapping[Labels, Mapping[FR, int]]) -> dict[Labels, Number]:
 
 def _sizes(groups: Mapping[str, set[str]]) -> dict[Labels, Number]:
     return {(name,): len(group) for name, group in groups.items()}
+
+
+def _count_to(total: Amounts, more: Mapping[FR, int]) -> None:
+    """What is used is summed up exactly, quota is not: enough of it is unlimited."""
+    for fr, amount in more.items():
+        total[fr] = total.get(fr, 0) + amount
 
 
 def _add_to(total: Amounts, more: Mapping[FR, int]) -> None:

@@ -87,6 +87,18 @@ class Candidates:
             for each in self._of_own_queue(evicted):
                 yield Candidate(each)
 
+    def are_there(self, *, advantaged: bool) -> bool:
+        """Whether anybody of the cohort is a candidate of this kind: that a queue borrows does not say so.
+
+        Reads somebody only where it is not enough that there are some.
+        """
+        queues = self._lenders.advantaged if advantaged else self._lenders.others
+        if self._incoming.family is None and not self._excluded:  # then all who stay may be asked to leave
+            below = self._below()
+            if any(self._holders.has_some_upto(queue, self._need, below, evicted=False) for queue in queues):
+                return True
+        return any(next(self._of_cohort(queues, evicted), None) is not None for evicted in (False, True))
+
     def of_queue(self, queue: QueueName) -> Iterator[Workload]:
         """Those of one queue alone."""
         for evicted in (True, False):
@@ -96,8 +108,13 @@ class Candidates:
                 yield from self._of_cohort({queue: self._lenders.others[queue]}, evicted)
 
     def _of_cohort(self, queues: dict[QueueName, Node], evicted: bool) -> Iterator[Workload]:
-        below = EVERYBODY if self._queue.reclaim == "Any" else self._incoming.priority
-        return filter(self._may, self._holders.upto(queues, self._need, below, evicted=evicted)) if queues else iter(())
+        if not queues:
+            return iter(())
+        return filter(self._may, self._holders.upto(queues, self._need, self._below(), evicted=evicted))
+
+    def _below(self) -> int:
+        """Below which priority others of the cohort may be asked to leave."""
+        return EVERYBODY if self._queue.reclaim == "Any" else self._incoming.priority
 
     def _of_own_queue(self, evicted: bool) -> Iterator[Workload]:
         incoming, holders, own = self._incoming, self._holders, self._queue.name
@@ -131,8 +148,7 @@ class Candidates:
         if self._queue.within != "Never":
             equals = self._queue.within == "LowerOrNewerEqualPriority" and self._equals
             own = self._holders.freed_at_most(self._queue.name, fr, self._incoming.priority + equals)
-        below = EVERYBODY if self._queue.reclaim == "Any" else self._incoming.priority
-        limit = below
+        below = limit = self._below()
         if while_borrowing:
             threshold = EVERYBODY if self._queue.threshold is None else self._queue.threshold + 1
             limit = NOBODY if self._queue.borrow == "Never" else min(below, self._incoming.priority, threshold)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from makeway.core.amounts import add
 from makeway.core.model import FR, Millis, Queue, Usage, Workload
 from makeway.core.preemption.candidates import Candidate, Candidates, Lenders, find_lenders
 from makeway.core.preemption.standing import (
@@ -59,7 +60,7 @@ def find_victims(
         may_displace_equals=not sibling_runs, excluded=excluded, stuck_before=stuck_before,
     )  # fmt: skip
     search = _Search(state.tree, node, queue, incoming, need, request, candidates)
-    for may_borrow in _attempts(state.tree, node, queue, lenders, need):
+    for may_borrow in _attempts(search, lenders):
         if search.is_hopeless(may_borrow=may_borrow):
             continue
         with state.trial():
@@ -69,14 +70,19 @@ def find_victims(
     return Victims((), (search.why_not(),))
 
 
-def _attempts(tree: QuotaTree, node: Node, queue: Queue, lenders: Lenders, need: tuple[FR, ...]) -> tuple[bool, ...]:
-    """With or without borrowing, in which order (S-8.6)."""
-    nobody = not lenders.advantaged and not lenders.others
-    if nobody or (queue.borrow == "Never" and any(node.usage.get(fr, 0) >= node.nominal.get(fr, 0) for fr in need)):
+def _attempts(search: _Search, lenders: Lenders) -> tuple[bool, ...]:
+    """With or without borrowing, in which order (S-8.6). Who could be reclaimed is asked for only where it matters."""
+    if not lenders.advantaged and not lenders.others:
         return (True,)
-    if queue.borrow == "Never" and not lenders.advantaged:
-        return (False, True)
-    return (True, False)
+    if search.queue.borrow != "Never":
+        return (True, False)
+    if not search.is_below_nominal():
+        return (True,)
+    if search.is_hopeless(may_borrow=True) or search.is_hopeless(may_borrow=False):
+        return (True, False)  # one of them at most is made
+    if search.candidates.are_there(advantaged=True):
+        return (True, False)
+    return (False, True) if search.candidates.are_there(advantaged=False) else (True,)
 
 
 class _Search:
@@ -86,26 +92,29 @@ class _Search:
     ) -> None:  # fmt: skip
         self._tree = tree
         self._node = node
-        self._queue = queue
+        self.queue = queue
         self._incoming = incoming
         self._need = need
         self._request = request
-        self._candidates = candidates
+        self.candidates = candidates
+
+    def is_below_nominal(self) -> bool:
+        return all(self._node.usage.get(fr, 0) < self._node.nominal.get(fr, 0) for fr in self._need)
 
     def is_hopeless(self, *, may_borrow: bool) -> bool:
         """Whether not even all candidates together would free enough; asks the sums, reads nobody."""
         for fr, amount in self._request.items():
-            own, others = self._candidates.freed_at_most(fr, while_borrowing=may_borrow)
+            own, others = self.candidates.freed_at_most(fr, while_borrowing=may_borrow)
             if amount > self._tree.available(self._node, fr) + own + others:
                 return True
-            if not may_borrow and self._node.usage.get(fr, 0) - own + amount > self._node.subtree.get(fr, 0):
+            if not may_borrow and add(self._node.usage.get(fr, 0) - own, amount) > self._node.subtree.get(fr, 0):
                 return True
         return False
 
     def why_not(self) -> Step:
         for fr, amount in self._request.items():
             missing = amount - max(0, self._tree.available(self._node, fr))
-            freed = sum(self._candidates.freed_at_most(fr))
+            freed = sum(self.candidates.freed_at_most(fr))
             if missing > freed:
                 return Step(Rule.NOT_EVEN_ALL, (self._incoming.key, *fr), (missing, freed))
         return Step(Rule.NO_TARGETS, (self._incoming.key,))
@@ -113,7 +122,7 @@ class _Search:
     def attempt(self, *, may_borrow: bool) -> list[Candidate]:
         """Take until it fits, then give back (S-8.7, 8.8); nobody if it never fits. Runs inside a trial."""
         taken: list[Candidate] = []
-        for each in self._candidates.read():
+        for each in self.candidates.read():
             node = self._node if each.under is None else self._tree.queues[each.workload.queue]
             if each.under is not None and self._is_barred(each, node, each.under, may_borrow):
                 continue
@@ -124,7 +133,7 @@ class _Search:
         return []
 
     def _is_barred(self, each: Candidate, node: Node, under: Node, may_borrow: bool) -> bool:
-        if may_borrow and not each.advantaged and only_without_borrowing(self._queue, self._incoming, each.workload):
+        if may_borrow and not each.advantaged and only_without_borrowing(self.queue, self._incoming, each.workload):
             return True
         at: Node | None = node
         while at is not None and at is not under:
