@@ -283,6 +283,23 @@ def test_a_store_that_recovered_fails_as_if_for_the_first_time(play: Play) -> No
     assert first[0] == first[1]
 
 
+@pytest.mark.parametrize("recovers", [True, False])
+def test_a_clock_that_is_set_back_makes_nobody_deaf(play: Play, recovers: bool) -> None:
+    """It has failed once, and would be asked again at a time that comes an hour later now."""
+    play.create("a")
+    play.store.failures = 1
+    play.poll()
+    at = play.informer.next_at()
+    assert at is not None
+    if recovers:
+        play.now = at
+        assert play.poll() == 1
+        play.create("b")
+    play.now = Millis(at - 3_600_000)
+    assert play.poll() == 1
+    assert play.known() == ({"a": "", "b": ""} if recovers else {"a": ""})
+
+
 def test_a_watch_that_fails_for_a_moment_goes_on_where_it_was() -> None:
     told = Told()
     play = Play(told)

@@ -13,7 +13,7 @@ from makeway.controllers.contract import Ref
 from makeway.core.model import Millis
 from makeway.runtime.objects import Objects
 from makeway.runtime.ports import Event, Expired, Retryable, Store, Stored, Watch
-from makeway.runtime.workqueue import backoff_ms
+from makeway.runtime.workqueue import BACKOFF_MAX_MS, backoff_ms
 
 EVENTS_PER_POLL = 1000
 PAGE = 5000
@@ -61,7 +61,7 @@ class Informer:
 
     def poll(self, now: Millis) -> int:
         """Take in what happened; how many events there were. A Store that fails is asked again later."""
-        if now < self._not_before:
+        if self._is_waiting(now):
             return 0
         try:
             if self._watch is None:
@@ -81,6 +81,10 @@ class Informer:
 
     def next_at(self) -> Millis | None:
         return self._not_before if self._failures else None
+
+    def _is_waiting(self, now: Millis) -> bool:
+        """Whether it has failed a short while ago; by a clock that was set back since, nobody is made to wait."""
+        return self._failures > 0 and self._not_before - BACKOFF_MAX_MS <= now < self._not_before
 
     def _fail(self, now: Millis) -> int:
         self._failures += 1
