@@ -6,6 +6,7 @@ import json
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
@@ -455,7 +456,8 @@ def test_a_watch_may_be_silent_for_longer_than_an_answer_may_take(server: Server
         assert [type_ for type_, _ in client.watch(QUEUES, since="1")] == ["ADDED"]
 
 
-def test_a_watch_can_be_ended_while_somebody_waits_for_it(server: Server, client: Client) -> None:
+@pytest.mark.parametrize("who", ["stream", "client"])
+def test_a_watch_can_be_ended_while_somebody_waits_for_it(server: Server, target: Target, who: str) -> None:
     done = Event()
 
     def answer(asked: Asked, handler: Handler) -> None:
@@ -470,13 +472,51 @@ def test_a_watch_can_be_ended_while_somebody_waits_for_it(server: Server, client
             seen.append(error)
 
     server.answer = answer
-    stream, seen = client.watch(QUEUES, since="1"), list[Any]()
-    reader = Thread(target=read, args=(stream, seen))
+    with Client(target) as client:
+        stream, seen = client.watch(QUEUES, since="1"), list[Any]()
+        reader = Thread(target=read, args=(stream, seen))
+        reader.start()
+        while len(seen) < 1 and reader.is_alive():
+            time.sleep(0.005)
+        closes = client.close if who == "client" else stream.close
+        closes()
+        reader.join(10)
+        done.set()
+        assert not reader.is_alive()
+        closes()
+
+
+def test_a_client_closes_no_socket_that_somebody_reads(
+    server: Server, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number would be that of the next file, and the reader would take the beginning of that."""
+    done, reads, left = Event(), Event(), list[bool]()
+
+    def answer(asked: Asked, handler: Handler) -> None:
+        handler.begin_stream()
+        handler.event("ADDED", named("a"))
+        done.wait(30)
+
+    def read(stream: Stream) -> None:
+        with suppress(Unavailable):
+            for _ in stream:
+                reads.set()
+
+    server.answer = answer
+    client = Client(target)
+    unread, stream = client.watch(QUEUES, since="1"), client.watch(QUEUES, since="1")
+    reader = Thread(target=read, args=(stream,))
     reader.start()
-    while len(seen) < 1 and reader.is_alive():
-        time.sleep(0.005)
-    stream.close()
-    reader.join(10)
+    assert reads.wait(10)
+    close = client._http.close
+
+    def noted() -> None:
+        left.append(stream._is_left.is_set())
+        close()
+
+    monkeypatch.setattr(client._http, "close", noted)
+    client.close()
     done.set()
-    assert not reader.is_alive()
-    stream.close()
+    reader.join(10)
+    assert left == [True]
+    assert list(unread) == [], "nobody begins to read what was closed"

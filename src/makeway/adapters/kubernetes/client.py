@@ -18,12 +18,15 @@ import socket
 import ssl
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event, Lock, get_ident
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 import httpx
 import msgspec
@@ -46,6 +49,7 @@ PAGE = 500
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
 WATCH_SECONDS = 290  # a server ends a watch after so long; it is resumed
+CLOSE_SECONDS = 5.0  # that a reader may take to leave what was ended
 SPARE_SECONDS = 15.0  # that an ending may come late
 TRIES_MAX = 4
 PAUSE_SECONDS = 0.1  # doubled from try to try
@@ -91,6 +95,9 @@ class Client:
         self._pause = pause
         self._credentials = _Credentials(target)
         self._discovered: tuple[Resource, ...] | None = None
+        self._opening = Lock()  # for the next two
+        self._open: WeakSet[_Open] = WeakSet()
+        self._is_closed = False
         host = urlsplit(target.server).hostname or ""
         timeout = httpx.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS))
         pool = httpx.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=16)
@@ -104,6 +111,13 @@ class Client:
         )  # fmt: skip
 
     def close(self) -> None:
+        """End all that goes on. A connection is given back by the thread that reads it, before the others are."""
+        with self._opening:
+            is_open, self._is_closed = list(self._open), True
+        for each in is_open:
+            each.close()
+        for each in is_open:
+            each.wait_for_reader(CLOSE_SECONDS)
         self._http.close()
 
     def __enter__(self) -> Client:
@@ -176,12 +190,20 @@ class Client:
             "labelSelector": labels, "fieldSelector": fields,
         }  # fmt: skip
         request = self._request("GET", resource.all_path(namespace), query, accept)
-        return Stream(self._streamed(request, seconds + SPARE_SECONDS))
+        return self._opened(Stream(self._streamed(request, seconds + SPARE_SECONDS)))
 
     def log(self, resource: Resource, namespace: str, pod: str, query: Mapping[str, str]) -> Bytes:
         """What a container of a pod prints, as far as the query asks for it. Raises what the server says."""
         request = self._request("GET", resource.path(namespace, pod, "log"), query, "*/*")
-        return Bytes(self._streamed(request, None if query.get("follow") else ANSWER_SECONDS))
+        return self._opened(Bytes(self._streamed(request, None if query.get("follow") else ANSWER_SECONDS)))
+
+    def _opened(self, stream: S) -> S:
+        with self._opening:
+            self._open.add(stream)
+            is_late = self._is_closed
+        if is_late:
+            stream.close()
+        return stream
 
     def _streamed(self, request: httpx.Request, seconds: float | None) -> httpx.Response:
         """An answer that goes on. Once it has begun it may be silent for so long, or for ever."""
@@ -274,13 +296,23 @@ class Client:
 
 
 class _Open:
-    """An answer that goes on. ``close`` may come from any thread."""
+    """An answer that goes on. ``close`` may come from any thread.
+
+    It only ends what comes over the wire: who closed the socket while another thread is about to read from it would
+    give its number to the next file that is opened, and that thread would read from there. So the reader gives it back.
+    """
 
     def __init__(self, response: httpx.Response) -> None:
         self._response = response
+        self._beginning = Lock()  # for the next two
+        self._is_closed = False
+        self._reader: int | None = None  # the thread that reads, or has read
+        self._is_left = Event()
 
     def close(self) -> None:
         """End it, also for a thread that waits for the next part."""
+        with self._beginning:
+            self._is_closed = True
         stream = self._response.extensions.get("network_stream")
         connection = stream.get_extra_info("socket") if stream is not None else None
         try:
@@ -289,18 +321,36 @@ class _Open:
         except OSError:
             pass  # it is closed already
 
+    def wait_for_reader(self, seconds: float) -> None:
+        """Until nobody reads it any more; who reads it does not wait for itself."""
+        if self._reader not in (None, get_ident()):
+            self._is_left.wait(seconds)
+
+    def _chunks(self) -> Generator[bytes, None, None]:
+        """Raises Unavailable where the connection breaks."""
+        with self._beginning:
+            if not self._is_closed:
+                self._reader = get_ident()
+        try:
+            if self._reader is not None:
+                yield from self._response.iter_bytes()
+        except httpx.HTTPError as error:
+            raise _unanswered(error, writes=False) from error
+        finally:
+            self._response.close()
+            self._is_left.set()
+
+
+S = TypeVar("S", bound=_Open)
+
 
 class Bytes(_Open):
     """Parts of a log, until the server ends it."""
 
     def __iter__(self) -> Iterator[bytes]:
         """Raises Unavailable where the connection breaks."""
-        try:
-            yield from self._response.iter_bytes()
-        except httpx.HTTPError as error:
-            raise _unanswered(error, writes=False) from error
-        finally:
-            self._response.close()
+        with closing(self._chunks()) as chunks:
+            yield from chunks
 
 
 class Stream(_Open):
@@ -309,18 +359,14 @@ class Stream(_Open):
     def __iter__(self) -> Iterator[tuple[str, Object]]:
         """Raises what an ERROR event says, and Unavailable where the connection breaks."""
         rest = b""
-        try:
-            for chunk in self._response.iter_bytes():
+        with closing(self._chunks()) as chunks:
+            for chunk in chunks:
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
                     if line.strip():
                         yield _event(line)
                 if len(rest) > LINE_BYTES_MAX:
                     raise Unavailable("an event of the watch is too large")
-        except httpx.HTTPError as error:
-            raise _unanswered(error, writes=False) from error
-        finally:
-            self._response.close()
 
 
 def _event(line: bytes) -> tuple[str, Object]:
