@@ -12,7 +12,8 @@ say() { printf 'setup: %s\n' "$*" >&2; }
 find_python() {
     for candidate in ${PYTHON:-python3 python3.11 python3.12 python3.13 python3.14 python}; do
         if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
-            "$candidate" -c 'import sys; print(sys.executable)'
+            # The one below a virtual environment: ours, if it is on PATH, is about to be removed.
+            "$candidate" -c 'import sys; print(getattr(sys, "_base_executable", "") or sys.executable)'
             return
         fi
     done

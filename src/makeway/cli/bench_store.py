@@ -172,7 +172,7 @@ def fan_out(folder: Path) -> dict[str, Any]:
 
 
 def cycle_watch(folder: Path) -> dict[str, Any]:
-    """The median of several rounds, for a disk may take half a second for one commit; and the worst of all."""
+    """The median of several rounds, so that one that was disturbed does not decide; and the worst event of all."""
     rounds = []
     for number in range(CYCLE_ROUNDS):
         (folder / str(number)).mkdir()

@@ -137,3 +137,16 @@ def test_nothing_is_passed_over_in_silence(path: Path, statement: str, message: 
     for _ in range(2):  # the lock was given back
         with pytest.raises(DataFileRefused, match=message):
             SqliteStore(path, lambda: Millis(0))
+
+
+@pytest.mark.parametrize(("objects", "statements"), [(1, 1), (8, 1), (9, 2), (73, 3), (137, 4)])
+def test_a_group_is_put_with_few_statements_and_is_whole(path: Path, objects: int, statements: int) -> None:
+    seen: list[str] = []
+    with SqliteStore(path, lambda: Millis(0)) as store:
+        store._file._connection.set_trace_callback(seen.append)
+        store.submit(lambda ahead: [ahead.create(queue(f"q-{i}")) for i in range(objects)]).result()
+        shown = store.list(QUEUE).items
+    assert sum(each.startswith("INSERT") for each in seen) == statements
+    with SqliteStore(path, lambda: Millis(0)) as store:
+        assert store.list(QUEUE).items == shown
+    assert len(shown) == objects
