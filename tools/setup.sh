@@ -39,7 +39,9 @@ packages_by_pip() {
         say "hint: some systems ship that part apart, often as a package named python3-venv"
         return 1
     fi
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+    # The lock names everything, so nothing is resolved: some versions of pip ask for "coverage[toml]" beside the
+    # "coverage" that is pinned, and take a newer one that has no hash here.
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
 }
 
 packages() {
