@@ -77,6 +77,7 @@ def test_a_minimal_configuration_shows_its_defaults() -> None:
         "claimTimeout": "5m0s", "wakeBatchInterval": "0s", "statusWriteInterval": "30s", "optionMinStay": "0s",
         "optionEvaluationTimeout": "1m0s", "optionUpgradePreempts": False, "scoring": "Spread", "overQuota": "Keep",
         "journal": {"maxAge": "720h0m0s", "maxSize": "512Mi"}, "events": {"ttl": "1h0m0s"}, "strictFIFOLends": False,
+        "entitledHold": "All", "rotation": "Fair", "roundsEndAfter": "10m0s",
     }  # fmt: skip
 
 

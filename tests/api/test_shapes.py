@@ -205,7 +205,8 @@ def test_every_kind_has_a_shape_in_every_version_down_to_known_leaves(kind: Kind
         (
             configuration.MakewaySettings,
             "claimTimeout wakeBatchInterval statusWriteInterval optionMinStay optionEvaluationTimeout "
-            "optionUpgradePreempts journal events scoring overQuota strictFIFOLends images",
+            "optionUpgradePreempts journal events scoring overQuota strictFIFOLends entitledHold rotation "
+            "roundsEndAfter images",
         ),
         (configuration.WaitForPodsReady, "timeout recoveryTimeout blockAdmission requeuingStrategy"),
     ],

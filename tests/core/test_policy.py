@@ -59,6 +59,7 @@ def test_parity_differs_in_three_settings_beside_its_gates() -> None:
         "wake_batch_interval_ms",
         "option_evaluation_timeout_ms",
         "option_upgrade_preempts",
+        "entitled_hold",
     }
     assert parity.wake_batch_interval_ms == 1000
     assert parity.option_evaluation_timeout_ms is None
@@ -83,13 +84,14 @@ def test_settings_of_our_own_are_read_in_milliseconds() -> None:
     block = {
         "claimTimeout": "90s", "wakeBatchInterval": "250ms", "statusWriteInterval": "0s", "optionMinStay": "1h",
         "optionEvaluationTimeout": "30s", "optionUpgradePreempts": True, "scoring": "Pack", "overQuota": "Evict",
-        "strictFIFOLends": True, "journal": {"maxAge": "2h", "maxSize": "1Ki"},
+        "strictFIFOLends": True, "journal": {"maxAge": "2h", "maxSize": "1Ki"}, "entitledHold": "StrictFIFO",
+        "rotation": "Literal", "roundsEndAfter": "1h",
     }  # fmt: skip
     expected: dict[str, Any] = {
         "claim_timeout_ms": 90_000, "wake_batch_interval_ms": 250, "status_write_interval_ms": 0,
         "option_min_stay_ms": 3_600_000, "option_evaluation_timeout_ms": 30_000, "option_upgrade_preempts": True,
         "scoring": "Pack", "over_quota": "Evict", "strict_fifo_lends": True, "journal_age_ms": 7_200_000,
-        "journal_bytes": 1024,
+        "journal_bytes": 1024, "entitled_hold": "StrictFIFO", "rotation": "Literal", "rounds_end_after_ms": 3_600_000,
     }  # fmt: skip
     for profile in PROFILES:
         assert policy_of(configured(makeway=block), profile) == replace(Policy.of_profile(profile), **expected)

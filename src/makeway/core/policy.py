@@ -177,6 +177,9 @@ class Policy:
     scoring: Literal["Spread", "Pack"] = "Spread"
     over_quota: Literal["Keep", "Evict"] = "Keep"
     strict_fifo_lends: bool = False
+    entitled_hold: Literal["All", "StrictFIFO"] = "All"  # whose entitled quota is not borrowed while it waits (S-5.14)
+    rotation: Literal["Fair", "Literal"] = "Fair"  # how equals take turns where time counts (S-7.14)
+    rounds_end_after_ms: int = 10 * MINUTE_MS  # of quota held in peace, after which counted rounds end (design 4)
     journal_age_ms: int = 30 * DAY_MS  # how old a line of the journal may get
     journal_bytes: int = 512 * 2**20  # what all lines that are kept may take together
 
@@ -199,6 +202,7 @@ class Policy:
             profile="parity",
             gates=Gates.of_profile("parity"),
             wake_batch_interval_ms=SECOND_MS,
+            entitled_hold="StrictFIFO",
             option_evaluation_timeout_ms=None,
             option_upgrade_preempts=True,
         )

@@ -115,6 +115,9 @@ class MakewaySettings(Wire, frozen=True):
     scoring: Literal["Spread", "Pack"] = shown("Spread")
     over_quota: Literal["Keep", "Evict"] = shown("Keep")
     strict_fifo_lends: bool = msgspec.field(default_factory=bool, name="strictFIFOLends")
+    entitled_hold: Literal["All", "StrictFIFO"] = shown("All")
+    rotation: Literal["Fair", "Literal"] = shown("Fair")
+    rounds_end_after: Duration = shown(Duration.parse("10m"))
     images: dict[str, tuple[str, ...]] = {}  # image glob -> command prefix
 
 

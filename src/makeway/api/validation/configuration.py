@@ -134,6 +134,7 @@ def _check_settings(settings: MakewaySettings) -> Iterator[Problem]:
     yield from _at_least_zero(settings.status_write_interval, "makeway.statusWriteInterval")
     yield from _at_least_zero(settings.option_min_stay, "makeway.optionMinStay")
     yield from _above_zero(settings.option_evaluation_timeout, "makeway.optionEvaluationTimeout")
+    yield from _above_zero(settings.rounds_end_after, "makeway.roundsEndAfter")
     yield from _above_zero(settings.journal.max_age, "makeway.journal.maxAge")
     yield from _above_zero(settings.events.ttl, "makeway.events.ttl")
     if settings.journal.max_size.nano <= 0:

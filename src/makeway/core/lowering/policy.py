@@ -59,11 +59,15 @@ def _with_settings(base: Policy, ours: wire.MakewaySettings) -> Policy:
         scoring=ours.scoring,
         over_quota=ours.over_quota,
         strict_fifo_lends=ours.strict_fifo_lends,
+        rotation=ours.rotation,
+        rounds_end_after_ms=_millis(ours.rounds_end_after),
         journal_age_ms=_millis(ours.journal.max_age),
         journal_bytes=units(ours.journal.max_size.nano, "memory"),
     )
     if ours.wake_batch_interval != _OUR_SETTINGS.wake_batch_interval:
         policy = replace(policy, wake_batch_interval_ms=_millis(ours.wake_batch_interval))
+    if ours.entitled_hold != _OUR_SETTINGS.entitled_hold:
+        policy = replace(policy, entitled_hold=ours.entitled_hold)
     if ours.option_evaluation_timeout != _OUR_SETTINGS.option_evaluation_timeout:
         policy = replace(policy, option_evaluation_timeout_ms=_millis(ours.option_evaluation_timeout))
     if ours.option_upgrade_preempts != _OUR_SETTINGS.option_upgrade_preempts:
