@@ -76,7 +76,9 @@ def test_the_result_as_data_says_that_turns_end_before_work_is_saved() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [TURNS + OFTEN, queues() + LATE, TURNS + work("silent", 4, runs="2h")], ids=["often", "no turns", "silent"]
+    "text",
+    [TURNS + OFTEN, TURNS + work("once", 4, saves="30m"), queues() + LATE, TURNS + work("silent", 4, runs="2h")],
+    ids=["often", "once in a turn", "no turns", "silent"],
 )
 def test_a_result_without_warnings_has_no_such_key(text: str) -> None:
     assert "warnings" not in data("-f", "-", "--until", "2h", stdin=text)
