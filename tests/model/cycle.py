@@ -521,6 +521,8 @@ def settle_turns(world: World, result: Result, now: int) -> None:
 
 def settle_holds(world: World, before: Holds, result: Result, now: int) -> None:
     """Who lost to what is held is due when that has changed since it was looked at."""  # S-5.14, S-5.1
+    if not before and not world.entitled and not any(e.lost_to for e in result.entries):
+        return
     after = holds.in_force(world, claims.as_it_will_be(world, snapshot(world, now)), [])
     just_lost = {e.p.key: e for e in result.entries if e.held_back}
     for queue in sorted({*before, *after}):

@@ -78,6 +78,8 @@ def charged(world: World, snap: Snapshot, borrower: str, reserved: list[Reserved
 
 def let_pass(world: World, snap: Snapshot, queue: str, usage: Amounts, reserved: list[Reserved]) -> bool:
     """Whether an entry takes nothing that is held: where it stays within nominal quota holds do not bind it."""
+    if not world.entitled:
+        return True
     seen, nominal = charged(world, snap, queue, reserved), snap.tree[queue_node(queue)].nominal
     borrowed = [fr for fr, v in usage.items() if add(snap.used[queue].get(fr, 0), v) > nominal.get(fr, 0)]
     return all(usage[fr] <= available_to_queue(seen, queue, fr) for fr in borrowed)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tests.model import facts
-from tests.model.quota import tree_queues
-from tests.model.world import Claim, Rounds, World, identity, snapshot
+from tests.model.world import Claim, Rounds, World, identity, on_cycle, parents, queue_node
 
 PLACE_LOST_WITHOUT_QUARREL = ("ClusterQueueStopped", "LocalQueueStopped", "NodeFailures", "Deactivated")  # epochs 2
 BY_TIME = "InClusterQueueTimeBased"
@@ -39,8 +38,17 @@ def rename(world: World, before: Mapping[str, tuple[str, ...]]) -> None:
 # quiet times (epochs 2)
 
 
+def root_of(world: World, queue: str) -> str:
+    above = parents(world)
+    node = queue_node(queue)
+    while not on_cycle(queue_node(queue), above) and (parent := above[node]) is not None:
+        node = parent
+    return node
+
+
 def tree_of(world: World, queue: str) -> list[str]:
-    return tree_queues(snapshot(world, 0), queue)
+    root = root_of(world, queue)
+    return [name for name in sorted(world.queues) if root_of(world, name) == root]
 
 
 def was_by_time(world: World, key: str, uid: str, reasons: Mapping[str, str]) -> bool:
