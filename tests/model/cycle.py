@@ -201,17 +201,17 @@ def lose(run: Run, e: Entry) -> None:
 def search_again(run: Run, e: Entry) -> bool:
     """Whether there is a set of targets, or room for a part, beside all that is reserved, held or claimed."""  # S-5.15
     before = e.assignment, e.targets, e.mode, e.lets_go_first
-    seen = without(run.snap, set(run.chosen))
-    if fits_but_for(run, e, (), held=False):  # a hold keeps it out
-        seen = holds.charged(run.world, seen, e.p.queue, run.reservations)
-    e.assignment, e.targets, e.lets_go_first = rotation.search(run.world, seen, e.p, [], e.assignment.nominated())
-    e.mode = e.assignment.mode
-    found = e.mode == "Fit" or (e.mode == "Preempt" and bool(e.targets))
-    if not found or not fits_but_for(run, e, (), held=True):
+    bare = without(run.snap, set(run.chosen))
+    for seen in (bare, holds.charged(run.world, bare, e.p.queue, run.reservations)):
+        only = before[0].nominated()
+        e.assignment, e.targets, e.lets_go_first = rotation.search(run.world, seen, e.p, [], only)
+        e.mode = e.assignment.mode
+        found = e.mode == "Fit" or (e.mode == "Preempt" and bool(e.targets))
+        if found and fits_but_for(run, e, (), held=True):
+            store_progress(run, e)
+            return True
         e.assignment, e.targets, e.mode, e.lets_go_first = before
-        return False
-    store_progress(run, e)
-    return True
+    return False
 
 
 def charge_claim(run: Run, e: Entry) -> None:
