@@ -183,7 +183,9 @@ def test_who_would_displace_a_borrower_is_held_back_too() -> None:
     """zh would have what z1 leaves, but that is held for px."""
     w = entitled()
     cycle(w, at(0))
-    w.queues["z"]["preemption"] = policy("LowerPriority")
+    w.queues["z"]["preemption"] = policy(
+        "LowerPriority", "LowerPriority", borrowWithinCohort={"policy": "LowerPriority"}
+    )
     queues.create(w, pending("zh", "z", 3, prio=5), at(1))
     result = cycle(w, at(1))
     assert told(result) == {"zh": "skipped"}
