@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,8 @@ from tests.model import claims, facts, queues, rounds
 from tests.model.builders import NOON, pending, policy, queue, running, world
 from tests.model.cycle import Result, cycle
 from tests.model.facts import Raw
-from tests.model.play import between_cycles
+from tests.model.play import between_cycles, cycles_of
+from tests.model.scenarios import rotating
 from tests.model.stories import Diary, live
 from tests.model.world import World, make_settings
 
@@ -444,3 +446,28 @@ def test_a_job_made_again_is_the_same() -> None:
     assert (total(w, "a"), total(w, "b")) == (5, 5)
     queues.delete(w, "ns/a")
     assert total(w, "b") == 5
+
+
+def parts_shown(seed: int) -> set[str]:
+    seen: set[str] = set()
+    for w, result, _ in cycles_of(rotating(seed), "default"):
+        kinds: dict[str, Sized] = {
+            "turns": w.turns,
+            "entitled": w.entitled,
+            "names": [known for known in w.rounds if len(known) == 4],
+            "quiet": [claim for claim in w.claims.values() if not claim.disturbs],
+            "held": [e for e in result.entries if e.lost_to],
+            "by time": [victim for victim, _, why in result.preempted if why == BY_TIME],
+        }
+        seen |= {kind for kind, shown in kinds.items() if shown}
+    return seen
+
+
+def test_worlds_of_turns_show_every_part_of_the_rules() -> None:
+    """Otherwise the comparisons that draw them compare nothing."""
+    missing = {"turns", "entitled", "names", "quiet", "held", "by time"}
+    for seed in range(400):
+        missing -= parts_shown(seed)
+        if not missing:
+            return
+    pytest.fail(f"never seen: {missing}")
