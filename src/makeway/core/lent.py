@@ -56,6 +56,9 @@ class Holds:
         self._first = state.pending.holds()
         self._decided: dict[QueueName, dict[WorkloadKey, tuple[Workload, Usage | None]]] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._first or self._decided)
+
     def decide(self, workload: Workload, usage: Usage | None) -> None:
         """The cycle has a verdict on a workload: it is entitled to ``usage``, or to nothing that is lent."""
         if usage is not None or workload.key in self._state.pending.line(workload.queue).entitled:
@@ -64,7 +67,7 @@ class Holds:
     def in_force(self, reserved: Reserved) -> dict[QueueName, Hold]:
         """By queue; none where the queue is stopped, or its own holders have used what is waited for."""
         found = {}
-        for queue in {**self._first, **dict.fromkeys(self._decided)} if self._first or self._decided else ():
+        for queue in {**self._first, **dict.fromkeys(self._decided)} if self else ():
             node, first = self._state.tree.queues.get(queue), self._first_of(queue)
             if first is None or node is None or not self._state.is_active(queue):
                 continue

@@ -357,9 +357,7 @@ class Taking:
         """Who was asked to leave in the entry's tree, in this cycle or before, and still holds quota."""
         return list(self._asked.get(self._root(entry.workload), {}).values())
 
-    def _fits_beside(
-        self, entry: Entry, *, but_for: Callable[[Kept], bool] = lambda _: False, holds: bool = True
-    ) -> bool:
+    def _fits_beside(self, entry: Entry, *, but_for: Callable[[Kept], bool] | None = None, holds: bool = True) -> bool:
         """Whether it fits with all victims, earlier ones and its own, gone (S-5.7.2).
 
         Also ``but_for`` some of what is kept free or claimed in this cycle, and beside what is held, unless that is
@@ -367,11 +365,13 @@ class Taking:
         """
         tree = self._state.tree
         node, usage = tree.queues[entry.workload.queue], entry.assignment.usage
+        if but_for is None and not entry.targets and entry.replaces is None and not self._holds:
+            return entry.deferred or tree.fits(node, usage)  # the usual case, told without a trial
         with self._state.trial():
             self._let_leave(entry)
             left = []
             for kept in self._kept:
-                if but_for(kept):
+                if but_for is not None and but_for(kept):
                     tree.release_all(tree.queues[kept.queue], kept.amounts)
                 else:
                     left.append(kept)
