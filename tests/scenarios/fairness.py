@@ -121,7 +121,7 @@ def _stretches(week: Week, queue: Queue, work: Work, lives: Mapping[str, Life]) 
         until = END if wait.ended_at is None else wait.ended_at
         times = [wait.began_at, *sorted(at for at in cuts if wait.began_at < at < until), until]
         began: int | None = None
-        for since, then in pairwise(times):
+        for since, _ in pairwise(times):
             is_open = not any(stop[0] <= since < stop[1] for stop in stops)
             there = [each for each in works if each.at <= since < ends[each.name]]
             if is_open and _has_room(queue, work, there):

@@ -1,7 +1,7 @@
 """Random worlds for a week of virtual time: queues in which equals take turns, drains, restarts, work that never ends.
 
-Equal seeds give equal weeks. A week costs a bounded number of evictions: a queue whose period is short, or in which many
-take turns at once, is stopped for a part of the week (``TURNS_MAX``).
+Equal seeds give equal weeks. A week costs a bounded number of evictions: a queue whose period is short, or in which
+many take turns at once, is stopped for a part of the week (``TURNS_MAX``).
 """
 
 from __future__ import annotations
