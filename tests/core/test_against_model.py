@@ -137,15 +137,18 @@ def between(loaded: Loaded, leaving: Leaving, number: int, events: list[dict[str
     for key, reason, since in leaving.gone(number):
         held = state.holders.by_key.get(WorkloadKey(key))
         if held is not None:
-            state.release(held)
-            state.push(departed(state, held, reason, since), now)
+            state.release(held, now)
+            state.push(departed(state, held, reason, since, now), now)
             woken.add(held.queue)
     for event in events:
         for key in event.get("delete") or []:
             gone = find(state, key)
             leaving.forget(key)
             if gone is not None:
-                (state.release if gone.usage is not None else state.pending.forget)(gone)
+                if gone.usage is not None:
+                    state.release(gone, now)
+                else:
+                    state.pending.forget(gone)
                 state.forget_progress(gone)
                 state.rounds_end_after(gone)
                 woken.add(gone.queue)
@@ -189,6 +192,8 @@ def tell(scenario: dict[str, Any], profile: Profile) -> list[dict[str, Any]]:
             due = expiries[queue] if due is None else due
             if due is not None and now < due <= later:
                 state.wake(queue, later)
+        for queue in state.queues:
+            state.pending.turns_come(queue, later)
         now = later
     return told
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from makeway.core.model import FR, FlavorName, Queue, QueueName, Uid, Workload
 from makeway.core.preemption.candidates import Candidates, Lenders, find_lenders
-from makeway.core.preemption.standing import expired_before, may_preempt
+from makeway.core.preemption.standing import equals_by_time, may_preempt
 from makeway.core.state import State
 from makeway.testing.builders import CPU, FR_CPU, cohort, holder, queue, seconds, state, workload
 
@@ -22,7 +22,7 @@ NOBODY = Lenders({}, {})
 
 def candidates(on: State, incoming: Workload, lenders: Lenders = NOBODY, **more: object) -> Candidates:
     asking = on.queues[incoming.queue]
-    expiry = expired_before(asking, NOW, time_based=True)
+    expiry = equals_by_time(asking, NOW, time_based=True).expired_before
     need = (FR_CPU,)
     return Candidates(incoming, asking, on.holders, need, lenders, expiry, **more)  # type: ignore[arg-type]
 
@@ -260,7 +260,7 @@ def test_merging_sorted_runs_equals_sorting_all_who_may_be_displaced(
         for i, (priority, reserved, queued, evicted) in enumerate(crowd)
     ]
     incoming = workload("p", priority=1, queued=500)
-    expiry = expired_before(line[0], NOW, time_based=True)
+    expiry = equals_by_time(line[0], NOW, time_based=True).expired_before
     legal = [each for each in running if may_preempt(incoming, each, within, expiry, NOW)]
 
     def before(a: Workload, b: Workload) -> int:

@@ -91,8 +91,8 @@ def release(on: State, leaving: dict[WorkloadKey, tuple[int, Workload, str, Mill
     for key in gone:
         _, victim, reason, evicted_at = leaving.pop(key)
         held = on.holders.by_key[key]
-        on.release(held)
-        on.push(departed(on, held, reason, evicted_at), now)
+        on.release(held, now)
+        on.push(departed(on, held, reason, evicted_at, now), now)
         assert held.queue == victim.queue
     for name in sorted({on.queues[line].name for line in on.queues} if gone else ()):
         on.wake(name, now)

@@ -12,7 +12,7 @@ from makeway.core.cycle import Plan, carry_out, decide, heads
 from makeway.core.model import FR, Queue, Workload
 from makeway.core.nomination import Entry, nominate
 from makeway.core.policy import Policy
-from makeway.core.preemption.standing import expired_before, may_preempt
+from makeway.core.preemption.standing import equals_by_time, may_preempt
 from makeway.core.quota import QuotaSpec
 from makeway.core.state import State
 from makeway.testing.builders import cohort, cycle, holder, leave, queue, seconds, state, workload
@@ -222,7 +222,7 @@ def test_targets_are_legal(world: World, policy: Policy) -> None:
             running = target.workload
             assert set(running.usage or {}) & set(need)
             if running.queue == head.queue:
-                expiry = expired_before(asking, seconds(NOW), time_based=True)
+                expiry = equals_by_time(asking, seconds(NOW), time_based=True).expired_before
                 assert may_preempt(head, running, asking.within, expiry, seconds(NOW))
                 assert target.reason in ("InClusterQueue", "InClusterQueueTimeBased")
             else:

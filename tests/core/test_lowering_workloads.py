@@ -348,6 +348,6 @@ def test_since_when_it_is_asked_to_leave() -> None:
 
 def test_its_root_is_who_makes_it_anew() -> None:
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "j1"}
-    assert lowered(meta={"ownerReferences": [{**owner, "controller": True}]}).root == "Job/ns/train"
-    assert lowered(meta={"ownerReferences": [owner]}).root == "ns/w"
-    assert lowered().root == "ns/w"
+    assert lowered(meta={"ownerReferences": [{**owner, "controller": True}]}).owner == "Job/ns/train"
+    assert lowered(meta={"ownerReferences": [owner]}).owner == ""
+    assert lowered().owner == ""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from makeway.core.model import InvariantError, QueueName, Uid, Workload
+from makeway.core.model import DAWN, InvariantError, QueueName, Uid, Workload
 from makeway.core.pending import Pending, Requeue, may_queue, shape
 from makeway.core.undo import UndoLog
 from makeway.testing.builders import pod_set, seconds, workload
@@ -165,7 +165,7 @@ def test_shapes_do_not_count_where_the_gate_is_off() -> None:
     made = pending(a, b)
     back(made, a, "NoFit", shapes_count=False)
     assert made.in_order(Q) == keys("b")
-    made.line(Q).shapes[shape(a)] = None
+    made.line(Q).shapes[shape(a)] = DAWN
     made.push(workload("c"), NOW, shapes_count=False)
     assert made.in_order(Q) == keys("c", "b")
 

@@ -222,7 +222,7 @@ def test_its_shape_does_not_share_the_verdict_either_where_only_one_flavor_was_b
         holder("high", queue="y", usage={"f2": 4}, priority=99),
     )
     p, twin = (workload(name, queue="x", cpu=4, priority=9, queued=at) for name, at in (("p", 1), ("twin", 2)))
-    on.rounds.add(p, "above")
+    on.rounds.add(p, "above", seconds(0))
     on.push(p, seconds(1))
     on.push(twin, seconds(2))
     assert outcomes(cycle(on, 3)) == {"p": "PreemptionNoCandidates"}
@@ -251,7 +251,7 @@ def test_ten_rounds_of_any_kind_are_the_limit_and_the_breaker_is_counted() -> No
     p = workload("p", queue="x", cpu=4)
     for _ in range(ROUNDS_MAX):
         assert not on.rounds.is_exhausted(p)
-        on.rounds.add(p, "free")
+        on.rounds.add(p, "free", seconds(0))
     on.push(p, seconds(1))
     plan = cycle(on, 1)
     assert (outcomes(plan), evictions(plan)) == ({"p": "PreemptionNoCandidates"}, [])
@@ -262,11 +262,11 @@ def test_ten_rounds_of_any_kind_are_the_limit_and_the_breaker_is_counted() -> No
 
 
 def test_a_job_made_anew_is_the_same() -> None:
-    rounds = Rounds(UndoLog())
-    rounds.add(workload("first", root_owner="Job/default/train"), "above")
-    assert rounds.is_too_many(workload("second", root_owner="Job/default/train"), "above")
-    assert not rounds.is_too_many(workload("second", root_owner="CronJob/default/train"), "above")
-    assert not rounds.is_too_many(workload("second", root_owner="Job/default/train"), "free")
+    rounds = Rounds(UndoLog(), 600_000)
+    rounds.add(workload("first", owner="Job/default/train"), "above", seconds(0))
+    assert rounds.is_too_many(workload("second", owner="Job/default/train"), "above")
+    assert not rounds.is_too_many(workload("second", owner="CronJob/default/train"), "above")
+    assert not rounds.is_too_many(workload("second", owner="Job/default/train"), "free")
 
 
 def test_a_change_of_its_own_ends_its_counts() -> None:
@@ -297,7 +297,7 @@ def test_the_end_of_who_last_evicted_it_ends_its_counts_and_no_other_does() -> N
 def test_an_eviction_is_remembered_before_any_round() -> None:
     on = once()
     assert on.rounds.of(workload("a", queue="y")).evicted_by == "default/p"
-    on.rounds.add(workload("a", queue="y"), "above")
+    on.rounds.add(workload("a", queue="y"), "above", seconds(0))
     on.rounds_end_after(workload("p", queue="x"))
     assert on.rounds.of(workload("a", queue="y")).above == 0
 
@@ -306,7 +306,7 @@ def test_counts_are_undone_with_a_trial() -> None:
     on = once()
     before = on.fingerprint()
     with on.trial():
-        on.rounds.add(workload("p", queue="x"), "free")
+        on.rounds.add(workload("p", queue="x"), "free", seconds(0))
         on.rounds.evicted(workload("p", queue="x"), by=workload("b"))
         on.rounds.barred(workload("p", queue="x"))
         assert on.fingerprint() != before

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.model import Workload
-from makeway.core.preemption.standing import expired_before, may_preempt, only_without_borrowing, own_queue_ground
+from makeway.core.preemption.standing import equals_by_time, may_preempt, only_without_borrowing, own_queue_ground
 from makeway.core.trace import Rule
 from makeway.testing.builders import clock, holder, queue, seconds, workload
 
 NOON = seconds(clock("12:00"))
 HOURS = 3600
 LINE, _ = queue("q", 1, within="LowerOrNewerEqualPriority", min_admit=2 * HOURS)
-EXPIRY = expired_before(LINE, NOON, time_based=True)
+EXPIRY = equals_by_time(LINE, NOON, time_based=True).expired_before
 INCOMING = workload("in", priority=10, queued=clock("9:00"))
 
 
@@ -83,8 +83,8 @@ def test_S_7_3_policies(policy: str, takes: tuple[bool, ...]) -> None:
 
 def test_S_7_5_the_gate_or_a_missing_span_turns_time_off() -> None:
     assert seconds(clock("10:00")) == EXPIRY
-    assert expired_before(LINE, NOON, time_based=False) is None
-    assert expired_before(queue("q", 1)[0], NOON, time_based=True) is None
+    assert equals_by_time(LINE, NOON, time_based=False).expired_before is None
+    assert equals_by_time(queue("q", 1)[0], NOON, time_based=True).expired_before is None
 
 
 def test_the_numbers_of_a_ground_explain_it() -> None:

@@ -59,6 +59,7 @@ class InForce:
     claim: Claim
     shape: Shape
     preempts: bool  # False: it only waits for victims of others, and needs no gate to be open
+    disturbs: str | None = None  # the tree whose peace it disturbs; None: all its victims were displaced by time
 
 
 class Claims:
@@ -77,9 +78,8 @@ class Claims:
         queue = self._queue_of.get(key)
         return None if queue is None else self.of_queue[queue][key]
 
-    def put(self, workload: Workload, claim: Claim, *, preempts: bool) -> None:
-        self.drop(workload.key)
-        known = InForce(workload.key, workload.uid, workload.queue, claim, shape(workload), preempts)
+    def put(self, workload: Workload, claim: Claim, *, preempts: bool, disturbs: str | None = None) -> None:
+        known = InForce(workload.key, workload.uid, workload.queue, claim, shape(workload), preempts, disturbs)
         self._log.put(self.of_queue.setdefault(workload.queue, {}), workload.key, known)
         self._log.put(self._queue_of, workload.key, workload.queue)
 
@@ -348,7 +348,7 @@ def end(state: State, key: WorkloadKey, why: str, now: Millis) -> EndedClaim | N
     known = state.claims.find(key)
     if known is None:
         return None
-    state.claims.drop(key)
+    state.unclaim(key, now)
     workload = state.pending.find(known.queue, key)
     if workload is not None and workload.claim is not None:
         workload = replace(workload, claim=None)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from makeway.core import claims
 from makeway.core.model import Millis, PodSetUse, QueueName, Workload, WorkloadKey, stored
 from makeway.core.nomination import Entry, nominate
-from makeway.core.pending import Standing
+from makeway.core.pending import SHAPE_MOVING, Standing
 from makeway.core.state import State
 from makeway.core.taking import Redeeming, Taking, reservation, stays_reserved
 from makeway.core.tournament import Contestant, Tournament
@@ -117,7 +117,7 @@ def _parted(
 
 
 def _take_all(state: State, now: Millis, found: list[Workload], taking: Taking) -> list[Verdict]:
-    entries = [nominate(state, head, now, taking.is_out_of_reach(head)) for head in found]
+    entries = [nominate(state, head, now, taking.is_out_of_reach) for head in found]
     refused = [refused_at_once(each) for each in entries if each.refused is not None]
     turns: list[_Turn] = [each for each in entries if each.refused is None]
     for queue, standing in state.pending.standing().items():
@@ -145,7 +145,7 @@ def _take_in_order(state: State, turns: list[_Turn], taking: Taking) -> Iterator
         if isinstance(turn, Entry):
             yield taking.take(turn)
         else:
-            taking.keep_free(turn.queue, turn.standing.amounts, turn.head)
+            taking.keep_free(turn.queue, turn.standing.amounts, turn.head, turn.head)
 
 
 def _take_by_shares(state: State, turns: list[_Turn], taking: Taking) -> Iterator[Verdict]:
@@ -165,7 +165,7 @@ def _take_by_shares(state: State, turns: list[_Turn], taking: Taking) -> Iterato
             verdict = taking.take(turn)
             yield replace(verdict, steps=(*verdict.steps, why))
         else:
-            taking.keep_free(turn.queue, turn.standing.amounts, turn.head)
+            taking.keep_free(turn.queue, turn.standing.amounts, turn.head, turn.head)
         tournament.refresh(nodes[queue] for queue in taking.left_since())
 
 
@@ -191,7 +191,7 @@ def carry_out(state: State, plan: Plan) -> None:
         state.pending.pass_over(each, plan.now, binds_larger=not state.hope.has_choice(each.queue))
     if not plan.verdicts and not plan.ended:
         return
-    kept_before = state.pending.standing()
+    kept_before = _kept_free(state)
     redeemed: list[QueueName] = []
     for verdict in plan.verdicts:
         workload = replace(verdict.workload, claim=verdict.claim) if verdict.claim else verdict.workload
@@ -220,6 +220,10 @@ def carry_out(state: State, plan: Plan) -> None:
         )  # fmt: skip
         if verdict.held_back:
             state.pending.hold_back(workload)
+        if verdict.turn is not None and verdict.requeue in SHAPE_MOVING:
+            state.pending.wait_turn(workload, verdict.turn)
+        if verdict.entitled:
+            state.pending.entitle(workload, verdict.assignment.usage)
         if verdict.reserved and stays_reserved(state, workload.queue):
             place = order(state, Entry(workload, verdict.assignment))
             state.pending.keep_free(workload, Standing(place, verdict.reserved, verdict.assignment.usage))
@@ -244,36 +248,42 @@ def _binds_larger(state: State, verdict: Verdict) -> bool:
 def _displace(state: State, verdict: Verdict, now: Millis) -> None:
     """Its claim is in force, whom it displaces is asked to leave, and the round is counted."""
     workload = verdict.workload
-    known = state.claims.find(workload.key)
-    if verdict.claim is not None and (known is None or known.claim is not verdict.claim):
-        preempts = bool(verdict.targets or verdict.took)
-        state.claims.put(workload, verdict.claim, preempts=preempts)
     for target in verdict.targets:
         if not target.workload.evicted:
             state.rounds.evicted(target.workload, workload)
-        mark_evicted(state, target.workload, now)
+        mark_evicted(state, target.workload, now, by_time=target.reason == "InClusterQueueTimeBased")
     if verdict.replaces is not None:
         mark_evicted(state, verdict.replaces, now)
+    known = state.claims.find(workload.key)
+    if verdict.claim is not None and (known is None or known.claim is not verdict.claim):
+        state.claim(workload, verdict.claim, preempts=bool(verdict.targets or verdict.took))
     for key in verdict.took:
         taken = state.claims.find(key)
         claimant = None if taken is None else state.pending.find(taken.queue, key)
         if claimant is not None:
             state.rounds.evicted(claimant, workload)
-    state.rounds.add(workload, verdict.round)
+    state.rounds.add(workload, verdict.round, stored(now))
     if verdict.spared and state.rounds.is_exhausted(workload):
         state.rounds.barred(workload)
 
 
-def _settle_due(state: State, plan: Plan, kept_before: Mapping[QueueName, Mapping[WorkloadKey, Standing]]) -> None:
-    """What the cycle itself makes worth another look (S-4.6.8, 5.1)."""
+def _settle_due(state: State, plan: Plan, kept_before: Mapping[QueueName, object]) -> None:
+    """What the cycle itself makes worth another look (S-4.6.8, 4.6.9, 5.1)."""
     state.pending.end_standing()
     for verdict in plan.admitted:  # somebody new may be a victim now
         state.pending.due(sorted(after_admission(state, verdict.workload.queue)))
-    kept = state.pending.standing()
+        state.pending.turns_after_admission(state.tree_of(verdict.workload.queue))
+    kept = _kept_free(state)
     just_lost = frozenset(verdict.workload.key for verdict in plan.verdicts if verdict.held_back)
     for queue in sorted({*kept_before, *kept}):
         if kept_before.get(queue) != kept.get(queue):
             state.pending.free_again(state.tree_of(queue), just_lost)
+
+
+def _kept_free(state: State) -> dict[QueueName, object]:
+    """By queue, what is kept free for those that wait: reserved for a head, or held for one that is entitled to it."""
+    standing, holds = state.pending.standing(), state.pending.holds()
+    return {queue: (standing.get(queue), holds.get(queue)) for queue in (*standing, *holds)}
 
 
 def admitted(verdict: Verdict, now: Millis, *, may_run: bool | None = None) -> Workload:
@@ -293,6 +303,7 @@ def admitted(verdict: Verdict, now: Millis, *, may_run: bool | None = None) -> W
         reserved_at=stored(now),
         evicted=False,
         evicted_at=None,
+        displaced_at=None,
         admitted=verdict.workload.admitted if may_run is None else may_run,
         claim=None,
         queued_at=verdict.workload.queued_at if verdict.workload.created_at is None else verdict.workload.created_at,
@@ -305,15 +316,20 @@ def is_admitted(state: State, verdict: Verdict) -> bool:
     return verdict.status == "admitted" and verdict.workload.has_passed(checks)
 
 
-def departed(state: State, workload: Workload, reason: str, evicted_at: Millis) -> Workload:
-    """A victim once it has left: it waits again, behind those whom its time was for (S-4.3)."""
-    moves_back = reason == "InClusterQueueTimeBased" or (
+def departed(state: State, workload: Workload, reason: str, evicted_at: Millis, now: Millis) -> Workload:
+    """A victim once it has left, ``now``: it waits again, behind those whom its time was for (S-4.3)."""
+    by_time = reason == "InClusterQueueTimeBased"
+    moves_back = by_time or (
         reason == "InCohortReclaimWhileBorrowing" and not state.policy.gates.priority_sorting_within_cohort
     )
     at = Millis(stored(evicted_at) + 1) if moves_back else workload.queued_at
+    ran = workload.ran_seconds
+    if workload.admitted and workload.family is None and state.policy.rotation == "Fair":
+        ran += max(0, stored(now) - stored(workload.held_since(now))) // 1000
     return replace(
-        workload, usage=None, uses=(), reserved_at=None, evicted=False, evicted_at=None, admitted=False, queued_at=at
-    )
+        workload, usage=None, uses=(), reserved_at=None, evicted=False, evicted_at=None, admitted=False, queued_at=at,
+        displaced_at=stored(evicted_at) if by_time else workload.displaced_at, ran_seconds=ran,
+    )  # fmt: skip
 
 
 class Leaving(Protocol):
@@ -331,9 +347,10 @@ def reason_kept(leaving: Leaving) -> str:
     return "" if leaving.workload.evicted else leaving.reason
 
 
-def mark_evicted(state: State, workload: Workload, now: Millis) -> None:
+def mark_evicted(state: State, workload: Workload, now: Millis, *, by_time: bool = False) -> None:
     """It was asked to leave; its quota counts until it has left."""
     held = state.holders.find(workload.queue, workload.key)
     if held is not None and not held.evicted:
+        at = stored(now)
         state.holders.remove(held)
-        state.holders.add(replace(held, evicted=True, evicted_at=stored(now)))
+        state.holders.add(replace(held, evicted=True, evicted_at=at, displaced_at=at if by_time else None))

@@ -18,7 +18,7 @@ from makeway.core.model import DAWN, FR, LocalName, Millis, QueueName, Uid, Work
 from makeway.core.undo import UndoLog
 
 Size = tuple[tuple[FR, int], ...]  # what a workload uses, in the order of names
-Place = tuple[int, int, str, WorkloadKey]  # priority, time in the run's direction, uid, key: no two are alike
+Place = tuple[Any, ...]  # priority, time in the run's direction, …, uid, key: no two are alike; the key comes last
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class _Runs:
     """Those of one queue who use one flavor-resource, and stay or leave; each run by priority, then as it says."""
 
     newest: list[Place] = field(default_factory=list)  # latest reservation first; who has no time yet counts as now
-    longest: list[Place] = field(default_factory=list)  # earliest reservation first
+    longest: list[Place] = field(default_factory=list)  # earliest reservation first, then the longest run before it
     queued: list[Place] = field(default_factory=list)  # by place in the queue
 
 
@@ -117,6 +117,17 @@ class Holders:
                 runs.append(self._read(queue, found.longest, first, bisect_left(found.longest, (priority, before))))
         return self._merged(runs)
 
+    def has_expired(self, queue: QueueName, frs: Iterable[FR], priority: int, before: Millis) -> bool:
+        """Whether ``expired`` would find anybody, on the way out or not; reads nobody."""
+        for fr in frs:
+            for evicted in (False, True):
+                found = self._runs.get((queue, fr, evicted))
+                if found is not None:
+                    first = bisect_left(found.longest, (priority, DAWN))
+                    if first < len(found.longest) and found.longest[first] < (priority, before):
+                        return True
+        return False
+
     def newer(
         self, queue: QueueName, frs: Iterable[FR], priority: int, queued: Millis, since: Millis, *, evicted: bool
     ) -> Iterator[Workload]:
@@ -165,7 +176,7 @@ class Holders:
             if runs is None:
                 runs = self._runs[where] = _Runs()
             yield runs.newest, (priority, -at, uid, key)
-            yield runs.longest, (priority, at, uid, key)
+            yield runs.longest, (priority, at, -workload.ran_seconds, uid, key)
             yield runs.queued, (priority, workload.queued_at, uid, key)
 
     def _count(self, workload: Workload, fr: FR, amount: int) -> None:
@@ -198,7 +209,7 @@ class Holders:
                 return
             self.looks += 1
             place = runs.newest[index]
-            each = self.of_queue[queue][place[3]]
+            each = self.of_queue[queue][place[-1]]
             if each.queued_at > queued:
                 yield place, each
             else:
@@ -223,7 +234,7 @@ class Holders:
         for index in range(start, stop):
             self.looks += 1
             place = run[index]
-            yield place, members[place[3]]
+            yield place, members[place[-1]]
 
     def _merged(self, runs: list[Iterator[tuple[Place, Workload]]]) -> Iterator[Workload]:
         """One sorted stream of several; who uses two of the flavor-resources comes once."""
@@ -242,7 +253,7 @@ def _standing_of(workload: Workload) -> tuple[object, ...]:
     """All that decides where a holder is found."""
     return (
         workload.queue, workload.key, workload.uid, workload.priority, workload.queued_at, workload.reserved_at,
-        workload.evicted, workload.local, workload.family, workload.usage,
+        workload.evicted, workload.local, workload.family, workload.usage, workload.ran_seconds,
     )  # fmt: skip
 
 

@@ -15,18 +15,24 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any, Literal, NamedTuple
 
-from makeway.core.model import LocalName, ResourceName, Usage, Workload, WorkloadKey, invariant
+from makeway.core.model import DAWN, LocalName, Millis, ResourceName, Usage, Workload, WorkloadKey, invariant
 from makeway.core.undo import UndoLog
 
-Place = tuple[int, int, str, int, str, WorkloadKey]
+Place = tuple[int, int, bool, int, str, int, str, WorkloadKey]  # the key comes last
 Shape = tuple[object, ...]
 Kin = tuple[Any, ...]  # shape and namespace; and a key, of one who stands apart
 
 
 def place(workload: Workload) -> Place:
     """Its place in its queue's line (S-4.1); no two are alike."""
-    family = workload.uid if workload.family is None else workload.family
-    return (-workload.priority, workload.queued_at, family, workload.option_rank, workload.uid, workload.key)
+    if workload.family is None:
+        own, was_displaced, ran = workload.uid, workload.displaced_at is not None, workload.ran_seconds
+    else:
+        own, was_displaced, ran = workload.family, False, 0  # between Options their rank decides (S-4.1.4)
+    return (
+        -workload.priority, workload.queued_at, was_displaced, ran, own, workload.option_rank, workload.uid,
+        workload.key,
+    )  # fmt: skip
 
 
 def shape(workload: Workload) -> Shape:
@@ -76,12 +82,23 @@ class Standing:
     asked: Usage = field(default_factory=dict)  # what the head would use: by that its place is found where shares count
 
 
+class Turn(NamedTuple):
+    """What a workload waits for before it displaces equals of its queue (S-7.14)."""
+
+    at: Millis | None = None  # it was displaced by time itself, and waits as long as those were safe
+    behind: WorkloadKey | None = None  # one before it in the queue displaces by time first
+
+
+Found = tuple[bool, bool, Standing | None, Turn | None, Usage | None]  # all that was found about a waiting workload
+
+
 @dataclass(slots=True)
 class Line:
     """The waiting workloads of one queue."""
 
     log: UndoLog
     strict: bool = False
+    by_age: bool = False  # an older workload may displace more than one that looks alike (S-4.5.3)
     members: dict[WorkloadKey, Workload] = field(default_factory=dict)  # in the line, and parked
     kin_of: dict[WorkloadKey, Kin] = field(default_factory=dict)
     alone: dict[WorkloadKey, None] = field(default_factory=dict)  # parked, each for a reason of its own
@@ -90,7 +107,7 @@ class Line:
     fronts: list[Place] = field(default_factory=list)  # the first of each kin in the line, sorted
     resting: dict[Kin, None] = field(default_factory=dict)  # kin that is parked together
     refused: dict[WorkloadKey, None] = field(default_factory=dict)  # in the line, but not due
-    shapes: dict[Shape, None] = field(default_factory=dict)  # parked shapes: new arrivals join them
+    shapes: dict[Shape, Millis] = field(default_factory=dict)  # parked shapes: arrivals that are not older join them
     sticky: dict[Literal["it"], WorkloadKey] = field(default_factory=dict)  # at most one
     wakes: dict[Literal["count"], int] = field(default_factory=dict)
     _least: Least | None = None  # of those that rest, once somebody asked
@@ -99,6 +116,8 @@ class Line:
     count_by: dict[LocalName, int] = field(default_factory=dict)  # members by LocalQueue
     options: dict[WorkloadKey, None] = field(default_factory=dict)  # members that are Options of a family
     judged: dict[WorkloadKey, None] = field(default_factory=dict)  # looked at since they came, and found too large
+    turns: dict[WorkloadKey, Turn] = field(default_factory=dict)  # refused because it is not their turn
+    entitled: dict[WorkloadKey, Usage] = field(default_factory=dict)  # kept out by lent quota alone: what they ask for
 
     # --- reading ---
 
@@ -135,21 +154,33 @@ class Line:
             yield sticky
         if not self.fronts:
             return
-        if self.fronts[0][5] != sticky:
-            yield self.fronts[0][5]
+        if self.fronts[0][-1] != sticky:
+            yield self.fronts[0][-1]
         heap = [(front, 0) for front in self.fronts]
         heapify(heap)
         passed = 0
         while heap:
             at, index = heappop(heap)
-            places = self.kins[self.kin_of[at[5]]]
+            places = self.kins[self.kin_of[at[-1]]]
             if index + 1 < len(places):
                 heappush(heap, (places[index + 1], index + 1))
-            if passed and at[5] != sticky:
-                yield at[5]
+            if passed and at[-1] != sticky:
+                yield at[-1]
             passed += 1
 
     # --- coming and going ---
+
+    def binds(self, workload: Workload) -> bool:
+        """Whether a verdict on its shape is in force that is a verdict on it, too (S-4.5.3)."""
+        since = self.shapes.get(shape(workload)) if self.shapes else None
+        return since is not None and workload.queued_at >= since
+
+    def bind(self, bound: Shape, since: Millis) -> None:
+        """All of this shape are parked, and those that come; where age counts those queued before ``since`` are not."""
+        earliest = min(since if self.by_age else DAWN, self.shapes.get(bound, since))
+        self.log.put(self.shapes, bound, earliest)
+        for kin in list(self.of_shape.get(bound, ())):
+            self.rest(kin, earliest)
 
     def enter(self, workload: Workload, *, rests: bool = False) -> None:
         """It joins its kin: in the line, or, if it ``rests``, where they are parked."""
@@ -172,7 +203,7 @@ class Line:
             self._put(self.fronts, where)
         self._put(places, where)
         if rests:
-            self.rest(kin)
+            self.rest(kin, self.shapes.get(kin[0], DAWN))
 
     def park_alone(self, workload: Workload) -> None:
         self._put_member(workload)
@@ -228,9 +259,17 @@ class Line:
             if not self.of_shape[kin[0]]:
                 self.log.drop(self.of_shape, kin[0])
 
-    def rest(self, kin: Kin) -> None:
-        """Park all of a kin."""
+    def rest(self, kin: Kin, since: Millis = DAWN) -> None:
+        """Park all of a kin, but for those queued before ``since``: these stay in the line, each by itself."""
         if kin in self.resting:
+            return
+        places = self.kins[kin]
+        older = bisect_left(places, (-kin[0][0], since))
+        if older and len(kin) != 2:
+            return
+        for where in places[:older]:
+            self._stand_apart(where[-1])
+        if kin not in self.kins:
             return
         self._take(self.fronts, self.kins[kin][0])
         self.log.put(self.resting, kin, None)
@@ -240,22 +279,47 @@ class Line:
         if self.refused or self.held_back or self.standing:
             for key in [key for table in (self.refused, self.held_back, self.standing) for key in table]:
                 if self.kin_of.get(key) == kin:
-                    self._forget_verdict(key)
+                    self._forget_refusal(key)
 
-    def verdict_of(self, key: WorkloadKey) -> tuple[bool, bool, Standing | None]:
-        """What was found about one in the line: refused, held back, and what is kept free for it."""
-        return key in self.refused, key in self.held_back, self.standing.get(key)
+    def _stand_apart(self, key: WorkloadKey) -> None:
+        """It leaves its kin, and keeps its place in the line and all that was found about it."""
+        found, was_judged, workload = self.verdict_of(key), key in self.judged, self.members[key]
+        kin = (*self.kin_of[key][:2], key)
+        self._leave_kin(self.kin_of[key], place(workload))
+        self.log.put(self.kin_of, key, kin)
+        places: list[Place] = []
+        self.log.put(self.kins, kin, places)
+        self.log.put(self.of_shape.setdefault(kin[0], {}), kin, None)
+        self._put(self.fronts, place(workload))
+        self._put(places, place(workload))
+        self.keep_verdict(key, found)
+        if was_judged:
+            self.log.put(self.judged, key, None)
 
-    def keep_verdict(self, key: WorkloadKey, found: tuple[bool, bool, Standing | None]) -> None:
-        is_refused, is_held_back, standing = found
+    def verdict_of(self, key: WorkloadKey) -> Found:
+        """What was found about one that waits: refused, held back, what is kept free for it, and its turn."""
+        standing, turn, entitled = self.standing.get(key), self.turns.get(key), self.entitled.get(key)
+        return key in self.refused, key in self.held_back, standing, turn, entitled
+
+    def keep_verdict(self, key: WorkloadKey, found: Found) -> None:
+        is_refused, is_held_back, standing, turn, entitled = found
         if is_refused:
             self.log.put(self.refused, key, None)
         if is_held_back:
             self.log.put(self.held_back, key, None)
         if standing is not None:
             self.log.put(self.standing, key, standing)
+        if turn is not None:
+            self.log.put(self.turns, key, turn)
+        if entitled is not None:
+            self.log.put(self.entitled, key, entitled)
 
     def _forget_verdict(self, key: WorkloadKey) -> None:
+        self.log.drop(self.turns, key)
+        self.log.drop(self.entitled, key)
+        self._forget_refusal(key)
+
+    def _forget_refusal(self, key: WorkloadKey) -> None:
         self.log.drop(self.refused, key)
         self.log.drop(self.held_back, key)
         self.log.drop(self.standing, key)
@@ -290,7 +354,9 @@ class Line:
 
     def contents(self) -> object:
         return (
-            list(self.ordered()), sorted(self.parked), sorted(self.refused), sorted(map(repr, self.shapes)),
+            list(self.ordered()), sorted(self.parked), sorted(self.refused),
+            sorted((repr(known), since) for known, since in self.shapes.items()),
+            dict(sorted(self.turns.items())), dict(sorted(self.entitled.items())),
             dict(self.sticky), dict(self.wakes), sorted(self.standing), sorted(self.held_back), self.fronts[:],
             sorted((key, repr(kin)) for key, kin in self.kin_of.items()), sorted(map(repr, self.resting)),
             dict(sorted(self.count_by.items())), sorted(self.options), sorted(self.judged),

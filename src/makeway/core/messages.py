@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
-from makeway.api.quantity import Quantity
+from makeway.api.quantity import Duration, Quantity, Time
 from makeway.core.cycle import Verdict
 from makeway.core.model import WorkloadKey
 from makeway.core.trace import Rule, Step
@@ -102,8 +102,39 @@ def pending_message(verdict: Verdict) -> str:
     text = assignment_message(verdict.assignment.steps)
     displaced = len(verdict.targets) + len(verdict.took)
     if displaced:
-        text += f". Pending the preemption of {displaced} workload(s)"
-    return text
+        return f"{text}. Pending the preemption of {displaced} workload(s)"
+    return "; ".join([text, *_why_nobody_leaves(verdict.steps)])
+
+
+def _why_nobody_leaves(steps: Iterable[Step]) -> Iterator[str]:
+    """What keeps a workload from displacing others, although the policies of its queue would let it."""
+    without_quota = []
+    for step in steps:
+        match step.rule:
+            case Rule.ROUND_TOO_MANY:
+                yield _barred_words(step)
+            case Rule.DISPLACED_BY_TIME:
+                at = Time.of_millis(step.numbers[0])
+                yield f"it was displaced by time itself, and displaces no workload of its priority before {at}"
+            case Rule.NOT_ITS_TURN:
+                yield f"{step.subjects[1]} comes before it in the queue, and displaces workloads by time first"
+            case Rule.NO_NOMINAL_QUOTA:
+                without_quota.append(f"{step.subjects[1]} in flavor {step.subjects[2]}")
+    if without_quota:
+        yield (
+            f"preemption cannot help: its ClusterQueue has no nominal quota for {', '.join(without_quota)}; that would "
+            "help, or borrowWithinCohort, or fair sharing with reclaimWithinCohort"
+        )
+
+
+def _barred_words(step: Step) -> str:
+    """Since when a workload has used up its rounds, and what ends that (design 4, epochs 2)."""
+    since, peace = Time.of_millis(step.numbers[2]), Duration(step.numbers[3] * 1_000_000)
+    by = f"when {step.subjects[1]}, which displaced it last, finishes or is deleted, " if step.subjects[1] else ""
+    return (
+        f"may not displace others since {since}: ends {by}when it or the quota or policies of its cohort change, or "
+        f"after it has held quota for {peace.short()} while nobody there preempts but by time"
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -209,11 +209,14 @@ class Workload:
     priority: int  # effective (S-7.1)
     queued_at: Millis  # its place among equals: the queue-order timestamp (S-4.3)
     created_at: Millis | None = None  # where that goes back to once it has quota (S-7.10); None: it never moved
+    displaced_at: Millis | None = None  # by time (KEP-8522), since when; None: not so, or it has had quota since
+    ran_seconds: int = 0  # in earlier attempts; 0 also where that gives nobody a turn before another (S-7.14)
     pod_sets: tuple[PodSet, ...] = ()
     local_queue: str = ""
     family: Uid | None = None  # of an Option: its Parent (KEP-8691)
     option_rank: int = 0
-    root_owner: str = ""  # "kind/namespace/name": who makes it anew is the same to us; "": nobody, it goes by its key
+    owner: str = ""  # its controller, "kind/namespace/name": one that is made anew is the same; "": there is none
+    owner_uid: str = ""
     # what it holds
     usage: Usage | None = None  # None: it holds no quota
     uses: tuple[PodSetUse, ...] = ()
@@ -244,11 +247,6 @@ class Workload:
     def leaves_by(self) -> Millis | None:
         """When its pods must have ended, if it was asked to leave."""
         return Millis(self.evicted_at + self.grace_ms) if self.evicted and self.evicted_at is not None else None
-
-    @property
-    def root(self) -> str:
-        """Who it is, however often it is made anew (design 4, epochs 3)."""
-        return self.root_owner or self.key
 
     @property
     def namespace(self) -> str:

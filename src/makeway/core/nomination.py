@@ -9,12 +9,14 @@ from makeway.core.amounts import add
 from makeway.core.flavors import Assignment, Mode, Search, Tried
 from makeway.core.model import FR, FlavorName, Millis, PodSet, ResourceName, Usage, Workload
 from makeway.core.options import running_sibling, stays_beside
-from makeway.core.pending import Requeue
+from makeway.core.pending import Requeue, Turn
 from makeway.core.preemption import classical, fair_share
 from makeway.core.preemption.classical import Target, Victims
+from makeway.core.preemption.standing import ALL_EQUALS, NO_EQUALS, Equals, equals_by_time
 from makeway.core.rounds import Round
 from makeway.core.state import State
 from makeway.core.trace import Rule, Step
+from makeway.core.turns import own_turn, turn_behind, turn_span
 
 
 @dataclass(slots=True)
@@ -27,6 +29,7 @@ class Entry:
     steps: tuple[Step, ...] = ()  # why nobody can be displaced
     round: Round = ""  # what displacing the targets counts as
     spared: bool = False  # some are left out, for with them it would be a round too many
+    turn: Turn | None = None  # it displaces no equals, or none by time, before its turn
     excluded: frozenset[str] = frozenset()  # whom it may not displace, whatever the policies say
     deferred: bool = False  # it fits once the victims of others are gone
     refused: Requeue | None = None  # it was not even considered
@@ -39,30 +42,33 @@ class Entry:
     ) -> Entry:  # fmt: skip
         """The entry of a head with what a search found for it."""
         return cls(
-            workload, assignment, victims.targets, victims.steps, victims.round, bool(victims.spared), excluded,
-            replaces=replaces,
+            workload, assignment, victims.targets, victims.steps, victims.round, bool(victims.spared), victims.turn,
+            excluded, replaces=replaces,
         )  # fmt: skip
 
 
 NOBODY = Victims()
+Barred = Callable[[Workload], frozenset[str]]  # whom a workload may not displace, whatever the policies say
 Only = Mapping[tuple[int, ResourceName], FlavorName]
 
 
-def nominate(state: State, workload: Workload, now: Millis, excluded: frozenset[str] = frozenset()) -> Entry:
-    """The entry of a head, judged on the state as it is; ``excluded`` it may not displace."""
+def bars_nobody(_: Workload) -> frozenset[str]:
+    return frozenset()
+
+
+def nominate(state: State, workload: Workload, now: Millis, barred: Barred = bars_nobody) -> Entry:
+    """The entry of a head, judged on the state as it is."""
     reason = _refusal(state, workload)
     if reason is not None:
         return Entry(workload, refused=reason[0], steps=(Step(Rule.REFUSED, (workload.key, *reason[1:])),))
     sibling = running_sibling(state, workload)
     if sibling is not None:
-        return _nominate_beside(state, workload, sibling, now, excluded)
-    found = find_assignment(state, workload, now, tried=state.tried(workload), excluded=excluded)
-    return Entry.of(workload, *found, excluded)
+        return _nominate_beside(state, workload, sibling, now, barred)
+    found = find_assignment(state, workload, now, tried=state.tried(workload), barred=barred)
+    return Entry.of(workload, *found, barred(workload))
 
 
-def _nominate_beside(
-    state: State, workload: Workload, sibling: Workload, now: Millis, excluded: frozenset[str]
-) -> Entry:
+def _nominate_beside(state: State, workload: Workload, sibling: Workload, now: Millis, barred: Barred) -> Entry:
     """The entry of an Option whose family runs already: it stands back, or takes over (S-5.7.1, 12.7.1, 12.7.2)."""
 
     def refused(requeue: Requeue, reason: str, words: str) -> Entry:
@@ -73,15 +79,15 @@ def _nominate_beside(
         return refused("SiblingRuns", "PendingEvaluation", f"{sibling.key} of the same family is Admitted")
     replaces: Workload | None = sibling
     tried = state.tried(workload)
-    assignment, victims = find_assignment(state, workload, now, tried=tried, replaces=sibling, excluded=excluded)
+    assignment, victims = find_assignment(state, workload, now, tried=tried, replaces=sibling, barred=barred)
     if queue.checks_for(flavor for flavor, _ in assignment.usage):
         replaces = None  # its checks run while the sibling goes on
-        assignment, victims = find_assignment(state, workload, now, tried=tried, excluded=excluded)
+        assignment, victims = find_assignment(state, workload, now, tried=tried, barred=barred)
         if assignment.mode is Mode.NO_FIT:
             return refused("NoFit", "WaitingForQuota", f"it does not fit beside {sibling.key}")
     if assignment.mode not in (Mode.FIT, Mode.NO_FIT) and not state.policy.option_upgrade_preempts:
         return refused("NoFit", "WaitingForQuota", f"{sibling.key} runs, and nobody is displaced for an upgrade")
-    return Entry.of(workload, assignment, victims, excluded, replaces)
+    return Entry.of(workload, assignment, victims, barred(workload), replaces)
 
 
 def _refusal(state: State, workload: Workload) -> tuple[Requeue, str, str] | None:
@@ -102,17 +108,17 @@ def _refusal(state: State, workload: Workload) -> tuple[Requeue, str, str] | Non
 
 def find_assignment(
     state: State, workload: Workload, now: Millis, *, tried: Tried, only: Only | None = None,
-    excluded: frozenset[str] = frozenset(), replaces: Workload | None = None,
+    barred: Barred = bars_nobody, replaces: Workload | None = None, all_expired: bool = False,
 ) -> tuple[Assignment, Victims]:  # fmt: skip
     """With all its pods if that fits or can be made to; else, if it allows it, with as many as can be had (S-5.4).
 
-    ``replaces`` counts as gone.
+    ``replaces`` counts as gone. ``all_expired``: as if all equals of its queue had had their time, and it its turn.
     """
     if replaces is not None:
         with state.trial():
             state.tree.release_all(state.tree.queues[replaces.queue], replaces.usage or {})
-            return find_assignment(state, workload, now, tried=tried, only=only, excluded=excluded)
-    finder = _Finder(state, workload, now, tried, only, excluded)
+            return find_assignment(state, workload, now, tried=tried, only=only, barred=barred)
+    finder = _Finder(state, workload, now, tried, only, barred, all_expired=all_expired)
     full = [each.count for each in workload.pod_sets]
     assignment, victims = finder.probe(full)
     if assignment.mode is Mode.FIT or victims.targets:
@@ -121,8 +127,7 @@ def find_assignment(
         found = search_counts(workload.pod_sets, finder.succeeds)
         if found is not None and finder.last is not None:
             return finder.last
-    spared = finder.spared()
-    return assignment, replace(victims, spared=spared) if spared else victims
+    return assignment, finder.as_refused(victims)
 
 
 def search_counts(pod_sets: Sequence[PodSet], succeeds: Callable[[list[int]], bool]) -> list[int] | None:
@@ -183,14 +188,18 @@ def _first_that_counts(workload: Workload, targets: Sequence[Target], kind: Roun
 
 class _Finder:
     def __init__(
-        self, state: State, workload: Workload, now: Millis, tried: Tried, only: Only | None, excluded: frozenset[str]
-    ) -> None:
+        self, state: State, workload: Workload, now: Millis, tried: Tried, only: Only | None, barred: Barred, *,
+        all_expired: bool,
+    ) -> None:  # fmt: skip
         self._state = state
         self._workload = workload
         self._now = now
-        self._excluded = excluded
+        self._barred = barred
+        self._excluded = barred(workload)
         self._victims: dict[object, Victims] = {}
-        self._sibling_runs = running_sibling(state, workload) is not None
+        self._turn: Turn | None = None if all_expired else own_turn(state, workload, now)
+        self._has_asked = all_expired or self._turn is not None  # whether somebody else has its turn before
+        self._equals = self._by_the_rules(all_expired=all_expired)
         self._tried = tried
         self._only = only
         self.last: tuple[Assignment, Victims] | None = None  # the last probe that succeeded
@@ -220,24 +229,85 @@ class _Finder:
         state, workload = self._state, self._workload
         find_victims = fair_share.find_victims if state.policy.fair_sharing else classical.find_victims
         spared: frozenset[str] = frozenset()
+        equals, turn = self._of_its_turn(need)
         while True:
             victims = find_victims(
                 state, workload, need, usage, self._now,
-                excluded=self._excluded | spared, sibling_runs=self._sibling_runs,
+                excluded=self._excluded | spared, equals=equals,
             )  # fmt: skip
+            if turn is not None:
+                victims = replace(victims, turn=turn)
             if not state.policy.gates.preemption_epochs:
                 return victims
             kind = round_of(state, workload, usage, victims.targets)
             if not victims.targets and spared:
-                count = state.rounds.of(workload)
-                victims = Victims((), (Step(Rule.ROUND_TOO_MANY, (workload.key,), (count.total, count.above)),))
+                victims = replace(victims, steps=(self._too_many(),))
             if not state.rounds.is_too_many(workload, kind):
                 return replace(victims, round=kind, spared=spared) if kind or spared else victims
             spared |= {_first_that_counts(workload, victims.targets, kind).workload.key}
 
-    def spared(self) -> frozenset[str]:
-        """Whom any of its searches left out: who has rounds left might have been told another flavor, or count."""
-        return frozenset[str]().union(*(each.spared for each in self._victims.values()))
+    def _by_the_rules(self, *, all_expired: bool) -> Equals:
+        """Which equals of its queue it may displace, whoever else waits (S-7.4, 7.14)."""
+        state, workload = self._state, self._workload
+        if running_sibling(state, workload) is not None or self._turn is not None:
+            return NO_EQUALS
+        time_based = state.policy.gates.time_based_same_priority_preemption
+        found = equals_by_time(state.queues[workload.queue], self._now, time_based=time_based)
+        return ALL_EQUALS if all_expired and found.expired_before is not None else found
+
+    def _of_its_turn(self, need: tuple[FR, ...]) -> tuple[Equals, Turn | None]:
+        """Which equals it may displace, and what it must wait for before it may displace more (S-7.14)."""
+        state, workload, before = self._state, self._workload, self._equals.expired_before
+        if not self._has_asked:
+            if before is None or turn_span(state, workload) is None:
+                return self._equals, None
+            if not state.holders.has_expired(workload.queue, need, workload.priority, before):
+                return self._equals, None
+            self._has_asked = True
+            self._turn = turn_behind(state, workload, self._now, self._is_refused, self._could_by_time)
+        if self._turn is None or self._turn.behind is None:
+            return self._equals, self._turn
+        if before is None or not state.holders.has_expired(workload.queue, need, workload.priority, before):
+            return self._equals, None
+        return Equals(), self._turn
+
+    def _is_refused(self, other: Workload) -> bool:
+        return _refusal(self._state, other) is not None
+
+    def _could_by_time(self, other: Workload) -> tuple[bool, bool]:
+        """Whether another would find victims if all equals of the queue had had their time (``turns.Searches``)."""
+        found = find_assignment(self._state, other, self._now, tried={}, barred=self._barred, all_expired=True)
+        return bool(found[1].targets), bool(self._barred(other))
+
+    def _too_many(self) -> Step:
+        """It has used up its rounds: since when, and what ends that (design 4, epochs 2)."""
+        rounds, workload = self._state.rounds, self._workload
+        count = rounds.of(workload)
+        by = count.evicted_by or ""
+        numbers = (count.total, count.above, count.last_at, rounds.end_after_ms)
+        return Step(Rule.ROUND_TOO_MANY, (workload.key, by), numbers)
+
+    def as_refused(self, victims: Victims) -> Victims:
+        """With what any of its searches found in its way.
+
+        Without that it might have been told another flavor, or count, so nobody else shares its verdict.
+        """
+        spared = frozenset[str]().union(*(each.spared for each in self._victims.values()))
+        turn = victims.turn or next((each.turn for each in self._victims.values() if each.turn is not None), None)
+        if not spared and turn is None:
+            return victims
+        steps = victims.steps
+        if spared and all(step.rule is not Rule.ROUND_TOO_MANY for step in steps):
+            steps = (*steps, self._too_many())
+        return replace(victims, spared=spared, turn=turn, steps=(*steps, *self._turn_steps(turn)))
+
+    def _turn_steps(self, turn: Turn | None) -> tuple[Step, ...]:
+        key = self._workload.key
+        if turn is None:
+            return ()
+        if turn.behind is not None:
+            return (Step(Rule.NOT_ITS_TURN, (key, turn.behind)),)
+        return (Step(Rule.DISPLACED_BY_TIME, (key,), (turn.at or 0,)),)
 
     def succeeds(self, counts: list[int]) -> bool:
         assignment, victims = self.probe(counts)

@@ -7,14 +7,14 @@ workload in the line that was refused is not *due* until then either, so that no
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Collection, Container, Iterable
 from typing import Literal
 
-from makeway.core.line import Kin, Least, Line, Place, Shape, Standing, is_at_least, place, shape
-from makeway.core.model import Millis, QueueName, Workload, WorkloadKey
+from makeway.core.line import Kin, Least, Line, Place, Shape, Standing, Turn, is_at_least, place, shape
+from makeway.core.model import Millis, QueueName, Usage, Workload, WorkloadKey
 from makeway.core.undo import UndoLog
 
-__all__ = ["Line", "Pending", "Place", "Requeue", "Shape", "Standing", "may_queue", "place", "shape"]
+__all__ = ["Line", "Pending", "Place", "Requeue", "Shape", "Standing", "Turn", "may_queue", "place", "shape"]
 
 Requeue = Literal[
     "NamespaceMismatch", "Generic", "NoFit", "PreemptionNoCandidates", "PreemptionGated", "PendingPreemption",
@@ -39,6 +39,7 @@ class Pending:
         self.lines: dict[QueueName, Line] = {}
         self._names: list[QueueName] = []  # of the lines, sorted
         self._kept_free = False  # whether anything was ever kept free for a refused head
+        self._of_interest: dict[QueueName, None] = {}  # lines in which somebody is entitled, or waits for its turn
 
     def line(self, queue: QueueName) -> Line:
         found = self.lines.get(queue)
@@ -55,8 +56,8 @@ class Pending:
         if not may_queue(workload, now):
             line.park_alone(workload)
         else:
-            rests = shapes_count and not line.strict and bool(line.shapes) and shape(workload) in line.shapes
-            line.enter(workload, rests=rests)
+            line.enter(workload, rests=shapes_count and not line.strict and line.binds(workload))
+        self.next_turns(workload)
 
     def refresh(self, workload: Workload) -> None:
         """Its object changed in nothing that matters to a verdict: whether it waits or is parked stays (S-4.7)."""
@@ -67,11 +68,13 @@ class Pending:
         if kin is None:
             line.park_alone(workload)
         elif kin in line.resting:
+            kept = line.verdict_of(workload.key)
             line.leave(workload.key)
             if (shape(workload), workload.namespace) in line.resting:
                 line.enter(workload, rests=True)
             else:
                 line.park_alone(workload)
+            line.keep_verdict(workload.key, kept)
         else:
             kept = line.verdict_of(workload.key)
             line.leave(workload.key)
@@ -89,6 +92,7 @@ class Pending:
         line = self.line(workload.queue)
         if line.sticky.get("it") == workload.key:
             self._log.drop(line.sticky, "it")
+        self.next_turns(workload)
 
     # --- heads ---
 
@@ -110,7 +114,7 @@ class Pending:
         if line is None or not line.fronts:
             return None
         if not line.sticky:  # the usual case, told without a search
-            first = line.fronts[0][5]
+            first = line.fronts[0][-1]
             if first not in but and (not due_only or first not in line.refused):
                 return line.members[first]
         for key in line.ordered():
@@ -163,14 +167,14 @@ class Pending:
                 self._log.put(line.refused, workload.key, None)
             return False
         moves = reason in SHAPE_MOVING and shapes_count and not line.strict and wants_park
+        if moves:
+            line.bind(shape(workload), workload.queued_at)
         if moves and not backs_off:
             line.enter(workload, rests=True)
         else:
             line.park_alone(workload)
-        if moves:
-            self._park_alike(line, shape(workload))
-            if binds_larger:
-                self._park_larger(line, workload)
+        if moves and binds_larger:
+            self._park_larger(line, workload)
         return True
 
     def pass_over(self, workload: Workload, now: Millis, *, binds_larger: bool) -> None:
@@ -182,7 +186,7 @@ class Pending:
                 workload, "NoFit", now, woken=False, has_untried=False, shapes_count=True, binds_larger=binds_larger
             )
             return
-        self._park_alike(line, shape(workload))
+        line.bind(shape(workload), workload.queued_at)
         if binds_larger:
             self._park_larger(line, workload)
 
@@ -192,11 +196,6 @@ class Pending:
         if not line.strict:
             self._log.put(line.sticky, "it", workload.key)
 
-    def _park_alike(self, line: Line, moved: Shape) -> None:
-        self._log.put(line.shapes, moved, None)
-        for kin in line.of_shape.get(moved, ()):
-            line.rest(kin)
-
     def _park_larger(self, line: Line, workload: Workload) -> None:
         """Those behind it who ask for no less get the same verdict: look at none of them (S-4.5.3)."""
         where = place(workload)
@@ -204,9 +203,9 @@ class Pending:
         if not behind:
             return
         own, kin_of = shape(workload), line.kin_of
-        for each in dict.fromkeys([kin_of[front[5]][0] for front in behind]):
+        for each in dict.fromkeys([kin_of[front[-1]][0] for front in behind]):
             if is_at_least(each, own) and min(line.kins[kin][0] for kin in line.of_shape[each]) > where:
-                self._park_alike(line, each)
+                line.bind(each, workload.queued_at)
 
     def keep_free(self, workload: Workload, standing: Standing) -> None:
         self._kept_free = True
@@ -271,7 +270,7 @@ class Pending:
                 self._log.drop(line.shapes, known)
             rising = _of_matching(line, matches)
             for kin in rising if lists_returned else ():
-                returned += [where[5] for where in line.kins[kin]]
+                returned += [where[-1] for where in line.kins[kin]]
             line.rise(rising)
             for each in [line.members[key] for key in line.alone]:
                 if may_queue(each, now) and matches(each):
@@ -288,6 +287,8 @@ class Pending:
         for table in (line.refused, line.held_back):
             for key in list(table) if table else ():
                 self._log.drop(table, key)
+        for key in list(line.turns) if line.turns else ():
+            self._log.drop(line.turns, key)
 
     def refuse(self, workload: Workload) -> None:
         """It is not looked at again before something happens, or ``due_again`` is called."""
@@ -299,6 +300,62 @@ class Pending:
         """Something that concerns only this workload has changed."""
         self._log.drop(self.line(workload.queue).refused, workload.key)
 
+    # --- turns and holds ---
+
+    def wait_turn(self, workload: Workload, turn: Turn) -> None:
+        """It displaces no equals before its turn (S-7.14); it was just refused."""
+        self._of_interest[workload.queue] = None
+        self._log.put(self.line(workload.queue).turns, workload.key, turn)
+
+    def next_turns(self, workload: Workload) -> None:
+        """A workload that others stood behind has changed, or waits no more: they are due (S-4.6.9)."""
+        line = self.line(workload.queue)
+        if line.turns:
+            for key in [key for key, turn in line.turns.items() if turn.behind == workload.key]:
+                self._end_turn(line, key)
+
+    def turns_after_admission(self, queues: Collection[QueueName]) -> None:
+        """Somebody was admitted in a tree: those that stand behind others in it are due, they only (S-4.6.9)."""
+        for queue in self._of_interest if len(self._of_interest) < len(queues) else queues:
+            line = self.lines.get(queue)
+            if line is not None and line.turns and queue in queues:
+                for key in [key for key, turn in line.turns.items() if turn.behind is not None]:
+                    self._end_turn(line, key)
+
+    def turns_come(self, queue: QueueName, now: Millis) -> None:
+        """Those that waited because they were displaced by time are due, once they have waited long enough."""
+        line = self.line(queue)
+        come = [key for key, turn in line.turns.items() if turn.at is not None and now >= turn.at]
+        for workload in sorted((line.members[key] for key in come), key=place):
+            self._end_turn(line, workload.key, rests=not line.strict and line.binds(workload))
+
+    def next_turn(self, queue: QueueName) -> Millis | None:
+        """When ``turns_come`` has somebody to look at."""
+        line = self.lines.get(queue)
+        return None if line is None else min((t.at for t in line.turns.values() if t.at is not None), default=None)
+
+    def _end_turn(self, line: Line, key: WorkloadKey, *, rests: bool = False) -> None:
+        self._log.drop(line.turns, key)
+        self._log.drop(line.refused, key)
+        if key in line.alone:
+            line.enter(line.members[key], rests=rests)
+
+    def entitle(self, workload: Workload, usage: Usage) -> None:
+        """Only lent quota keeps it out: while it waits, what it asks for is not lent again (S-5.14)."""
+        self._of_interest[workload.queue] = None
+        self._log.put(self.line(workload.queue).entitled, workload.key, usage)
+
+    def holds(self) -> dict[QueueName, tuple[WorkloadKey, Usage]]:
+        """By queue, the first that is entitled, and what it asks for."""
+        found = {}
+        for queue in self._of_interest:
+            line = self.lines.get(queue)
+            if line is not None and line.entitled:
+                sticky = line.sticky.get("it")
+                first = min(line.entitled, key=lambda key: (key != sticky, place(line.members[key])))
+                found[queue] = (first, line.entitled[first])
+        return found
+
     def contents(self) -> object:
         return {queue: line.contents() for queue, line in sorted(self.lines.items())}
 
@@ -308,5 +365,5 @@ def _of_matching(line: Line, matches: Callable[[Workload], bool]) -> list[Kin]:
     may: dict[str, bool] = {}
     for kin in line.resting:
         if kin[1] not in may:
-            may[kin[1]] = matches(line.members[line.kins[kin][0][5]])
+            may[kin[1]] = matches(line.members[line.kins[kin][0][-1]])
     return [kin for kin in line.resting if may[kin[1]]]

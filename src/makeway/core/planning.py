@@ -203,8 +203,8 @@ class _Planning:
 
     def _release(self, victim: Workload, reason: str, by: WorkloadKey) -> None:
         state = self._state
-        state.release(victim)
-        state.push(departed(state, victim, reason, self._now), self._now)
+        state.release(victim, self._now)
+        state.push(departed(state, victim, reason, self._now, self._now), self._now)
         self._told[victim.key] = _Told(NOT_LOOKED_AT, f"Preempted by {by}, waits to be looked at again", by)
 
     # --- who waits ---

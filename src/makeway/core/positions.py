@@ -47,5 +47,5 @@ def _in_order(line: Line) -> Iterator[WorkloadKey]:
         yield first
     alone = sorted(place(line.members[key]) for key in line.alone)
     for where in merge(*line.kins.values(), alone):
-        if where[5] != first:
-            yield where[5]
+        if where[-1] != first:
+            yield where[-1]

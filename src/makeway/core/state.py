@@ -12,6 +12,7 @@ from makeway.core.holders import Holders
 from makeway.core.hope import NOTHING, Hope
 from makeway.core.line import Least
 from makeway.core.model import (
+    Claim,
     Flavor,
     FlavorName,
     Millis,
@@ -47,8 +48,8 @@ class State:
         self.tree = QuotaTree(self._log)
         self.holders = Holders(self._log)
         self.claims = Claims(self._log)
-        self.rounds = Rounds(self._log)
-        self.pending = Pending(self._log, lambda workload: self.claims.drop(workload.key))
+        self.rounds = Rounds(self._log, policy.rounds_end_after_ms)
+        self.pending = Pending(self._log, lambda workload: self.unclaim(workload.key))
         self.hope = Hope(self)
         self.queues: dict[QueueName, Queue] = {}
         self.flavors: dict[FlavorName, Flavor] = {}
@@ -86,7 +87,9 @@ class State:
             for holder in self.holders.of_queue.get(name, {}).values():
                 self.tree.charge_all(self.tree.queues[name], holder.usage or {})
         for queue, _ in pairs:
-            self.pending.line(queue.name).strict = queue.strict
+            line = self.pending.line(queue.name)
+            line.strict = queue.strict
+            line.by_age = queue.within == "LowerOrNewerEqualPriority" and self.policy.profile != "parity"
             self._generations[queue.name] = self._generations.get(queue.name, 0) + 1
 
     def is_active(self, name: QueueName) -> bool:
@@ -98,7 +101,10 @@ class State:
     def hold(self, workload: Workload) -> None:
         """Account for a workload that has quota (S-3.6); it no longer waits."""
         self._end_standing(workload)
+        self.unclaim(workload.key, workload.reserved_at)
         self.pending.forget(workload)
+        self.rounds.know(workload)
+        self.rounds.held(workload, self._root_name(workload.queue))
         self._log.drop(self._progress, workload.key)
         self._log.drop(self._preemptors, workload.key)
         self.holders.add(workload)
@@ -106,9 +112,12 @@ class State:
         if node is not None:
             self.tree.charge_all(node, workload.usage or {})
 
-    def release(self, workload: Workload) -> None:
-        """It holds quota no more."""
+    def release(self, workload: Workload, now: Millis | None = None) -> None:
+        """It holds quota no more, since ``now``; None: that is only supposed, in a trial."""
         self.holders.remove(workload)
+        if now is not None and workload.displaced_at is not None:
+            self.rounds.end_for(workload)  # it had its time: that is no quarrel (design 4, epochs 2)
+        self.rounds.released(workload, now)
         node = self.tree.queues.get(workload.queue)
         if node is not None:
             self.tree.release_all(node, workload.usage or {})
@@ -125,16 +134,43 @@ class State:
             and claim is not None
             and (known.uid, known.queue, known.claim.issued_at) == (workload.uid, workload.queue, claim.issued_at)
         )
+        self.rounds.know(workload)
         if known is not None and not is_the_same:
-            self.claims.drop(workload.key)
+            self.unclaim(workload.key, now)
         if claim is not None and not is_the_same:
-            self.claims.put(workload, claim, preempts=not workload.gated)
+            self.claim(workload, claim, preempts=not workload.gated)
         self._end_standing(workload)
         self.pending.push(workload, now, shapes_count=self.policy.gates.scheduling_equivalence_hashing)
         if claim is not None:
             self._stick_again(workload.queue)
         if known is not None and not is_the_same:
             self.wake(known.queue, now)
+
+    def claim(self, workload: Workload, claim: Claim, *, preempts: bool) -> None:
+        """A claim is in force from now on (design 4); who stood behind its workload for a turn is due (S-4.6.9)."""
+        self.unclaim(workload.key, claim.issued_at)
+        tree = self._root_name(workload.queue)
+        victims = [self.holders.by_key.get(key) for key, _ in claim.victims]
+        by_time = bool(victims) and all(each is not None and each.displaced_at is not None for each in victims)
+        if not by_time:
+            self.rounds.disturb(tree, claim.issued_at)
+        self.claims.put(workload, claim, preempts=preempts, disturbs=None if by_time else tree)
+        self.pending.next_turns(workload)
+
+    def unclaim(self, key: WorkloadKey, at: Millis | None = None) -> None:
+        """The claim of this workload, if it has one, is over since ``at``; None: nobody knows since when."""
+        known = self.claims.find(key)
+        if known is None:
+            return
+        self.claims.drop(key)
+        if known.disturbs is not None:
+            self.rounds.calm(known.disturbs, known.claim.issued_at if at is None else at)
+
+    def _root_name(self, queue: QueueName) -> str:
+        node = self.tree.queues.get(queue)
+        if node is None or node.in_cycle or node.root.is_queue:
+            return f"ClusterQueue {queue}"
+        return f"Cohort {node.root.name}"
 
     def _stick_again(self, queue: QueueName) -> None:
         """Of all claimants the last one comes first in its line: stickiness is not stored, claims are (S-3.11)."""
@@ -146,6 +182,7 @@ class State:
     def forget(self, workload: Workload, now: Millis) -> None:
         """It is gone or may not wait any more; if it had a claim, its tree is woken."""
         had_claim = self.claims.find(workload.key) is not None
+        self.unclaim(workload.key, now)
         self._end_standing(workload)
         self.pending.forget(workload)
         self.forget_progress(workload)
@@ -154,7 +191,8 @@ class State:
 
     def _end_standing(self, workload: Workload) -> None:
         """What was kept free for it is so no more: who lost to that is due (S-5.1)."""
-        if workload.key in self.pending.line(workload.queue).standing:
+        line = self.pending.line(workload.queue)
+        if workload.key in line.standing or workload.key in line.entitled:
             self.pending.free_again(self.tree_of(workload.queue), frozenset())
 
     def tree_of(self, queue: QueueName) -> list[QueueName]:
@@ -266,6 +304,7 @@ class State:
     def rounds_end_after(self, workload: Workload) -> None:
         """It finished or was deleted: those whom it evicted last, or whose claim it took, begin anew."""
         self.rounds.end_after(workload)
+        self.rounds.forget(workload)
 
     def fingerprint(self) -> object:
         """Equal before and after every trial."""

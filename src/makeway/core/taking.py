@@ -14,10 +14,12 @@ from typing import Literal
 from makeway.core import claims
 from makeway.core.amounts import subtract
 from makeway.core.claims import Claimant, EndedClaim
-from makeway.core.flavors import Mode
+from makeway.core.flavors import Assignment, Mode
+from makeway.core.lent import Hold, Holds, is_entitled
 from makeway.core.model import FR, Claim, Millis, QueueName, Uid, Usage, Workload, WorkloadKey
 from makeway.core.nomination import Entry, find_assignment, round_of
 from makeway.core.options import running_sibling
+from makeway.core.preemption.classical import Victims
 from makeway.core.quota import Node
 from makeway.core.state import State
 from makeway.core.trace import Rule, Step
@@ -127,6 +129,8 @@ class Taking:
         self._leaving: dict[QueueName, dict[FR, int]] = {}  # what chosen victims still use, per queue
         self._kept: list[tuple[QueueName, Mapping[FR, int], str]] = []  # reserved or claimed; for whom, if it stays
         self._reserved: list[tuple[Node, Mapping[FR, int]]] = []
+        self._reserved_for: set[WorkloadKey] = set()
+        self._holds = Holds(state)
         self._migrating: list[Workload] = []
         self._left_since: dict[QueueName, None] = {}  # queues of those who were chosen since somebody asked
 
@@ -178,12 +182,13 @@ class Taking:
                     tree.charge_all(tree.queues[each.queue], each.usage or {})
             yield
 
-    def keep_free(self, queue: QueueName, amounts: Mapping[FR, int], owner: str) -> None:
+    def keep_free(self, queue: QueueName, amounts: Mapping[FR, int], owner: str, head: WorkloadKey) -> None:
         """Nobody after this takes what is reserved for a head that must wait (S-5.8, 5.13); "": for this cycle."""
         node = self._state.tree.queues[queue]
         self._state.tree.charge_all(node, amounts)
         self._kept.append((queue, amounts, owner))
         self._reserved.append((node, amounts))
+        self._reserved_for.add(head)
 
     def take(self, entry: Entry) -> Verdict:
         """Rules 5.7.2 to 5.7.14, in their order."""
@@ -193,56 +198,58 @@ class Taking:
             self._recompute(entry)
             recomputed = "deferred_fit" if entry.deferred else "new_targets" if entry.targets else "skipped"
         verdict = self._judge(entry)
+        self._holds.decide(entry.workload, entry.assignment.usage if verdict.entitled else None)
         return replace(verdict, recomputed=recomputed) if recomputed else verdict
 
     def _overlaps(self, entry: Entry) -> bool:
         return any(target.workload.key in self._chosen for target in entry.targets)
 
-    def _recompute(self, entry: Entry) -> None:
-        """Search again as if all earlier victims were gone, on the flavors that were chosen before (S-5.7.3)."""
+    def _search(self, entry: Entry) -> tuple[Assignment, Victims]:
+        """Once more, as if all earlier victims were gone, on the flavors that were chosen before (S-5.7.3)."""
         only = {
             (part.index, resource): choice.flavor
             for part in entry.assignment.pod_sets
             for resource, choice in part.choices.items()
         }
-        assignment, victims = find_assignment(
+        chosen = frozenset(self._chosen)
+        return find_assignment(
             self._state, entry.workload, self._now, tried={}, only=only,
-            excluded=entry.excluded | frozenset(self._chosen), replaces=entry.replaces,
+            barred=lambda each: self.is_out_of_reach(each) | chosen, replaces=entry.replaces,
         )  # fmt: skip
+
+    def _recompute(self, entry: Entry) -> None:
+        assignment, victims = self._search(entry)
+        self._renew(entry, assignment, victims)
+        entry.deferred = assignment.mode is Mode.FIT
+
+    def _renew(self, entry: Entry, assignment: Assignment, victims: Victims) -> None:
+        """A later search takes the place of the first."""
         assignment.ended_before = entry.assignment.ended
         entry.assignment, entry.targets, entry.steps = assignment, victims.targets, victims.steps
         entry.round, entry.spared = victims.round, entry.spared or bool(victims.spared)
-        entry.deferred = assignment.mode is Mode.FIT
+        entry.turn = victims.turn
 
     def _judge(self, entry: Entry) -> Verdict:
-        state, workload, assignment = self._state, entry.workload, entry.assignment
-        if assignment.mode is Mode.NO_FIT:
-            return wait(entry, "NoFit", *assignment.steps, spared=entry.spared)
-        preempts = assignment.mode is not Mode.FIT
-        if preempts and not entry.targets:
-            reserved = self._reserve(entry)
-            kept = [Step(Rule.RESERVED, (workload.key, *fr), (amount,)) for fr, amount in reserved.items()]
-            steps = (*assignment.steps, *entry.steps, *kept)
-            return wait(entry, "PreemptionNoCandidates", *steps, reserved=reserved, spared=entry.spared)
-        if preempts and workload.gated:
-            return wait(entry, "PreemptionGated", Step(Rule.GATED, (workload.key,)))
-        if entry.deferred:
+        state, workload = self._state, entry.workload
+        refused = self._refuse(entry)
+        if refused is not None:
+            return refused
+        if entry.deferred and self._is_not_held(entry):
             return self._defer(entry)
         if self._overlaps(entry):
             return skip(entry, Rule.OVERLAP)
-        if not self._fits_without(entry):
-            owners = () if state.policy.profile == "parity" else self._lost_to(entry)
-            verdict = skip(entry, Rule.LOST)
-            if not owners:
-                return verdict
-            return replace(
-                verdict, held_back=True, steps=(*verdict.steps, Step(Rule.HELD_BACK, (workload.key, *owners)))
-            )
+        if entry.deferred or not self._fits_without(entry) or not self._is_not_held(entry):
+            if not self._search_again(entry):
+                return self._lose(entry)
+            refused = self._refuse(entry)
+            if refused is not None:
+                return refused
+        preempts = entry.assignment.mode is not Mode.FIT
         by_claim = state.policy.gates.preemption_claims
         if by_claim and not preempts and entry.replaces is None and not self._fits_as_it_is(entry):
             return self._defer(entry)
         if entry.round:  # it counts as what it is once those have left, too, whom earlier entries asked to
-            entry.round = round_of(state, workload, assignment.usage, entry.targets)
+            entry.round = round_of(state, workload, entry.assignment.usage, entry.targets)
         claim = self._claim(entry) if by_claim and (preempts or entry.replaces is not None) else None
         self._choose(entry)
         self._charge(entry, claim)
@@ -253,6 +260,55 @@ class Taking:
         took = tuple(target.workload.key for target in entry.targets if target.workload.key in self._claimants)
         evicted = tuple(target for target in entry.targets if target.workload.key not in took)
         return replace(go(entry), claim=claim, took=took, targets=evicted)
+
+    def _refuse(self, entry: Entry) -> Verdict | None:
+        """Rules 5.7.4 to 5.7.6: it fits nowhere, may ask nobody to leave, or may not ask yet."""
+        workload, assignment = entry.workload, entry.assignment
+        if assignment.mode is Mode.NO_FIT:
+            steps = (*assignment.steps, *entry.steps)
+            return wait(entry, "NoFit", *steps, spared=entry.spared, turn=entry.turn)
+        if assignment.mode is Mode.FIT:
+            return None
+        if not entry.targets:
+            leaving = self._leaving.get(workload.queue, {})
+            entitled = is_entitled(self._state, entry, leaving)
+            reserved = self._reserve(entry)
+            kept = [Step(Rule.RESERVED, (workload.key, *fr), (amount,)) for fr, amount in reserved.items()]
+            steps = (*assignment.steps, *entry.steps, *kept)
+            return wait(
+                entry, "PreemptionNoCandidates", *steps, reserved=reserved, spared=entry.spared, turn=entry.turn,
+                entitled=entitled,
+            )  # fmt: skip
+        return wait(entry, "PreemptionGated", Step(Rule.GATED, (workload.key,))) if workload.gated else None
+
+    def _search_again(self, entry: Entry) -> bool:
+        """Whether it finds others to displace beside what is reserved, claimed or held since its search (S-5.15)."""
+        state = self._state
+        if state.policy.profile == "parity" or not state.policy.gates.preemption_claims:
+            return False
+        if not self._would_fit_but_for_kept(entry):
+            return False
+        holds = [] if self._is_not_held(entry) else self._holds_beside(entry)
+        with state.trial():
+            for hold in holds:
+                state.tree.charge_all(hold.node, hold.amounts)
+            assignment, victims = self._search(entry)
+        if not victims.targets and assignment.mode is not Mode.FIT:
+            return False
+        again = replace(entry, assignment=assignment, targets=victims.targets)
+        if self._overlaps(again) or not self._fits_without(again) or not self._is_not_held(again):
+            return False
+        self._renew(entry, assignment, victims)
+        entry.deferred = False
+        return True
+
+    def _lose(self, entry: Entry) -> Verdict:
+        owners = () if self._state.policy.profile == "parity" else self._lost_to(entry)
+        verdict = skip(entry, Rule.LOST)
+        if not owners:
+            return verdict
+        step = Step(Rule.HELD_BACK, (entry.workload.key, *owners))
+        return replace(verdict, held_back=True, steps=(*verdict.steps, step))
 
     def _defer(self, entry: Entry) -> Verdict:
         """It waits until those have left who were asked to by others: all of its tree that still hold quota."""
@@ -285,13 +341,17 @@ class Taking:
         """Whether it fits with all victims, earlier ones and its own, gone (S-5.7.2)."""
         tree = self._state.tree
         node = tree.queues[entry.workload.queue]
-        leaving = [*(target.workload for target in entry.targets), *([entry.replaces] if entry.replaces else [])]
-        if not leaving:
+        if not entry.targets and entry.replaces is None:
             return tree.fits(node, entry.assignment.usage)
         with self._state.trial():
-            for each in leaving:
-                tree.release_all(tree.queues[each.queue], each.usage or {})
+            self._let_leave(entry)
             return tree.fits(node, entry.assignment.usage)
+
+    def _let_leave(self, entry: Entry) -> None:
+        """In a trial: those are gone whom it displaces, or takes over from."""
+        tree = self._state.tree
+        for each in [*(target.workload for target in entry.targets), *([entry.replaces] if entry.replaces else [])]:
+            tree.release_all(tree.queues[each.queue], each.usage or {})
 
     def _fits_as_it_is(self, entry: Entry) -> bool:
         """Whether it fits beside all those who were asked to leave (S-5.7.9a).
@@ -347,13 +407,44 @@ class Taking:
         leaving = self._leaving.get(queue.name, {})
         amounts = {fr: amount for fr, amount in reservation(self._state, entry, leaving).items() if amount}
         owner = entry.workload.key if stays_reserved(self._state, queue.name) else ""
-        self.keep_free(queue.name, amounts, owner)
+        self.keep_free(queue.name, amounts, owner, entry.workload.key)
         return amounts
 
+    # --- what is kept from it ---
+
+    def _holds_beside(self, entry: Entry) -> list[Hold]:
+        return self._holds.beside(self._state.tree.queues[entry.workload.queue], self._reserved_for)
+
+    def _is_not_held(self, entry: Entry) -> bool:
+        """Whether it takes nothing that others are entitled to and wait for: only what it would borrow counts."""
+        holds = self._holds_beside(entry)
+        if not holds:
+            return True
+        tree, usage = self._state.tree, entry.assignment.usage
+        node = tree.queues[entry.workload.queue]
+        with self._state.trial():
+            self._let_leave(entry)
+            borrowed = [fr for fr, amount in usage.items() if amount and tree.borrows(node, fr, amount)]
+            if not borrowed:
+                return True
+            for hold in holds:
+                tree.charge_all(hold.node, hold.amounts)
+            return all(usage[fr] <= max(0, tree.available(node, fr)) for fr in borrowed)
+
+    def _would_fit_but_for_kept(self, entry: Entry) -> bool:
+        """Whether nothing but reservations, claims of this cycle and holds is in its way."""
+        if not self._kept:
+            return self._fits_without(entry)
+        with self._state.trial():
+            for queue, amounts, _ in self._kept:
+                self._state.tree.release_all(self._state.tree.queues[queue], amounts)
+            return self._fits_without(entry)
+
     def _lost_to(self, entry: Entry) -> tuple[str, ...]:
-        """For whom the room is kept that it lost, if it would fit but for what stays reserved or claimed (S-5.1)."""
+        """For whom the room is kept that it lost, if it would fit but for what stays kept (S-5.1)."""
         tree = self._state.tree
-        owners = tuple(dict.fromkeys(owner for _, _, owner in self._kept if owner))
+        holders = [] if self._is_not_held(entry) else [hold.key for hold in self._holds_beside(entry)]
+        owners = tuple(dict.fromkeys((*(owner for _, _, owner in self._kept if owner), *holders)))
         if not owners:
             return ()
         with self._state.trial():
@@ -361,7 +452,7 @@ class Taking:
                 for queue, amounts, owner in self._kept:
                     if bool(owner) is staying:
                         tree.release_all(tree.queues[queue], amounts)
-                if self._fits_without(entry):
+                if self._fits_without(entry) and (staying or self._is_not_held(entry)):
                     return owners if staying else ()
         return ()
 

@@ -34,6 +34,9 @@ class Rule(StrEnum):
     NOT_BY_SHARES = "preempt/not-by-shares"
     NOT_EVEN_ALL = "preempt/not-even-all"
     ROUND_TOO_MANY = "preempt/round-too-many"
+    DISPLACED_BY_TIME = "preempt/displaced-by-time"
+    NOT_ITS_TURN = "preempt/not-its-turn"
+    NO_NOMINAL_QUOTA = "preempt/no-nominal-quota"
     GATED = "cycle/preemption-gated"
     LOST = "cycle/no-longer-fits"
     HELD_BACK = "cycle/held-back"
@@ -92,6 +95,9 @@ WORDS = {
     Rule.NOT_BY_SHARES: "its share would rise from {} to {}; nobody of the richest side, with {}, may leave for that",
     Rule.NOT_EVEN_ALL: "{} are missing, and all it might displace hold {}",
     Rule.ROUND_TOO_MANY: "it has displaced others {} times, {} of them to borrow, and may not again",
+    Rule.DISPLACED_BY_TIME: "it was displaced by time, and displaces no equals before {}",
+    Rule.NOT_ITS_TURN: "a workload before it in the queue displaces equals by time first",
+    Rule.NO_NOMINAL_QUOTA: "its queue has no nominal quota of it, and may not preempt to borrow",
     Rule.GATED: "a preemption gate is closed",
     Rule.LOST: "an entry before it took the room",
     Rule.HELD_BACK: "what it needs is kept free for another",

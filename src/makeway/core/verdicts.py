@@ -10,7 +10,7 @@ from makeway.core.claims import EndedClaim
 from makeway.core.flavors import Assignment, Mode
 from makeway.core.model import FR, Claim, Millis, Workload, WorkloadKey
 from makeway.core.nomination import Entry
-from makeway.core.pending import Requeue
+from makeway.core.pending import Requeue, Turn
 from makeway.core.preemption.classical import Target
 from makeway.core.rounds import Round
 from makeway.core.trace import Rule, Step
@@ -38,6 +38,8 @@ class Verdict:
     took: tuple[WorkloadKey, ...] = ()  # whose claims it takes
     round: Round = ""  # what its preemptions count as
     spared: bool = False  # some were not displaced, for it would be a round too many
+    turn: Turn | None = None  # what it waits for before it displaces equals, or more of them (S-7.14)
+    entitled: bool = False  # only lent quota keeps it out: what it asks for is not lent again (S-5.14)
     is_victim: bool = False  # a claim counts on its departure, so it may not take that one
 
     @property
@@ -48,7 +50,7 @@ class Verdict:
     @property
     def of_its_own(self) -> bool:
         """Whether somebody of the same shape may fare better."""
-        return self.spared or self.is_victim
+        return self.spared or self.is_victim or self.turn is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +93,13 @@ def go(entry: Entry) -> Verdict:
 
 def wait(
     entry: Entry, requeue: Requeue, *steps: Step, claim: Claim | None = None, reserved: Mapping[FR, int] | None = None,
-    spared: bool = False,
+    spared: bool = False, turn: Turn | None = None, entitled: bool = False,
 ) -> Verdict:  # fmt: skip
     mode = "DeferredFit" if entry.deferred else entry.assignment.mode.public
     return Verdict(
         workload=entry.workload, status="waiting", assignment=entry.assignment, mode=mode, requeue=requeue, steps=steps,
-        claim=claim, reserved=reserved or {}, spared=spared, is_victim=bool(entry.excluded),
+        claim=claim, reserved=reserved or {}, spared=spared, is_victim=bool(entry.excluded), turn=turn,
+        entitled=entitled,
     )  # fmt: skip
 
 

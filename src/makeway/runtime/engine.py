@@ -73,6 +73,7 @@ class Engine:
         self._put_off: dict[Ref, dict[Ref, None]] = {}  # object with a write under way -> whose look wants another
         self._later: Timers[tuple[int, Ref]] = Timers()
         self._expiries: Timers[QueueName] = Timers()
+        self._turns: Timers[QueueName] = Timers()  # queues in which a workload may displace its equals again
         self._backoffs: Timers[WorkloadKey] = Timers()
         self._retries: Timers[WorkloadKey] = Timers()
         self._refused: Timers[Ref] = Timers()  # objects whose write the Store refused: looked at again, but not at once
@@ -109,6 +110,7 @@ class Engine:
         """When something will be due, if nothing happens before."""
         times = [
             self.executor.next_at(), self.informers.next_at(), self._later.next_at(), self._expiries.next_at(),
+            self._turns.next_at(),
             self._backoffs.next_at(), self._wake_at, self.scheduling.next_at(), claims.next_deadline(self._state),
             self._pause_until, self._retries.next_at(), self._figures.next_at(), self._refused.next_at(),
         ]  # fmt: skip
@@ -177,6 +179,10 @@ class Engine:
             count += 1
         for queue in self._expiries.due(now):
             self.facts.woken.update(after_expiry(self._state, queue))
+            self.facts.held.add(queue)
+            count += 1
+        for queue in self._turns.due(now):
+            self._state.pending.turns_come(queue, now)
             self.facts.held.add(queue)
             count += 1
         for key in self._backoffs.due(now):
@@ -259,6 +265,7 @@ class Engine:
         for queue in sorted(self.facts.held):
             known = queue in self._state.queues
             self._expiries.set(queue, next_expiry(self._state, queue, now) if known else None)
+            self._turns.set(queue, self._state.pending.next_turn(queue) if known else None)
         self.facts.held.clear()
         for key, at in self.facts.backoffs.items():
             self._backoffs.set(key, at)

@@ -38,6 +38,7 @@ from makeway.core.state import State
 from makeway.runtime.objects import OWNED, Objects
 
 NO_STATUS = WorkloadStatus()
+ENDS_ROUNDS = frozenset({"ClusterQueueStopped", "LocalQueueStopped", "NodeFailures", "Deactivated"})
 CONFIGURING = ("ClusterQueue", "Cohort", "ResourceFlavor", "AdmissionCheck")
 
 
@@ -140,6 +141,8 @@ class Facts:
             self._waits(key, known, lowered, before, after)
         elif known is not None:
             self._leaves(key, known)
+            if known.usage is not None and after is not None and _is_blameless(after):
+                self.state.rounds_end_for(known)
         if after is None or _is_finished(after):
             gone = known or (None if before is None else workload_of(before, self.around))
             if gone is not None and (after is None or before is None or not _is_finished(before)):
@@ -154,7 +157,7 @@ class Facts:
             if known.queue == lowered.queue and known.usage == lowered.usage:
                 state.holders.renew(known, lowered)
             else:
-                state.release(known)
+                state.release(known, self.now)
                 state.hold(lowered)
             shrank = known.usage != lowered.usage or known.priority != lowered.priority
             if shrank:
@@ -173,6 +176,8 @@ class Facts:
         state = self.state
         if known is not None and known.usage is not None:
             self._release(known)
+            if _is_blameless(after):
+                state.rounds_end_for(lowered)
             state.push(lowered, self.now)
         elif known is None:
             state.push(lowered, self.now)
@@ -199,7 +204,7 @@ class Facts:
 
     def _release(self, known: Workload) -> None:
         """It holds quota no more; drop and wake are one step (S-3.7)."""
-        self.state.release(known)
+        self.state.release(known, self.now)
         self.released.update(waking.after_release(self.state, known.queue))
         self._note_held(known)
 
@@ -389,7 +394,7 @@ def _seen(workload: WireWorkload, status: WorkloadStatus) -> tuple[object, ...]:
     return (
         meta.generation, spec.active, spec.priority, spec.queue_name, meta.annotations, meta.owner_references,
         status.requeue_state, status.reclaimable_pods, status.admission_checks, status.preemption_gates,
-        status.preemption_claim,
+        status.preemption_claim, status.accumulated_past_execution_time_seconds,
     )  # fmt: skip
 
 
@@ -405,6 +410,17 @@ def _is_condition_seen_alike(a: Condition, b: Condition) -> bool:
 def _shape_of(workload: WireWorkload) -> tuple[object, ...]:
     status = workload.status or NO_STATUS
     return workload.spec, status.reclaimable_pods
+
+
+def _is_blameless(workload: WireWorkload) -> bool:
+    """Whether a workload that lost its quota did so by no quarrel and no failure of its own (design 4, epochs 2)."""
+    status = workload.status or NO_STATUS
+    conditions = {each.type: each for each in status.conditions}
+    reserved, evicted = conditions.get("QuotaReserved"), conditions.get("Evicted")
+    if evicted is not None and evicted.status == "True":
+        return evicted.reason in ENDS_ROUNDS
+    is_suspended = reserved is not None and reserved.status == "False" and reserved.reason == "Suspended"
+    return is_suspended or not workload.spec.active
 
 
 def _is_finished(workload: WireWorkload) -> bool:

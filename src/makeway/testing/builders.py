@@ -204,9 +204,9 @@ def leave(on: State, *names: str, reason: str = "", at: Amount = 0, returns: boo
     """Holders let go of their quota; they wait again unless they are done, and their trees are woken (S-3.7)."""
     for each in [each for members in on.holders.of_queue.values() for each in list(members.values())]:
         if each.uid in names:
-            on.release(each)
+            on.release(each, seconds(at))
             if returns:
-                on.push(departed(on, each, reason, seconds(at)), seconds(at))
+                on.push(departed(on, each, reason, seconds(at), seconds(at)), seconds(at))
             on.wake(each.queue, seconds(at))
 
 

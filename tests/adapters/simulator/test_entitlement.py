@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from makeway.adapters.simulator.entitlement import FLAVOR_SCAN, RESERVATION, Entitled, Look, entitled_waiting
-from makeway.core.model import WorkloadKey
+from makeway.core.model import Millis, WorkloadKey
 from makeway.core.state import State
 from makeway.testing.builders import cycle, holder, queue, seconds, state, workload
 
@@ -110,7 +110,7 @@ def test_whoever_a_rule_of_stability_bars_is_named() -> None:
     """Ten rounds are the limit, so an eleventh is refused to somebody entitled."""
     on = borrowed()
     for _ in range(10):
-        on.rounds.add(workload("w"), "free")
+        on.rounds.add(workload("w"), "free", Millis(0))
     cycle(on)
     assert waits(on) == {"w": "other:barred by an epoch"}
 

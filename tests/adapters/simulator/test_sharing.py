@@ -26,7 +26,7 @@ def who_should_not_rest(state: State, now: Millis) -> list[str]:
     found = []
     for name, line in state.pending.lines.items():
         for kin in line.resting if state.is_active(name) else ():
-            member = line.members[line.kins[kin][0][5]]
+            member = line.members[line.kins[kin][0][-1]]
             with state.trial():
                 entry = nominate(state, member, now)
             if entry.refused is None and (entry.assignment.mode is Mode.FIT or entry.targets):

@@ -267,8 +267,8 @@ class Settling:
             leaving = self._on_the_way.pop(key)
             holder = self.state.holders.find(leaving.queue, key)
             assert holder is not None
-            self.state.release(holder)
-            self.state.push(departed(self.state, holder, leaving.reason, leaving.evicted_at), self.now)
+            self.state.release(holder, self.now)
+            self.state.push(departed(self.state, holder, leaving.reason, leaving.evicted_at, self.now), self.now)
             released.add(leaving.queue)
         self._wake(released)
         return len(gone)
@@ -283,6 +283,7 @@ class Settling:
             expiry = next_expiry(self.state, name, before)
             if expiry is not None and expiry <= self.now:
                 self.state.wake(name, self.now)
+            self.state.pending.turns_come(name, self.now)
 
     def _repeats(self, plan: Plan) -> bool:
         found = [(each.workload.key, each.status, each.requeue, each.assignment.tried) for each in plan.verdicts]

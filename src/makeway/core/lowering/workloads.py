@@ -78,10 +78,13 @@ def workload_of(workload: wire.Workload, around: Surroundings, queue: QueueName 
         priority=effective_priority(workload, around.policy),
         queued_at=queued_at(workload, around.policy),
         created_at=_created_at(workload),
+        displaced_at=_displaced_at(conditions),
+        ran_seconds=_ran_seconds(status, around.policy) if owner is None else 0,
         pod_sets=pod_sets,
         family=None if owner is None else Uid(owner.uid),
         option_rank=int(meta.annotations.get(OPTION_RANK, "0") or 0),
-        root_owner="" if controller is None else f"{controller.kind}/{meta.namespace or 'default'}/{controller.name}",
+        owner="" if controller is None else f"{controller.kind}/{meta.namespace or 'default'}/{controller.name}",
+        owner_uid="" if controller is None else controller.uid,
         usage=usage,
         uses=uses,
         reserved_at=_millis(conditions["QuotaReserved"].last_transition_time) if holds else None,
@@ -178,6 +181,19 @@ def _is_true(conditions: Mapping[str, Condition], type_: str) -> bool:
 
 def _since(conditions: Mapping[str, Condition], type_: str) -> Millis | None:
     return _millis(conditions[type_].last_transition_time) if _is_true(conditions, type_) else None
+
+
+def _displaced_at(conditions: Mapping[str, Condition]) -> Millis | None:
+    """Since when it is displaced by time, if it is (S-7.14)."""
+    preempted = conditions.get("Preempted")
+    if preempted is None or preempted.status != "True" or preempted.reason != "InClusterQueueTimeBased":
+        return None
+    return _millis(preempted.last_transition_time) or DAWN
+
+
+def _ran_seconds(status: wire.WorkloadStatus, policy: Policy) -> int:
+    """How long it ran before, where that breaks ties (S-7.14)."""
+    return status.accumulated_past_execution_time_seconds or 0 if policy.rotation == "Fair" else 0
 
 
 def _claim(claim: wire.PreemptionClaim | None, pod_sets: tuple[wire.PodSet, ...]) -> Claim | None:

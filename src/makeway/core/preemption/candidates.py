@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from makeway.core.holders import Holders
 from makeway.core.model import FR, Millis, Queue, QueueName, Usage, Workload
+from makeway.core.preemption.standing import Equals
 from makeway.core.quota import Node, QuotaTree
 
 EVERYBODY = 2**62  # above every priority
@@ -65,7 +66,7 @@ class Candidates:
 
     def __init__(
         self, incoming: Workload, queue: Queue, holders: Holders, need: tuple[FR, ...], lenders: Lenders,
-        expiry: Millis | None, *, may_displace_equals: bool = True, excluded: frozenset[str] = frozenset(),
+        equals: Equals, *, excluded: frozenset[str] = frozenset(),
         stuck_before: Millis | None = None,
     ) -> None:  # fmt: skip
         self._incoming = incoming
@@ -73,8 +74,7 @@ class Candidates:
         self._holders = holders
         self._need = need
         self._lenders = lenders
-        self._expiry = expiry
-        self._equals = may_displace_equals
+        self._equals = equals
         self._excluded = excluded
         self._stuck_before = stuck_before  # who should have left by then does not count any more (S-10.13)
 
@@ -121,11 +121,12 @@ class Candidates:
         if self._queue.within == "Never":
             return
         yield from filter(self._may, holders.upto((own,), self._need, incoming.priority, evicted=evicted))
-        if self._queue.within == "LowerPriority" or not self._equals:
+        if self._queue.within == "LowerPriority" or not self._equals.newer:
             return
-        since = Millis(-(2**62)) if self._expiry is None else self._expiry
-        if self._expiry is not None:
-            had_their_time = holders.expired(own, self._need, incoming.priority, self._expiry, evicted=evicted)
+        expired_before = self._equals.expired_before
+        since = Millis(-(2**62)) if expired_before is None else expired_before
+        if expired_before is not None:
+            had_their_time = holders.expired(own, self._need, incoming.priority, expired_before, evicted=evicted)
             yield from filter(self._may, had_their_time)
         newer = holders.newer(own, self._need, incoming.priority, incoming.queued_at, since, evicted=evicted)
         yield from filter(self._may, newer)
@@ -146,7 +147,7 @@ class Candidates:
         """
         own = 0
         if self._queue.within != "Never":
-            equals = self._queue.within == "LowerOrNewerEqualPriority" and self._equals
+            equals = self._queue.within == "LowerOrNewerEqualPriority" and self._equals.newer
             own = self._holders.freed_at_most(self._queue.name, fr, self._incoming.priority + equals)
         below = limit = self._below()
         if while_borrowing:

@@ -13,12 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from makeway.core.amounts import add
+from makeway.core.line import Turn
 from makeway.core.model import FR, Millis, Queue, Usage, Workload
 from makeway.core.preemption.candidates import Candidate, Candidates, Lenders, find_lenders
 from makeway.core.preemption.standing import (
+    Equals,
     Ground,
     Reason,
-    expired_before,
+    equals_by_time,
     only_without_borrowing,
     own_queue_ground,
 )
@@ -41,23 +43,29 @@ class Victims:
     steps: tuple[Step, ...] = ()  # why nobody, when there is nobody
     round: Round = ""  # what displacing them would count as (design 4, epochs)
     spared: frozenset[str] = frozenset()  # left out, for with them it would be a round too many
+    turn: Turn | None = None  # equals were left out, for it is not its turn (S-7.14)
 
 
 def find_victims(
     state: State, incoming: Workload, need: tuple[FR, ...], request: Usage, now: Millis,
-    *, excluded: frozenset[str] = frozenset(), sibling_runs: bool = False,
+    *, excluded: frozenset[str] = frozenset(), equals: Equals | None = None,
 ) -> Victims:  # fmt: skip
-    """Whom to evict so that ``request`` fits; ``need`` are the flavor-resources that lack room (S-7.2)."""
+    """Whom to evict so that ``request`` fits; ``need`` are the flavor-resources that lack room (S-7.2).
+
+    ``equals`` says which of its own queue may be displaced; None: those whom the rules name, turns left aside.
+    ``excluded`` may not be, whatever the policies say.
+    """
     queue, node = state.queues[incoming.queue], state.tree.queues[incoming.queue]
+    if equals is None:
+        equals = equals_by_time(queue, now, time_based=state.policy.gates.time_based_same_priority_preemption)
     request = {fr: amount for fr, amount in request.items() if amount}  # asking for nothing needs nobody to leave
     lenders = Lenders({}, {})
     if node.parent is not None and queue.reclaim != "Never":
         lenders = find_lenders(state.tree, node, need, request, state.is_active)
-    expiry = expired_before(queue, now, time_based=state.policy.gates.time_based_same_priority_preemption)
     stuck_before = Millis(now - state.policy.claim_timeout_ms) if state.policy.gates.preemption_claims else None
     candidates = Candidates(
-        incoming, queue, state.holders, need, lenders, expiry,
-        may_displace_equals=not sibling_runs, excluded=excluded, stuck_before=stuck_before,
+        incoming, queue, state.holders, need, lenders, equals,
+        excluded=excluded, stuck_before=stuck_before,
     )  # fmt: skip
     search = _Search(state.tree, node, queue, incoming, need, request, candidates)
     for may_borrow in _attempts(search, lenders):
@@ -66,7 +74,7 @@ def find_victims(
         with state.trial():
             taken = search.attempt(may_borrow=may_borrow)
         if taken:
-            return Victims(tuple(_target(each, incoming, queue, state.tree, need, expiry, now) for each in taken))
+            return Victims(tuple(_target(each, incoming, queue, state.tree, need, equals, now) for each in taken))
     return Victims((), (search.why_not(),))
 
 
@@ -163,11 +171,11 @@ class _Search:
 
 def _target(
     each: Candidate, incoming: Workload, queue: Queue, tree: QuotaTree, need: tuple[FR, ...],
-    expiry: Millis | None, now: Millis,
+    equals: Equals, now: Millis,
 ) -> Target:  # fmt: skip
     running = each.workload
     if each.under is None:
-        ground = own_queue_ground(incoming, running, expiry, now)
+        ground = own_queue_ground(incoming, running, equals.expired_before, now)
     elif each.advantaged or only_without_borrowing(queue, incoming, running):
         node = tree.queues[running.queue]
         above = max(node.usage.get(fr, 0) - node.subtree.get(fr, 0) for fr in need)

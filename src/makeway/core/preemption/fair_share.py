@@ -21,7 +21,7 @@ from makeway.core.preemption.candidates import Candidates, Lenders
 from makeway.core.preemption.classical import Target, Victims
 from makeway.core.preemption.revalidate import Decided, Taken, gives_back
 from makeway.core.preemption.richest import Richest, sides
-from makeway.core.preemption.standing import expired_before, own_queue_ground
+from makeway.core.preemption.standing import Equals, equals_by_time, own_queue_ground
 from makeway.core.quota import Node
 from makeway.core.shares import NO_SHARE, Share, is_borrowing, share
 from makeway.core.state import State
@@ -35,17 +35,22 @@ RULES: dict[FairStrategy, Rule] = {
 
 def find_victims(
     state: State, incoming: Workload, need: tuple[FR, ...], request: Usage, now: Millis,
-    *, excluded: frozenset[str] = frozenset(), sibling_runs: bool = False,
+    *, excluded: frozenset[str] = frozenset(), equals: Equals | None = None,
 ) -> Victims:  # fmt: skip
-    """Whom to evict so that ``request`` fits; ``need`` are the flavor-resources that lack room (S-7.2)."""
+    """Whom to evict so that ``request`` fits; ``need`` are the flavor-resources that lack room (S-7.2).
+
+    ``equals`` says which of its own queue may be displaced; None: those whom the rules name, turns left aside.
+    ``excluded`` may not be, whatever the policies say.
+    """
     queue, node = state.queues[incoming.queue], state.tree.queues[incoming.queue]
+    if equals is None:
+        equals = equals_by_time(queue, now, time_based=state.policy.gates.time_based_same_priority_preemption)
     request = {fr: amount for fr, amount in request.items() if amount}  # asking for nothing needs nobody to leave
-    expiry = expired_before(queue, now, time_based=state.policy.gates.time_based_same_priority_preemption)
     stuck_before = Millis(now - state.policy.claim_timeout_ms) if state.policy.gates.preemption_claims else None
     borrowers = _borrowers(state, queue, node, need)
     candidates = Candidates(
-        incoming, queue, state.holders, need, Lenders({}, borrowers), expiry,
-        may_displace_equals=not sibling_runs, excluded=excluded, stuck_before=stuck_before,
+        incoming, queue, state.holders, need, Lenders({}, borrowers), equals,
+        excluded=excluded, stuck_before=stuck_before,
     )  # fmt: skip
     hopeless = _not_even_all(state, node, incoming, request, candidates)
     if hopeless is not None:
@@ -55,7 +60,7 @@ def find_victims(
         taken = search.run()
         if not taken:
             return Victims((), (search.why_not(incoming),))
-    return Victims(tuple(_target(each, incoming, expiry, now) for each in taken))
+    return Victims(tuple(_target(each, incoming, equals, now) for each in taken))
 
 
 def _borrowers(state: State, queue: Queue, node: Node, need: tuple[FR, ...]) -> dict[QueueName, Node]:
@@ -223,10 +228,10 @@ class _Search:
         return after
 
 
-def _target(each: Taken, incoming: Workload, expiry: Millis | None, now: Millis) -> Target:
+def _target(each: Taken, incoming: Workload, equals: Equals, now: Millis) -> Target:
     running, ground = each.workload, each.ground
     if ground is None:
-        found = own_queue_ground(incoming, running, expiry, now)
+        found = own_queue_ground(incoming, running, equals.expired_before, now)
         return Target(running, found.reason, found.step)
     shares = (each.before, ground.new, ground.old, each.after)
     step = Step(

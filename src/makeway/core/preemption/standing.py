@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from makeway.core.amounts import MOST
 from makeway.core.model import Millis, Queue, Workload
 from makeway.core.trace import Rule, Step
 
@@ -18,9 +19,20 @@ class Ground(NamedTuple):
     step: Step
 
 
-def expired_before(queue: Queue, now: Millis, *, time_based: bool) -> Millis | None:
-    """Equals who reserved earlier than this have had their time; None: time plays no role (S-7.5)."""
-    return Millis(now - queue.min_admit) if time_based and queue.min_admit is not None else None
+class Equals(NamedTuple):
+    """Which workloads of the own queue that have the same priority may be displaced (S-7.4, 7.14)."""
+
+    expired_before: Millis | None = None  # those that reserved earlier have had their time; None: time plays no role
+    newer: bool = True  # those that are queued later; if not, then none at all
+
+
+NO_EQUALS = Equals(newer=False)
+ALL_EQUALS = Equals(Millis(MOST + 1))  # as if every one of them had had its time
+
+
+def equals_by_time(queue: Queue, now: Millis, *, time_based: bool) -> Equals:
+    """The rule for a queue, turns left aside (S-7.4, 7.5)."""
+    return Equals(Millis(now - queue.min_admit) if time_based and queue.min_admit is not None else None)
 
 
 def own_queue_ground(incoming: Workload, running: Workload, expiry: Millis | None, now: Millis) -> Ground:

@@ -113,9 +113,9 @@ def _between(loaded: Loaded, plan: cycle.Plan, events: list[Mapping[str, Any]]) 
     for target in [target for verdict in plan.verdicts for target in verdict.targets]:
         holder = state.holders.find(target.workload.queue, target.workload.key)
         if holder is not None:
-            state.release(holder)
+            state.release(holder, now)
             touched.add(holder.queue)
-            state.push(cycle.departed(state, holder, cycle.reason_kept(target), now), now)
+            state.push(cycle.departed(state, holder, cycle.reason_kept(target), now, now), now)
     for event in events:
         touched.update(delete(state, key) for key in event.get("delete") or ())
         for tree in event.get("create") or ():

@@ -9,7 +9,7 @@ from makeway.core.lowering import effective_priority
 from makeway.core.model import FR, PODS, FlavorName, Queue, QueueName, ResourceName, Uid, Workload, WorkloadKey
 from makeway.core.preemption import classical, fair_share
 from makeway.core.preemption.candidates import Candidates, Lenders
-from makeway.core.preemption.standing import may_preempt
+from makeway.core.preemption.standing import Equals, may_preempt
 from makeway.core.quota import Node
 from makeway.testing.vectors.facts import Findings, load, now_of, policy_of, wire_of, workload_from
 from makeway.testing.vectors.reading import Case
@@ -53,7 +53,7 @@ def candidate_order(case: Case) -> Findings:
     incoming = Workload(key=WorkloadKey("/"), uid=Uid(""), queue=queue, priority=ABOVE_ALL, queued_at=now_of(case))
     candidates = Candidates(
         incoming, Queue(name=queue, within="LowerPriority", reclaim="Any"), loaded.state.holders, (fr,),
-        Lenders({}, {each: Node("cohort", is_queue=False) for each in others}), expiry=None,
+        Lenders({}, {each: Node("cohort", is_queue=False) for each in others}), Equals(),
     )  # fmt: skip
     got = [each.workload.key.partition("/")[2] for each in candidates.read()]
     found.same("order", got, case.want["order"])
