@@ -6,6 +6,7 @@ not depend on how the engine decides.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -40,16 +41,23 @@ def lives_of(ran: Simulation) -> dict[str, Life]:
     return {each.workload.partition("/")[2]: each for each in ran.world.lives.recorded(ran.clock.now)}
 
 
-def held_ms(life: Life, since: int, until: int) -> int:
-    """How long it had quota between two times."""
-    ends = [(each, until if each.ended_at is None else min(until, each.ended_at)) for each in life.spells]
-    return sum(max(0, end - max(since, each.began_at)) for each, end in ends)
+def ran_ms(life: Life, since: int, until: int) -> int:
+    """How long it ran between two times: it had quota, and was not yet asked to leave."""
+    asked = [each.at for each in life.evictions]
+    total = 0
+    for spell in life.spells:
+        last = min(until, until if spell.ended_at is None else spell.ended_at)
+        i = bisect_right(asked, spell.began_at)
+        last = min(last, asked[i]) if i < len(asked) else last
+        total += max(0, last - max(since, spell.began_at))
+    return total
 
 
 class Wait(NamedTuple):
     """A time without quota. ``queued_at`` is its place among equals (S-4.3)."""
 
-    began_at: int
+    asked_at: int  # it came, or was asked to leave
+    began_at: int  # it came, or had left
     ended_at: int | None  # None: it still waits
     queued_at: int
     by_time: bool  # it waits because its time was up
@@ -68,7 +76,7 @@ def waits(life: Life) -> list[Wait]:
         by_time = before is not None and before.reason == TIME
         queued_at = before.at + 1 if before is not None and by_time else life.created_at
         if ended is None or began < ended:
-            found.append(Wait(began, ended, queued_at, by_time))
+            found.append(Wait(began if before is None else before.at, began, ended, queued_at, by_time))
         if spell is None or spell.ended_at is None:
             break
         began = spell.ended_at

@@ -177,19 +177,27 @@ class _Drawing:
         )  # fmt: skip
 
     def _fill(self, into: Queue, count: int) -> None:
-        """Equals of one size who come within one period, or all sorts of work."""
+        """Equals of one size who come within one period, small ones and a large one, or all sorts of work."""
+        draw = self.dice.random() if into.period_ms else 1.0
+        if draw < 0.35:
+            size = self.dice.randint(1, min(3, into.nominal))
+            sizes = [size] * count
+        elif draw < 0.55:
+            sizes = [1] * (count - 1) + [min(4, into.nominal)]
+        else:
+            self._fill_with_all_sorts(into, count)
+            return
+        for i, size in enumerate(sizes):
+            self.works.append(Work(f"{into.name}-{i}", into.name, size, self._time(into.period_ms)))
+
+    def _fill_with_all_sorts(self, into: Queue, count: int) -> None:
         dice = self.dice
-        alike = into.period_ms > 0 and dice.random() < 0.4
-        size = dice.randint(1, min(3, into.nominal))
         for i in range(count):
-            name = f"{into.name}-{i}"
-            if alike:
-                self.works.append(Work(name, into.name, size, self._time(into.period_ms)))
-                continue
             runtime = dice.randint(10, 240) * MINUTE if dice.random() < 0.2 else None
             priority = dice.choice((0, 0, 0, 0, 0, 0, 1, -1))
             most = into.nominal if dice.random() < 0.95 else into.nominal + 1
-            self.works.append(Work(name, into.name, dice.randint(1, min(4, most)), self._time(DAY), priority, runtime))
+            size = dice.randint(1, min(4, most))
+            self.works.append(Work(f"{into.name}-{i}", into.name, size, self._time(DAY), priority, runtime))
 
     def _time(self, span_ms: int) -> int:
         return MIDNIGHT + self.dice.randrange(span_ms) // SECOND * SECOND
