@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cmp_to_key
 from itertools import islice
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from makeway.core.model import FR, FlavorName, Queue, QueueName, Uid, Workload
 from makeway.core.preemption.candidates import Candidates, Lenders, find_lenders
-from makeway.core.preemption.standing import equals_by_time, may_preempt
+from makeway.core.preemption.standing import ALL_EQUALS, NO_EQUALS, Equals, equals_by_time, may_preempt
 from makeway.core.state import State
 from makeway.testing.builders import CPU, FR_CPU, cohort, holder, queue, seconds, state, workload
 
@@ -20,14 +21,16 @@ SPOT: FR = (FlavorName("spot"), CPU)
 NOBODY = Lenders({}, {})
 
 
-def candidates(on: State, incoming: Workload, lenders: Lenders = NOBODY, **more: object) -> Candidates:
+def candidates(
+    on: State, incoming: Workload, lenders: Lenders = NOBODY, equals: Equals | None = None, **more: object
+) -> Candidates:
     asking = on.queues[incoming.queue]
-    expiry = equals_by_time(asking, NOW, time_based=True).expired_before
+    equals = equals_by_time(asking, NOW, time_based=True) if equals is None else equals
     need = (FR_CPU,)
-    return Candidates(incoming, asking, on.holders, need, lenders, expiry, **more)  # type: ignore[arg-type]
+    return Candidates(incoming, asking, on.holders, need, lenders, equals, **more)  # type: ignore[arg-type]
 
 
-def order(on: State, incoming: Workload, lenders: Lenders = NOBODY, **more: object) -> list[str]:
+def order(on: State, incoming: Workload, lenders: Lenders = NOBODY, **more: Any) -> list[str]:
     return [each.workload.uid for each in candidates(on, incoming, lenders, **more).read()]
 
 
@@ -98,7 +101,8 @@ def test_siblings_and_those_who_are_excluded_are_no_candidates() -> None:
     assert "sibling" in order(made, workload("p", priority=1)), "to anybody else it is one"
 
 
-def test_S_7_4_a_family_that_runs_displaces_no_equals() -> None:
+def test_S_7_4_7_14_which_equals_are_candidates() -> None:
+    """A family that runs, or a workload just displaced by time, displaces none; one out of turn only newer ones."""
     made = state(
         queue("q", 9, within="LowerOrNewerEqualPriority", min_admit=60),
         holder("newer", queued=990, reserved=995),
@@ -106,7 +110,9 @@ def test_S_7_4_a_family_that_runs_displaces_no_equals() -> None:
         holder("low", priority=-1),
     )
     assert order(made, workload("p", queued=500)) == ["low", "expired", "newer"]
-    assert order(made, workload("p", queued=500), may_displace_equals=False) == ["low"]
+    assert order(made, workload("p", queued=500), equals=NO_EQUALS) == ["low"]
+    assert order(made, workload("p", queued=500), equals=Equals()) == ["low", "newer"]
+    assert order(made, workload("p", queued=999), equals=ALL_EQUALS) == ["low", "expired", "newer"]
 
 
 def test_what_could_be_freed_counts_whom_the_policies_let_go() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from makeway.core.model import Workload
 from makeway.core.preemption.classical import Victims, find_victims
+from makeway.core.preemption.standing import NO_EQUALS
 from makeway.core.state import State
 from makeway.core.trace import Rule
 from makeway.testing.builders import FR_CPU, Part, amounts, cohort, holder, queue, seconds, state, workload
@@ -374,7 +375,7 @@ def test_who_is_excluded_is_not_taken() -> None:
 def test_a_family_that_runs_takes_no_equals() -> None:
     made = state(queue("q", 2, **TIMED), holder("a", reserved=1, queued=1), holder("b", reserved=9999, queued=9))
     assert search(made, workload("p", queued=5)).targets
-    assert not search(made, workload("p", queued=5), sibling_runs=True).targets
+    assert not search(made, workload("p", queued=5), equals=NO_EQUALS).targets
 
 
 def test_P10_asking_for_none_of_a_resource_that_is_over_quota_blocks_nothing() -> None:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from tests.model import facts, queues
+from tests.model import facts, queues, rounds
 from tests.model.facts import Raw
 from tests.model.flavors import FIT, Assignment, Choice, PodSetAssignment
 from tests.model.preemption import Incoming, Target
 from tests.model.quota import fits
+from tests.model.rounds import rounds_of as rounds_of
 from tests.model.targets import ends_above_nominal, newly_evicted
 from tests.model.world import (
     Claim,
     Holder,
-    Rounds,
     Snapshot,
     World,
     deadline_of,
+    identity,
     is_active_queue,
     is_overdue,
     queue_of,
@@ -48,6 +49,7 @@ def claimant(world: World, claim: Claim, now: int) -> Holder:
         usage=claim.assignment.usage,
         claims=True,
         not_for=frozenset(claim.victims.values()),
+        past=facts.past_seconds(wl),
     )
 
 
@@ -210,10 +212,6 @@ def first_over(world: World, now: int) -> tuple[Claim, str] | None:
 # rounds
 
 
-def rounds_of(world: World, key: str) -> Rounds:  # epochs 3
-    return world.rounds.setdefault(facts.owner(world.workloads[key]), Rounds())
-
-
 def count_round(world: World, tree: Snapshot, p: Incoming, found: Assignment, targets: list[Target]) -> None:
     """An issue of preemptions or a taking of claims; ``tree`` is the one in which all other victims are gone."""
     done = rounds_of(world, p.key)
@@ -231,13 +229,16 @@ def change(world: World, raw: Raw, now: int) -> None:
     before, queue = made_for(world, key), queue_of(world, world.workloads[key])
     world.workloads[key] = raw
     if made_for(world, key) != before:
-        world.rounds[facts.owner(raw)] = replace(rounds_of(world, key), above=0, total=0)
-    claim = world.claims.get(key)
+        world.rounds[identity(world, key)] = replace(rounds_of(world, key), above=0, total=0)
+    claim, entitled = world.claims.get(key), key in world.entitled
     queues.leave(world, key)
     if claim is not None:
         world.claims[key] = claim
     if queue is not None:
         queues.arrive(world, key, now)
+        if entitled:
+            queues.wake_held_back(world, queue, set())  # S-5.14: what it held ends with the change
+    queues.let_go(world, key, now)
 
 
 # as stored
@@ -291,6 +292,7 @@ def take_up(world: World) -> None:
             made_for=made_for(world, key),
         )
     for claim in oldest_first(world):
+        claim.disturbs = rounds.disturbs(world, claim, {})
         if not queues.is_strict(world, claim.queue):
             world.sticky[claim.queue] = claim.workload
 

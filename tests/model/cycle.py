@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from tests.model import claims, facts, fair, queues
+from tests.model import claims, facts, fair, holds, queues, rotation, rounds
 from tests.model.amounts import Amounts, add, sub
 from tests.model.flavors import Assignment, PodSetAssignment
-from tests.model.nomination import nominate, refusal
+from tests.model.holds import Holds, Reserved
+from tests.model.nomination import refusal
 from tests.model.preemption import Incoming, Target, incoming_of, policy
 from tests.model.quota import fits, lowest_subtree
 from tests.model.world import Claim, Progress, Snapshot, Standing, World, queue_node, snapshot
@@ -34,6 +35,8 @@ class Entry:
     skipped_preemption: bool = False
     recomputed: str | None = None
     held_back: bool = False
+    lost_to: Holds = field(default_factory=dict)  # held back: what was held when it was looked at
+    lets_go_first: str | None = None  # whose turn it is (S-7.14b)
     standing: Standing | None = None  # set: no head, only the place of a standing reservation
     claim: Claim | None = None  # set: a claimant whose victims are gone, beside the head
 
@@ -64,7 +67,7 @@ class Run:
     as_it_is: Snapshot
     now: int
     chosen: dict[str, Target] = field(default_factory=dict)
-    reservations: list[tuple[str, Amounts, bool]] = field(default_factory=list)  # queue, amounts, do they stay
+    reservations: list[Reserved] = field(default_factory=list)
     woken: set[str] = field(default_factory=set)  # queues in whose tree a claim ended
 
 
@@ -99,12 +102,11 @@ def store_progress(run: Run, e: Entry) -> None:  # S-6.8
 
 
 def make_entry(run: Run, queue: str, key: str) -> Entry:  # S-5.3.6
-    wl, settings = run.world.workloads[key], run.world.settings
-    p = incoming_of(wl, queue, settings)
-    found, victims = nominate(run.snap, p, facts.pod_sets(wl, settings.gates), resume_state(run.world, queue, key))
+    p = incoming_of(run.world.workloads[key], queue, run.world.settings)
+    found, victims, first = rotation.search(run.world, run.snap, p, resume_state(run.world, queue, key))
     if any(p.uid in t.not_for for t in run.snap.holders.values()):
         run.snap.limited.add(key)  # decision 0014: a victim's verdict is its own
-    e = Entry(p, found, victims, found.mode)
+    e = Entry(p, found, victims, found.mode, lets_go_first=first)
     store_progress(run, e)
     return e
 
@@ -121,9 +123,18 @@ def without(snap: Snapshot, keys: set[str]) -> Snapshot:
     return found
 
 
-def fits_without_victims(run: Run, e: Entry) -> bool:  # S-5.7.2
-    gone = set(run.chosen) | {t.key for t in e.targets}
-    return fits(without(run.snap, gone), e.p.queue, e.assignment.usage)
+def fits_but_for(run: Run, e: Entry, off: tuple[bool, ...], held: bool) -> bool:
+    """Whether it fits without victims and reservations that stay or do not, and past what is ``held``."""  # S-5.7.2
+    snap = without(run.snap, set(run.chosen) | {t.key for t in e.targets})
+    for each in run.reservations:
+        if each.stays in off:
+            snap.charge(each.queue, {fr: -v for fr, v in each.amounts.items()})
+    left = [each for each in run.reservations if each.stays not in off]
+    usage = e.assignment.usage
+    deferred = e.mode == "DeferredFit"  # S-5.7.3 has found that it fits; only what is held may keep it out
+    if not deferred and not fits(snap, e.p.queue, usage):
+        return False
+    return not held or holds.let_pass(run.world, snap, e.p.queue, usage, left)
 
 
 def overlaps(run: Run, e: Entry) -> bool:
@@ -131,10 +142,9 @@ def overlaps(run: Run, e: Entry) -> bool:
 
 
 def recompute(run: Run, e: Entry) -> None:  # S-5.7.3
-    wl = run.world.workloads[e.p.key]
-    podsets = facts.pod_sets(wl, run.world.settings.gates)
     seen = without(run.snap, set(run.chosen))
-    e.assignment, e.targets = nominate(seen, e.p, podsets, [], e.assignment.nominated())
+    e.assignment, e.targets, first = rotation.search(run.world, seen, e.p, [], e.assignment.nominated())
+    e.lets_go_first = first or e.lets_go_first
     store_progress(run, e)
     e.mode = "DeferredFit" if e.assignment.mode == "Fit" else e.assignment.mode
     e.recomputed = {"DeferredFit": "deferred_fit"}.get(e.mode, "new_targets" if e.targets else "skipped")
@@ -170,31 +180,45 @@ def reserve(run: Run, e: Entry) -> None:  # S-5.8, S-5.13
     amounts = reservation(run.snap, e, reserves_anyway(world, e))
     stays = queues.is_strict(world, queue) and not world.settings.parity and not world.settings.strict_fifo_lends
     run.snap.charge(queue, amounts)
-    run.reservations.append((queue, amounts, stays))
+    run.reservations.append(Reserved(queue, amounts, stays))
     if stays and any(amounts.values()):
         world.standing[queue] = Standing(e.p.key, e.assignment.level, amounts, dict(e.assignment.usage))
 
 
-def lost_to_reservation(run: Run, e: Entry) -> bool:
-    """Whether it would fit but for reservations that stay in force."""  # S-5.1
-    gone = set(run.chosen) | {t.key for t in e.targets}
-    snap = without(run.snap, gone)
-    for queue, amounts, stays in run.reservations:
-        if not stays:
-            snap.charge(queue, {fr: -v for fr, v in amounts.items()})
-    if fits(snap, e.p.queue, e.assignment.usage):
-        return False
-    for queue, amounts, stays in run.reservations:
-        if stays:
-            snap.charge(queue, {fr: -v for fr, v in amounts.items()})
-    return fits(snap, e.p.queue, e.assignment.usage)
+def lose(run: Run, e: Entry) -> None:
+    """It no longer fits: if only for what is kept from it, search again; then wait for what lasts of that."""
+    settings = run.world.settings  # S-5.7.9, S-5.15, S-5.1
+    only_kept_out = not settings.parity and fits_but_for(run, e, (True, False), held=False)
+    if only_kept_out and settings.gates["PreemptionClaims"] and search_again(run, e):
+        go_on(run, e)
+        return
+    e.held_back = only_kept_out and not fits_but_for(run, e, (False,), held=True)
+    if e.held_back:
+        e.lost_to = holds.in_force(run.world, without(run.snap, set(run.chosen)), run.reservations)
+    skip(run, e)
+
+
+def search_again(run: Run, e: Entry) -> bool:
+    """Whether there is a set of targets, or room for a part, beside all that is reserved, held or claimed."""  # S-5.15
+    before = e.assignment, e.targets, e.mode, e.lets_go_first
+    bare = without(run.snap, set(run.chosen))
+    for seen in (bare, holds.charged(run.world, bare, e.p.queue, run.reservations)):
+        only = before[0].nominated()
+        e.assignment, e.targets, e.lets_go_first = rotation.search(run.world, seen, e.p, [], only)
+        e.mode = e.assignment.mode
+        found = e.mode == "Fit" or (e.mode == "Preempt" and bool(e.targets))
+        if found and fits_but_for(run, e, (), held=True):
+            store_progress(run, e)
+            return True
+        e.assignment, e.targets, e.mode, e.lets_go_first = before
+    return False
 
 
 def charge_claim(run: Run, e: Entry) -> None:
     """A claim made in this cycle: who loses to it waits for its end."""  # S-5.1
     run.snap.charge(e.p.queue, e.assignment.usage)
     if run.world.settings.gates["PreemptionClaims"]:
-        run.reservations.append((e.p.queue, e.assignment.usage, True))
+        run.reservations.append(Reserved(e.p.queue, e.assignment.usage, True, claimed=True))
 
 
 def drop_progress(run: Run, e: Entry) -> None:  # S-6.8
@@ -236,35 +260,49 @@ def redeem(run: Run, e: Entry) -> None:
 def process(run: Run, e: Entry) -> None:  # S-5.7
     if e.standing is not None:
         run.snap.charge(e.p.queue, e.standing.amounts)
-        run.reservations.append((e.p.queue, e.standing.amounts, True))
+        run.reservations.append(Reserved(e.p.queue, e.standing.amounts, True))
     elif e.claim is not None:
         redeem(run, e)
     else:
         process_head(run, e)
 
 
+def is_gated(run: Run, e: Entry) -> bool:  # S-14.4
+    gate = run.world.settings.gates["MultiKueueOrchestratedPreemption"]
+    return e.mode == "Preempt" and gate and facts.has_closed_gate(run.world.workloads[e.p.key])
+
+
 def process_head(run: Run, e: Entry) -> None:  # S-5.7
     gates = run.world.settings.gates
+    run.world.entitled.pop(e.p.key, None)  # S-5.14: the new verdict decides
     if overlaps(run, e) and gates["RecomputeAssignmentUponPreemptionTargetsOverlap"]:
         recompute(run, e)
-    still_fits = fits_without_victims(run, e)
-    gated = gates["MultiKueueOrchestratedPreemption"] and facts.has_closed_gate(run.world.workloads[e.p.key])
     if e.mode == "NoFit":
         e.reason = "NoFit"
     elif e.mode == "Preempt" and not e.targets:
+        as_it_will_be = without(run.snap, set(run.chosen))
+        holds.judge(run.world, as_it_will_be, e.p.key, e.p.queue, e.assignment, run.reservations)
         reserve(run, e)
         e.reason = "PreemptionNoCandidates"
-    elif e.mode == "Preempt" and gated:
+    elif is_gated(run, e):
+        go_on(run, e)
+    elif overlaps(run, e):
+        skip(run, e)
+    elif not fits_but_for(run, e, (), held=True):
+        lose(run, e)
+    else:
+        go_on(run, e)
+
+
+def go_on(run: Run, e: Entry) -> None:
+    """What becomes of an entry that fits, once those it counts on are gone."""  # S-5.7.6, S-5.7.7, S-5.7.9a
+    claims_count = run.world.settings.gates["PreemptionClaims"]
+    if is_gated(run, e):
         e.reason = "PreemptionGated"
         drop_progress(run, e)
     elif e.mode == "DeferredFit":
         defer(run, e)
-    elif overlaps(run, e):
-        skip(run, e)
-    elif not still_fits:
-        e.held_back = not run.world.settings.parity and lost_to_reservation(run, e)
-        skip(run, e)
-    elif gates["PreemptionClaims"] and e.mode == "Fit" and not fits(run.as_it_is, e.p.queue, e.assignment.usage):
+    elif claims_count and e.mode == "Fit" and not fits(run.as_it_is, e.p.queue, e.assignment.usage):
         defer(run, e)  # S-5.7.9a
     else:
         take(run, e)
@@ -364,6 +402,8 @@ def conclude(run: Run, e: Entry, result: Result) -> None:
     if e.held_back:
         world.refused.add(key)
         world.held_back.add(key)
+    if e.lets_go_first is not None and reason in queues.SHAPE_REASONS:
+        world.turns[key] = e.lets_go_first
 
 
 def conclude_preemption(run: Run, e: Entry, result: Result) -> None:
@@ -393,6 +433,7 @@ def nominate_all(run: Run, popped: Sequence[tuple[str, str, Claim | None]], resu
         world.heap[queue].discard(key)
         world.refused.discard(key)
         world.held_back.discard(key)
+        world.turns.pop(key, None)
         refused = refusal(world, queue, key)
         if refused is None and claim is not None:
             p = incoming_of(world.workloads[key], queue, world.settings)
@@ -403,6 +444,7 @@ def nominate_all(run: Run, popped: Sequence[tuple[str, str, Claim | None]], resu
             if world.claims.pop(key, None) is not None:
                 run.snap.remove(key)
                 run.woken.add(queue)
+            world.entitled.pop(key, None)
             result.refused[key] = refused.requeue_reason
             write_pending(world, key, refused.condition_reason, run.now)
             queues.requeue(world, queue, key, refused.requeue_reason, run.now)
@@ -424,8 +466,10 @@ def in_order(run: Run, entries: list[Entry]) -> Iterator[Entry]:
 
 def cycle(world: World, now: int) -> Result:
     """Run one cycle: change the world, say what was done."""  # S-5.1
+    rounds.note(world, now)
     result = Result(over=claims.end_those_over(world, now))
     before = dict(world.standing)
+    claimed = list(world.claims.values())
     heads = queues.heads(world)
     claimants = [(c.queue, c.workload, c) for c in claims.ready(world)]
     if not claimants and not heads:
@@ -433,6 +477,7 @@ def cycle(world: World, now: int) -> Result:
     world.cycles += 1
     as_it_is = snapshot(world, now)
     run = Run(world, claims.as_it_will_be(world, as_it_is), as_it_is, now)
+    held = holds.in_force(world, run.snap, [])
     for e in sorted(nominate_all(run, claimants, result), key=lambda e: place(world, e)):
         process(run, e)  # before all others are looked at (design 4, claims 2)
         result.entries.append(e)
@@ -442,9 +487,13 @@ def cycle(world: World, now: int) -> Result:
         process(run, e)
         if e.standing is None:
             result.entries.append(e)
+    made = [claim for claim in claims.oldest_first(world) if not any(claim is old for old in claimed)]
+    rounds.claims_made(world, made, {t.key: t.reason for t in run.chosen.values()}, now)
     for e in result.entries:
         conclude(run, e, result)
     settle_due(world, before, result)
+    settle_turns(world, result, now)
+    settle_holds(world, held, result, now)
     for queue in sorted(run.woken):
         queues.wake(world, queue, now)
     return result
@@ -459,3 +508,28 @@ def settle_due(world: World, before: dict[str, Standing], result: Result) -> Non
     for queue in sorted({*before, *world.standing}):
         if before.get(queue) != world.standing.get(queue):
             queues.wake_held_back(world, queue, just_lost)
+
+
+def settle_turns(world: World, result: Result, now: int) -> None:
+    """Whoever let another go first is due when that one has a claim, or anybody of the tree was admitted."""  # S-4.6.9
+    for first in sorted(set(world.turns.values()) & set(world.claims)):
+        queues.let_go(world, first, now)
+    for e in result.entries:
+        if e.status == "assumed":
+            queues.let_go_after_admission(world, e.p.queue, now)
+
+
+def settle_holds(world: World, before: Holds, result: Result, now: int) -> None:
+    """Who lost to what is held is due when that has changed since it was looked at."""  # S-5.14, S-5.1
+    if not before and not world.entitled and not any(e.lost_to for e in result.entries):
+        return
+    after = holds.in_force(world, claims.as_it_will_be(world, snapshot(world, now)), [])
+    just_lost = {e.p.key: e for e in result.entries if e.held_back}
+    for queue in sorted({*before, *after}):
+        if before.get(queue) != after.get(queue):
+            queues.wake_held_back(world, queue, set(just_lost))
+    for e in just_lost.values():
+        tree = queues.covered(world, e.p.queue)
+        if any(e.lost_to.get(queue) != after.get(queue) for queue in tree):
+            world.refused.discard(e.p.key)
+            world.held_back.discard(e.p.key)

@@ -129,6 +129,34 @@ def queue_time(wl: Raw, gates: Gates, pods_ready_timestamp: str) -> int:  # S-4.
     return created_at(wl)
 
 
+def displaced_at(wl: Raw) -> int | None:
+    """When it was displaced by time, if it was, and has had no quota since."""  # S-7.14
+    found = condition(wl, "Preempted")
+    if found is None or found["status"] != "True" or found["reason"] != "InClusterQueueTimeBased":
+        return None
+    return millis(found["lastTransitionTime"])
+
+
+def past_seconds(wl: Raw) -> int:
+    """For how long it ran before it lost its quota the last time."""  # S-10.3
+    return int(wl.get("status", {}).get("accumulatedPastExecutionTimeSeconds") or 0)
+
+
+def count_run(wl: Raw, now: int) -> None:
+    """Its run ends: the time since it was admitted is added."""  # S-10.3
+    admitted = condition(wl, "Admitted")
+    if admitted is not None and admitted["status"] == "True":
+        ran = (now - millis(admitted["lastTransitionTime"])) // 1000
+        status_of(wl)["accumulatedPastExecutionTimeSeconds"] = past_seconds(wl) + ran
+
+
+def min_admit(queue: Raw, gates: Gates) -> Fraction | None:
+    """The minAdmitDuration of a ClusterQueue, if it counts."""  # S-7.5
+    config = (queue.get("preemption") or {}).get("withinClusterQueueConfig") or {}
+    text = config.get("minAdmitDuration")
+    return duration(text) if text is not None and gates["TimeBasedSamePriorityPreemption"] else None
+
+
 def evicted_at(wl: Raw, now: int) -> int:
     """When it was evicted; one that is not evicted yet, now."""  # S-10.13, S-3.10
     found = condition(wl, "Evicted")
@@ -141,11 +169,21 @@ def grace_period(wl: Raw) -> int:  # S-10.13
     return 1000 * max((30 if s is None else int(s) for s in seconds), default=30)
 
 
+def _controller(wl: Raw) -> Raw | None:
+    named: list[Raw] = [o for o in wl["metadata"].get("ownerReferences") or [] if o.get("controller")]
+    return named[0] if named else None
+
+
 def owner(wl: Raw) -> tuple[str, str, str]:
     """Kind, namespace and name of what a workload was made for; without an owner it is its own."""  # design 4
-    named = [o for o in wl["metadata"].get("ownerReferences") or [] if o.get("controller")]
-    kind, name = (named[0]["kind"], named[0]["name"]) if named else ("Workload", wl["metadata"]["name"])
-    return str(kind), str(wl["metadata"].get("namespace", "default")), str(name)
+    found = _controller(wl) or {"kind": "Workload", "name": wl["metadata"]["name"]}
+    return str(found["kind"]), str(wl["metadata"].get("namespace", "default")), str(found["name"])
+
+
+def owner_object(wl: Raw) -> tuple[str, ...] | None:
+    """Which object that is: of one name there may be several after each other."""  # design 4, epochs 3
+    found = _controller(wl)
+    return None if found is None else (*owner(wl), str(found.get("uid", "")))
 
 
 def reserved_at(wl: Raw) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tests.model import claims, facts, queues
+from tests.model import claims, facts, queues, rounds
 from tests.model.cycle import Entry, Result, cycle
 from tests.model.facts import Raw
 from tests.model.flavors import OUTSIDE
@@ -52,6 +52,7 @@ def claim_facts(world: World, claim: Claim) -> dict[str, Any]:
 
 def between_cycles(world: World, victims: list[str], events: list[dict[str, Any]], now: int) -> None:
     """Victims are released, then events happen, then every tree that lost something wakes."""
+    rounds.note(world, now)
     woken = {queues.release(world, key, now) for key in victims}
     for event in events:
         there = [key for key in event.get("delete") or [] if key in world.workloads]
@@ -141,6 +142,7 @@ def cycles_of(scenario: Raw, profile: str) -> Iterator[tuple[World, Result, int]
             leaving.deleted(key)
         last, at = at, at + scenario.get("stepMillis", CYCLE_MILLIS)
         queues.wake_expired(world, last, at)
+        queues.wake_turns(world, last, at)
 
 
 def play(scenario: Raw, profile: str) -> list[dict[str, Any]]:

@@ -30,6 +30,7 @@ class Incoming:
     priority: int
     queue_time: int
     uid: str
+    displaced_at: int | None = None  # by time
 
 
 def incoming_of(wl: Raw, queue: str, settings: Settings) -> Incoming:
@@ -39,6 +40,7 @@ def incoming_of(wl: Raw, queue: str, settings: Settings) -> Incoming:
         priority=facts.priority(wl, settings.gates),
         queue_time=facts.queue_time(wl, settings.gates, settings.pods_ready_timestamp),
         uid=facts.uid_of(wl),
+        displaced_at=facts.displaced_at(wl),
     )
 
 
@@ -72,11 +74,29 @@ def borrow_within_cohort(snap: Snapshot, queue: str) -> tuple[str, int | None]:
 
 
 def has_expired(snap: Snapshot, holder: Holder) -> bool:  # S-7.5
-    config = (snap.queues[holder.queue].get("preemption") or {}).get("withinClusterQueueConfig") or {}
-    text = config.get("minAdmitDuration")
-    if not snap.settings.gates["TimeBasedSamePriorityPreemption"] or text is None or holder.reserved_at is None:
+    least = facts.min_admit(snap.queues[holder.queue], snap.settings.gates)
+    if least is None or holder.reserved_at is None:
         return False
-    return snap.now - holder.reserved_at > facts.duration(text)
+    return snap.now - holder.reserved_at > least
+
+
+def is_equal(p: Incoming, t: Holder) -> bool:
+    return t.queue == p.queue and t.priority == p.priority
+
+
+def counts_as_expired(snap: Snapshot, p: Incoming, t: Holder) -> bool:
+    """Whether it has had its time, or a question of turns is asked as if all or none had."""  # S-7.5, S-7.14b
+    if snap.expired == "by time" or not is_equal(p, t):
+        return has_expired(snap, t)
+    return snap.expired == "all"
+
+
+def rests(snap: Snapshot, p: Incoming) -> bool:
+    """Whether it was displaced by time so lately that no equal makes way for it yet."""  # S-7.14a
+    least = facts.min_admit(snap.queues[p.queue], snap.settings.gates)
+    if not snap.settings.fair_rotation or least is None or p.displaced_at is None:
+        return False
+    return snap.now < p.displaced_at + least
 
 
 def is_newer(p: Incoming, queue_time: int) -> bool:  # S-7.4
@@ -100,22 +120,32 @@ def passes(snap: Snapshot, p: Incoming, t: Holder, how: str, need: Need) -> bool
     uses_contested = any(fr in need for fr in t.usage)
     if t.overdue or p.uid in t.not_for:  # design 4, claims 3 and 4
         return False
-    return uses_contested and policy_allows(how, p, t.priority, is_newer(p, t.queue_time) or has_expired(snap, t))
+    if is_equal(p, t) and rests(snap, p):
+        return False
+    newer_or_expired = is_newer(p, t.queue_time) or counts_as_expired(snap, p, t)
+    return uses_contested and policy_allows(how, p, t.priority, newer_or_expired)
+
+
+def is_withheld(snap: Snapshot, p: Incoming, t: Holder, need: Need) -> bool:
+    """Whether it would be a candidate for having had its time, were it not somebody else's turn."""  # S-7.14b
+    barred = t.overdue or p.uid in t.not_for or t.key == p.key or not is_equal(p, t)
+    return not barred and any(fr in need for fr in t.usage) and has_expired(snap, t)
 
 
 def own_reason(snap: Snapshot, p: Incoming, t: Holder) -> str:  # S-7.7
-    timed = t.priority == p.priority and has_expired(snap, t)
+    timed = t.priority == p.priority and counts_as_expired(snap, p, t)
     return "InClusterQueueTimeBased" if timed else "InClusterQueue"
 
 
-OrderKey = tuple[bool, bool, int, bool, int, int, str, str]
+OrderKey = tuple[bool, bool, int, bool, int, int, int, str, str]
 
 
-def candidate_order(snap: Snapshot, p: Incoming, t: Holder) -> OrderKey:  # S-7.6
+def candidate_order(snap: Snapshot, p: Incoming, t: Holder) -> OrderKey:  # S-7.6, S-7.14c
     own = t.queue == p.queue
     q = snap.now if t.reserved_at is None else t.reserved_at
-    timed = own and t.priority == p.priority and has_expired(snap, t)
-    return (not t.evicted, own, t.priority, not timed, q if timed else 0, -q, t.uid, t.key)
+    timed = is_equal(p, t) and counts_as_expired(snap, p, t)
+    past = t.past if timed and snap.settings.fair_rotation else 0
+    return (not t.evicted, own, t.priority, not timed, q if timed else 0, -past, -q, t.uid, t.key)
 
 
 def same_queue_candidates(snap: Snapshot, p: Incoming, need: Need) -> list[Candidate]:  # S-8.1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 
-from tests.model import facts
+from tests.model import facts, rounds
 from tests.model.facts import Raw
 from tests.model.quota import tree_queues
 from tests.model.world import World, is_active_queue, on_cycle, parents, queue_node, queue_of, snapshot
@@ -41,12 +41,18 @@ def namespace_matches(world: World, queue: str, key: str) -> bool:
     return labels is not None and selector_matches(world.queues[queue].get("namespaceSelector"), labels)
 
 
-def order_key(world: World, queue: str, key: str) -> tuple[bool, int, int, str, str]:  # S-4.1
+def queue_time(world: World, key: str) -> int:
+    return facts.queue_time(world.workloads[key], world.settings.gates, world.settings.pods_ready_timestamp)
+
+
+def order_key(world: World, queue: str, key: str) -> tuple[bool, int, int, bool, int, str, str]:  # S-4.1, S-7.14c
     wl, s = world.workloads[key], world.settings
     return (
         world.sticky.get(queue) != key,
         -facts.priority(wl, s.gates),
-        facts.queue_time(wl, s.gates, s.pods_ready_timestamp),
+        queue_time(world, key),
+        s.fair_rotation and facts.displaced_at(wl) is not None,
+        facts.past_seconds(wl) if s.fair_rotation else 0,
         facts.uid_of(wl),
         key,
     )
@@ -112,7 +118,8 @@ def arrive(world: World, key: str, now: int) -> None:
     queue = queue_of(world, wl)
     if queue is None or not facts.is_queueable(wl):
         return
-    if shape_of(world, key) in world.shapes[queue]:
+    since = world.shapes[queue].get(shape_of(world, key))
+    if since is not None and queue_time(world, key) >= since:
         park(world, queue, key)
     else:
         push(world, queue, key, now)
@@ -140,13 +147,21 @@ def requeue(world: World, queue: str, key: str, reason: str, now: int, shared: b
         return
     park(world, queue, key)
     if shared and not strict and reason in SHAPE_REASONS and world.settings.gates["SchedulingEquivalenceHashing"]:
-        move_shape(world, queue, shape_of(world, key))
+        move_shape(world, queue, shape_of(world, key), binds_from(world, queue, key))
 
 
-def move_shape(world: World, queue: str, shape: str) -> None:  # S-4.5.3
-    world.shapes[queue].add(shape)
+def binds_from(world: World, queue: str, key: str) -> int:
+    """From which queue time on the verdict of a workload binds its shape: an older one may have more candidates."""
+    within = (world.queues[queue].get("preemption") or {}).get("withinClusterQueue")  # S-4.5.3
+    by_age = within == "LowerOrNewerEqualPriority" and not world.settings.parity
+    return queue_time(world, key) if by_age else facts.BEFORE_ALL_TIME
+
+
+def move_shape(world: World, queue: str, shape: str, since: int) -> None:  # S-4.5.3
+    since = min(since, world.shapes[queue].get(shape, since))
+    world.shapes[queue][shape] = since
     for key in sorted(world.heap[queue]):
-        if shape_of(world, key) == shape:
+        if shape_of(world, key) == shape and queue_time(world, key) >= since:
             park(world, queue, key)
 
 
@@ -166,9 +181,39 @@ def wake(world: World, queue: str, now: int) -> None:
                 world.parked[name].discard(key)
                 world.heap[name].add(key)
         for key in world.heap[name]:
-            world.ended.pop(key, None)
-            world.refused.discard(key)
-            world.held_back.discard(key)
+            forget_verdict(world, key)
+
+
+def forget_verdict(world: World, key: str) -> None:
+    """It is looked at as if for the first time, but for the flavors it has tried; whether it is entitled stays."""
+    world.ended.pop(key, None)
+    world.turns.pop(key, None)
+    world.refused.discard(key)
+    world.held_back.discard(key)
+
+
+def wake_one(world: World, key: str, now: int) -> None:
+    """A single workload is due; from parking it returns as if it arrived. A claimant waits for other things."""
+    queue = queue_of(world, world.workloads[key])  # S-4.7
+    if queue is None or key in world.claims:
+        return
+    forget_verdict(world, key)
+    if key in world.parked[queue]:
+        world.parked[queue].discard(key)
+        arrive(world, key, now)
+
+
+def let_go(world: World, first: str, now: int) -> None:
+    """Those who let this one go first are due."""  # S-4.6.9
+    for key in sorted(key for key, before in world.turns.items() if before == first):
+        wake_one(world, key, now)
+
+
+def let_go_after_admission(world: World, queue: str, now: int) -> None:
+    """Those of the tree who let somebody go first are due, and nobody else."""  # S-4.6.9
+    tree = covered(world, queue)
+    for key in sorted(key for key in world.turns if queue_of(world, world.workloads[key]) in tree):
+        wake_one(world, key, now)
 
 
 def wake_strict_heads(world: World, queue: str) -> None:
@@ -197,6 +242,8 @@ def leave(world: World, key: str) -> None:
     world.progress.pop(key, None)
     world.ended.pop(key, None)
     world.claims.pop(key, None)
+    world.turns.pop(key, None)
+    world.entitled.pop(key, None)
     world.refused.discard(key)
     world.held_back.discard(key)
 
@@ -211,6 +258,8 @@ def release(world: World, key: str, now: int) -> str:
     """A victim loses its quota and waits again; its queue is returned, to be woken."""  # S-10.3, S-3.7
     wl = world.workloads[key]
     queue = str(wl["status"]["admission"]["clusterQueue"])
+    rounds.lose_quota(world, key, now)
+    facts.count_run(wl, now)
     facts.set_condition(wl, "QuotaReserved", False, "PendingEvaluation", now)
     facts.set_condition(wl, "Requeued", True, "Preempted", now)
     if facts.condition(wl, "Admitted"):
@@ -231,36 +280,36 @@ def delete(world: World, key: str) -> str | None:
         world.generation[queue] += 1  # S-3.8
     leave(world, key)
     departed(world, key)
-    for rounds in world.rounds.values():
-        if rounds.lost_to == key:  # design 4, epochs 2
-            rounds.above, rounds.total, rounds.lost_to = 0, 0, None
+    for counts in world.rounds.values():
+        if counts.lost_to == key:  # design 4, epochs 2
+            counts.above, counts.total, counts.lost_to = 0, 0, None
     world.preemptors.discard(key)
+    before = rounds.identities(world)
     del world.workloads[key]
+    rounds.rename(world, before)
     return queue
 
 
 def create(world: World, raw: Raw, now: int) -> str:
     """A workload appears; its key is returned."""
-    key = facts.key_of(raw)
+    key, before = facts.key_of(raw), rounds.identities(world)
     world.workloads[key] = copy.deepcopy(raw)
+    rounds.rename(world, before)
     arrive(world, key, now)
     return key
 
 
 def expiries(world: World) -> list[tuple[int, str]]:
     """When which ClusterQueue is woken because someone's minAdmitDuration is over."""  # S-7.9
-    if not world.settings.gates["TimeBasedSamePriorityPreemption"]:
-        return []
     found = []
     for wl in world.workloads.values():
         reserved = facts.reserved_at(wl)
         if reserved is None or not facts.is_accounted(wl, world.settings.parity):
             continue
         queue = wl["status"]["admission"]["clusterQueue"]
-        preemption = world.queues.get(queue, {}).get("preemption") or {}
-        text = (preemption.get("withinClusterQueueConfig") or {}).get("minAdmitDuration")
-        if text is not None:
-            found.append((int(reserved + facts.duration(text) + 1000), queue))
+        least = facts.min_admit(world.queues.get(queue, {}), world.settings.gates)
+        if least is not None:
+            found.append((int(reserved + least + 1000), queue))
     return sorted(found)
 
 
@@ -269,4 +318,19 @@ def wake_expired(world: World, since: int, now: int) -> list[str]:
     due = sorted({queue for at, queue in expiries(world) if since < at <= now})
     for queue in due:
         wake(world, queue, now)
+    return due
+
+
+def wake_turns(world: World, since: int, now: int) -> list[str]:
+    """Wake those, and only those, whose rest after a displacement by time ends in (since, now]."""  # S-7.14a
+    due = []
+    for key, wl in sorted(world.workloads.items()):
+        queue, displaced = queue_of(world, wl), facts.displaced_at(wl)
+        if queue is None or displaced is None or not facts.is_queueable(wl) or not world.settings.fair_rotation:
+            continue
+        least = facts.min_admit(world.queues[queue], world.settings.gates)
+        if least is not None and since < displaced + least <= now:
+            due.append(key)
+    for key in due:
+        wake_one(world, key, now)
     return due

@@ -7,7 +7,8 @@ cycle. All objects are valid by the API reference. The first value of each choic
 shrinks towards it.
 
 ``build`` is the broad mix. ``contend`` makes few queues quarrel for long, over little quota, by every kind of policy.
-``share_fairly`` adds fair sharing to either: strategies and weights.
+``share_fairly`` adds fair sharing to either: strategies and weights. ``rotate`` is about turns: equals in few queues
+with minAdmitDuration, lent quota, victims that take their time, owners of several workloads.
 """
 
 from __future__ import annotations
@@ -438,3 +439,135 @@ def seeded(seed: int) -> Raw:
 def scenarios(draw: st.DrawFn) -> Raw:
     """Scenarios for hypothesis."""
     return build(Drawn(draw))
+
+
+# turns (S-7.14), what is held for the entitled (S-5.14), counts that end (design 4, epochs)
+
+
+def _turning(dice: Dice, in_cohort: bool) -> Raw:
+    """A policy under which equals take turns, mostly; quota that is lent does not come back by force."""
+    within = dice.one_of([*["LowerOrNewerEqualPriority"] * 4, "LowerPriority", "Never"])
+    found: Raw = {"withinClusterQueue": within, "reclaimWithinCohort": "Never"}
+    if within == "LowerOrNewerEqualPriority" and not dice.rarely(8):
+        found["withinClusterQueueConfig"] = {"minAdmitDuration": "1m"}
+    if in_cohort:
+        found["reclaimWithinCohort"] = dice.one_of(["Never", "LowerPriority", "Never", "LowerPriority", "Any"])
+        if found["reclaimWithinCohort"] != "Never" and dice.rarely(3):
+            found["borrowWithinCohort"] = {"policy": "LowerPriority"}
+    return found
+
+
+def _turning_queue(dice: Dice, name: str, flavors: list[str], in_cohort: bool) -> list[Raw]:
+    quotas: list[Raw] = [
+        {"name": f, "resources": [{"name": "cpu", "nominalQuota": str(dice.one_of([2, 3, 4, 0 if in_cohort else 2]))}]}
+        for f in flavors
+    ]
+    if in_cohort and dice.rarely(5):
+        quotas[0]["resources"][0]["borrowingLimit"] = str(dice.between(0, 2))
+    if in_cohort and dice.rarely(5):
+        quotas[0]["resources"][0]["lendingLimit"] = str(dice.between(0, 1))
+    spec: Raw = {
+        "namespaceSelector": {},
+        "queueingStrategy": dice.one_of(["BestEffortFIFO", "BestEffortFIFO", "StrictFIFO"]),
+        "resourceGroups": [{"coveredResources": ["cpu"], "flavors": quotas}],
+        "preemption": _turning(dice, in_cohort),
+    }
+    if in_cohort:
+        spec["cohortName"] = "root"
+    local = _object("LocalQueue", f"lq-{name}", {"clusterQueue": name}, namespace="ns")
+    return [_object("ClusterQueue", name, spec), local]
+
+
+def _turner(dice: Dice, name: str, queue: str) -> Raw:
+    """One of many that are alike; a few have an owner, and of those some share it."""
+    size = str(dice.one_of([1, 1, 2, 1, 3]))
+    podset: Raw = {
+        "name": "main",
+        "count": dice.one_of([1, 1, 1, 1, 2]),
+        "template": {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": size}}}]}},
+    }
+    if podset["count"] > 1 and dice.rarely(2):
+        podset["minCount"] = 1
+    metadata: Raw = {
+        "namespace": "ns",
+        "uid": f"{dice.between(0, 99):02}-{name}",
+        "creationTimestamp": time_text(millis(NOW) - 1000 * 60 * dice.one_of([5, 5, 4, 10, 2])),
+    }
+    if dice.rarely(4):
+        job = dice.one_of(["j0", "j1", "j2", name])
+        again = dice.rarely(6)  # a job that was deleted and made again
+        reference = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": f"{job}-{int(again)}"}
+        metadata["ownerReferences"] = [reference | {"controller": True}]
+    spec = {"queueName": f"lq-{queue}", "priority": dice.one_of([0, 0, 0, 0, 0, 1, -1]), "podSets": [podset]}
+    return _object("Workload", name, spec, **metadata)
+
+
+def _has_run(dice: Dice, wl: Raw) -> None:
+    """It ran before; some were displaced by time just now."""
+    status: Raw = {"accumulatedPastExecutionTimeSeconds": dice.one_of([60, 120, 61])}
+    if dice.rarely(2):
+        since = time_text(millis(NOW) - 1000 * dice.one_of([20, 59, 60, 61, 90, 120]))
+        status["conditions"] = [
+            _condition("Evicted", "Preempted", since),
+            _condition("Preempted", "InClusterQueueTimeBased", since),
+            _condition("Requeued", "Preempted", since),
+        ]
+    wl["status"] = status
+
+
+def _is_running(dice: Dice, wl: Raw, queue: Raw) -> None:
+    _run(dice, wl, queue)
+    since = time_text(millis(NOW) - 1000 * dice.one_of([30, 55, 60, 61, 90, 700]))
+    for condition in wl["status"]["conditions"]:
+        if condition["type"] in ("QuotaReserved", "Admitted"):
+            condition["lastTransitionTime"] = since
+    if dice.rarely(4):
+        wl["status"]["accumulatedPastExecutionTimeSeconds"] = dice.one_of([60, 120])
+
+
+def rotate(dice: Dice, cycles: int | None = None) -> Raw:
+    """One scenario of turns from these dice; with a number of cycles, that many and no events."""
+    flavors = FLAVORS[:1] if not dice.rarely(5) else FLAVORS[:2]
+    names = [f"cq{i}" for i in range(dice.one_of([1, 2, 2, 3]))]
+    in_cohort = {name: len(names) > 1 and not dice.rarely(6) for name in names}
+    queues = {name: _turning_queue(dice, name, flavors, in_cohort[name]) for name in names}
+    objects = [_object("ResourceFlavor", f, {"nodeLabels": {"tier": f}}) for f in flavors]
+    objects += [raw for both in queues.values() for raw in both]
+    objects.append(_object("Namespace", "ns", {}))
+    workloads = []
+    for i in range(dice.between(0, 5)):
+        name = dice.one_of(names)
+        workloads.append(_turner(dice, f"a{i}", name))
+        _is_running(dice, workloads[-1], queues[name][0])
+    for i in range(dice.between(2, 8)):
+        workloads.append(_turner(dice, f"p{i}", dice.one_of(names)))
+        if dice.rarely(4):
+            _has_run(dice, workloads[-1])
+    keys = [f"ns/{w['metadata']['name']}" for w in workloads]
+    length = dice.between(8, 25) if cycles is None else cycles
+    events: list[Raw] = []
+    for i in range(1, length if cycles is None else 1):
+        if dice.rarely(8):
+            events.append({"afterCycle": i, "delete": [dice.one_of(keys)]})
+        if dice.rarely(8):
+            events.append({"afterCycle": i, "create": [_turner(dice, f"n{i}", dice.one_of(names))]})
+    return {
+        "now": NOW,
+        "featureGates": {gate: value for gate, value in GATES.items() if dice.rarely(32)},
+        "objects": objects + workloads,
+        "cycles": length,
+        "stepMillis": 1000 * dice.one_of([10, 60, 30, 10]),
+        "leaving": _leaving(dice, keys),
+        "events": events,
+    }
+
+
+def rotating(seed: int, cycles: int | None = None) -> Raw:
+    """The turns of a seed."""
+    return rotate(Seeded(seed), cycles)
+
+
+@st.composite
+def turns(draw: st.DrawFn) -> Raw:
+    """Turns for hypothesis."""
+    return rotate(Drawn(draw))

@@ -14,6 +14,8 @@ MOST_ROUNDS_ABOVE = 1
 def targets(snap: Snapshot, p: Incoming, need: Need, req: Amounts) -> list[Target]:
     """Whom to evict so that ``req`` fits, where ``need`` is contested; nobody when that cannot help."""  # S-8, S-9
     search = fair.search if snap.settings.strategies else preemption.search
+    if snap.expired == "none" and any(preemption.is_withheld(snap, p, t, need) for t in snap.holders.values()):
+        snap.withheld.add(p.key)
     left_out: frozenset[str] = frozenset()
     while True:
         found = search(snap, p, need, req, left_out)

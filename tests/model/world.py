@@ -52,10 +52,19 @@ class Settings:
     strict_fifo_lends: bool = False
     claim_timeout: int = 300_000
     strategies: tuple[str, ...] = ()  # of fair sharing; none: classical preemption
+    entitled_hold: str = "All"  # S-5.14; StrictFIFO: standing reservations alone
+    rotation: str = "Fair"  # S-7.14; Literal: without it
+    rounds_end_after: int = 600_000  # design 4, epochs 2
+
+    @property
+    def fair_rotation(self) -> bool:
+        return self.rotation == "Fair"
 
 
 def make_settings(profile: str, gates: dict[str, bool] | None = None, **others: Any) -> Settings:
     base = {"parity": PARITY_GATES, "default": GATES}[profile]
+    if profile == "parity":
+        others = {"entitled_hold": "StrictFIFO"} | others
     return Settings(profile == "parity", base | (gates or {}), **others)
 
 
@@ -93,6 +102,7 @@ class Claim:
     expires_at: int
     preempts: bool  # whether open gates were needed
     made_for: str  # what of the object ends it by a change
+    disturbs: bool = True  # whether somebody has to leave for it who was not displaced by time (epochs 2)
 
 
 @dataclass
@@ -121,7 +131,7 @@ class World:
     heap: dict[str, set[str]] = field(default_factory=dict)
     parked: dict[str, set[str]] = field(default_factory=dict)
     sticky: dict[str, str] = field(default_factory=dict)
-    shapes: dict[str, set[str]] = field(default_factory=dict)
+    shapes: dict[str, dict[str, int]] = field(default_factory=dict)  # from which queue time on they are parked
     progress: dict[str, Progress] = field(default_factory=dict)
     ended: dict[str, set[tuple[int, str]]] = field(default_factory=dict)
     preemptors: set[str] = field(default_factory=set)
@@ -129,9 +139,12 @@ class World:
     refused: set[str] = field(default_factory=set)
     held_back: set[str] = field(default_factory=set)
     standing: dict[str, Standing] = field(default_factory=dict)
+    turns: dict[str, str] = field(default_factory=dict)  # who lets whom go first (S-7.14b)
+    entitled: dict[str, Amounts] = field(default_factory=dict)  # who is kept out by lent quota, and asks what (S-5.14)
     generation: dict[str, int] = field(default_factory=dict)
     claims: dict[str, Claim] = field(default_factory=dict)
-    rounds: dict[tuple[str, str, str], Rounds] = field(default_factory=dict)
+    rounds: dict[tuple[str, ...], Rounds] = field(default_factory=dict)
+    disturbed: dict[str, int] = field(default_factory=dict)  # queue -> when a claim last disturbed its tree
     cycles: int = 0
 
     def copy(self) -> World:
@@ -162,7 +175,7 @@ def load(objects: list[Raw], settings: Settings) -> World:
             case "Workload":
                 world.workloads[inside] = raw
     for name in world.queues:
-        world.heap[name], world.parked[name], world.shapes[name] = set(), set(), set()
+        world.heap[name], world.parked[name], world.shapes[name] = set(), set(), {}
         world.generation[name] = 0
     return world
 
@@ -196,6 +209,7 @@ class Holder:
     overdue: bool = False  # evicted, and past the time by which it should have left
     claims: bool = False  # holds no quota yet
     not_for: frozenset[str] = frozenset()  # uids of those that may not make it a target
+    past: int = 0  # seconds it ran before
 
 
 @dataclass
@@ -213,6 +227,8 @@ class Snapshot:
     quota_memory: dict[tuple[str, str, str], int]  # subtree quotas once computed: they never change
     rounds: dict[str, Rounds] = field(default_factory=dict)
     limited: set[str] = field(default_factory=set)  # whose target search left out somebody others might have chosen
+    expired: str = "by time"  # who of the own queue's equals counts as expired: by time, all, none (S-7.14b)
+    withheld: set[str] = field(default_factory=set)  # for whom that "none" left out somebody
 
     def copy(self) -> Snapshot:
         used = {queue: dict(amounts) for queue, amounts in self.used.items()}
@@ -228,6 +244,8 @@ class Snapshot:
             self.quota_memory,
             self.rounds,
             self.limited,
+            self.expired,
+            self.withheld,
         )
 
     def charge(self, queue: str, amounts: Amounts) -> None:  # S-2.7, of the leaf; cohorts follow by S-2.9
@@ -349,7 +367,19 @@ def holder_of(world: World, key: str, now: int) -> Holder:
         evicted=facts.is_true(wl, "Evicted"),
         usage=facts.held_usage(wl, s.gates),
         overdue=is_overdue(world, key, now),
+        past=facts.past_seconds(wl),
     )
+
+
+def identity(world: World, key: str) -> tuple[str, ...]:
+    """By what the rounds of a workload are known: its owner, if that has no other workload; else its name too."""
+    wl = world.workloads[key]  # design 4, epochs 3
+    known, owner = facts.owner(wl), facts.owner_object(wl)
+    if owner is None:
+        return known
+    unfinished = [other for other in world.workloads.values() if not facts.is_true(other, "Finished")]
+    of_owner = [other for other in unfinished if facts.owner_object(other) == owner]
+    return known if len(of_owner) <= 1 else (*known, str(wl["metadata"]["name"]))
 
 
 def snapshot(world: World, now: int) -> Snapshot:  # S-5.2
@@ -365,7 +395,7 @@ def snapshot(world: World, now: int) -> Snapshot:  # S-5.2
         used={name: {} for name in world.queues},
         holders={},
         quota_memory={},
-        rounds={k: world.rounds[who] for k, wl in world.workloads.items() if (who := facts.owner(wl)) in world.rounds},
+        rounds={k: world.rounds[who] for k in world.workloads if (who := identity(world, k)) in world.rounds},
     )
     for holder in held:
         if holder.queue in snap.used:

@@ -1,4 +1,5 @@
-"""Problems between documents: references that lead nowhere, cohorts in a circle, requests that can never fit.
+"""Problems between documents: references that lead nowhere, cohorts in a circle, requests that can never fit, and
+preemption that cannot help or costs more than it gives.
 
 What only may be wrong is a warning, and says what will happen: an object that is missing here may exist already where
 the manifests are applied.
@@ -18,6 +19,7 @@ import msgspec
 from makeway.api import pod_request as asking
 from makeway.api.manifests import Manifest
 from makeway.api.names import (
+    CHECKPOINT_INTERVAL,
     DEFAULT_NAMESPACE,
     MIN_PARALLELISM,
     MULTIKUEUE_CONTROLLER,
@@ -33,16 +35,18 @@ from makeway.api.objects.meta import LabelSelector, ObjectMeta, Wire
 from makeway.api.objects.pods import Container, PodSpec, PodTemplate
 from makeway.api.objects.queueing import ClusterQueue, Cohort, LocalQueue
 from makeway.api.objects.workload import Workload, WorkloadStatus
-from makeway.api.problems import Problem, has_errors
-from makeway.api.quantity import MAX_AMOUNT, Quantity, clamped
+from makeway.api.problems import Problem, entry, has_errors
+from makeway.api.quantity import MAX_AMOUNT, Duration, Quantity, clamped
 from makeway.api.structure import did_you_mean, short
 
 T = TypeVar("T", bound=Wire)
 FlavorResource = tuple[str, str]
+TIME_BASED = "TimeBasedSamePriorityPreemption"
 _UNLIMITED = 1 << 100  # above every request, also when a limit was taken from it
 _NEAR_NAMES_MAX = 1000  # a nearest name is sought among so many, so often: hints must not cost more than checks
 _NEAR_SEARCHES_MAX = 100
 _RING_MAX = 10  # names of a cycle that are told
+_PAIRS_MAX = 3  # flavors and resources that one warning names
 
 
 def check_together(manifests: Sequence[Manifest]) -> None:
@@ -55,8 +59,10 @@ def check_together(manifests: Sequence[Manifest]) -> None:
                 together.resolve(manifest, reference)
         if isinstance(value, ClusterQueue) and not has_errors(manifest.problems):
             _check_cluster_queue(together, manifest, value.spec)
+            _check_preemption(together, manifest, value.spec)
         elif isinstance(value, Job | Workload) and not has_errors(manifest.problems):
             _check_fit(together, manifest, value)
+            _check_checkpoints(together, manifest, value)
     for cycle in together.tree.cycles:
         ring = " -> ".join(map(short, [*cycle, cycle[0]] if len(cycle) <= _RING_MAX else [*cycle[:_RING_MAX], "…"]))
         message = f"the parents form a cycle, {ring}: every ClusterQueue under it is disabled until it is removed"
@@ -116,9 +122,12 @@ def _job_references(value: Wire | None, namespace: str) -> Iterator[_Reference]:
 
 
 def _waits(workload: Workload) -> bool:
+    return not _is_finished(workload) and (workload.status or WorkloadStatus()).admission is None
+
+
+def _is_finished(workload: Workload) -> bool:
     status = workload.status or WorkloadStatus()
-    finished = any(each.type == "Finished" and each.status == "True" for each in status.conditions)
-    return not finished and status.admission is None
+    return any(each.type == "Finished" and each.status == "True" for each in status.conditions)
 
 
 def _meta(manifest: Manifest) -> ObjectMeta:
@@ -144,8 +153,10 @@ class _Together:
         for manifest in manifests:
             self._enter(manifest)
         self.tree = _Tree(self.values(Cohort), self.values(ClusterQueue))
-        settings = {each.value.resources == Resources() for each in manifests if isinstance(each.value, Configuration)}
-        self.counts_plainly = all(settings)  # transformations and exclusions change what a pod asks for
+        self.settings = [each.value for each in manifests if isinstance(each.value, Configuration)]
+        self.shares_fairly = any(each.fair_sharing is not None for each in self.settings)
+        # transformations and exclusions change what a pod asks for
+        self.counts_plainly = all(each.resources == Resources() for each in self.settings)
 
     def _enter(self, manifest: Manifest) -> None:
         name, namespace, value = _meta(manifest).name, _namespace(manifest), manifest.value
@@ -212,6 +223,69 @@ def _check_cluster_queue(together: _Together, manifest: Manifest, spec: queueing
         manifest.warn("spec.namespaceSelector", message, "correct the selector, or the labels of the Namespace")
 
 
+def _check_preemption(together: _Together, manifest: Manifest, spec: queueing.ClusterQueueSpec) -> None:
+    """Tell where preemption within the queue does nothing: for a request that must borrow nobody is displaced (S-6.5).
+
+    That is otherwise where ``borrowWithinCohort`` allows it, with fair sharing and reclaim, and in a cohort that has a
+    parent (S-2.16). Where the Cohort or the Configuration is not in the set, the message says what would change it.
+    """
+    preemption, cohort = spec.preemption, spec.cohort_name
+    reclaims = preemption.reclaim_within_cohort != "Never"
+    if not cohort or preemption.within_cluster_queue == "Never" or preemption.borrow_within_cohort.policy != "Never":
+        return
+    if together.tree.parent(cohort) or (reclaims and together.shares_fairly):
+        return
+    quotas = _quotas(spec.resource_groups).items()
+    pairs = [f"{resource} of flavor {short(flavor)}" for (flavor, resource), quota in quotas if quota.is_only_borrowed]
+    if not pairs:
+        return
+    unknown = [f"cohort {short(cohort)} has a parent"] if together.tree.parent(cohort) is None else []
+    unknown += ["fair sharing is configured"] if reclaims and not together.settings else []
+    unless = f", unless {' or '.join(unknown)} where you apply this" if unknown else ""
+    shown = ", ".join(pairs[:_PAIRS_MAX]) + (f" and {len(pairs) - _PAIRS_MAX} more" if len(pairs) > _PAIRS_MAX else "")
+    message = f"has no effect on {shown}: nominalQuota is 0 there, and a workload that has to borrow preempts nobody"
+    is_timed = _min_admit(spec) is not None
+    path = "spec.preemption.withinClusterQueue" + ("Config.minAdmitDuration" if is_timed else "")
+    hint = "give it nominalQuota, or set reclaimWithinCohort together with borrowWithinCohort or with fair sharing"
+    manifest.warn(path, message + unless, hint)
+
+
+def _min_admit(spec: queueing.ClusterQueueSpec) -> Duration | None:
+    config = spec.preemption.within_cluster_queue_config
+    return None if config is None else config.min_admit_duration
+
+
+def _check_checkpoints(together: _Together, manifest: Manifest, value: Job | Workload) -> None:
+    """Tell a job that saves its work less often than its equals may take its place (S-7.5)."""
+    declared = value.metadata.annotations.get(CHECKPOINT_INTERVAL)
+    if declared is None or any(each.feature_gates.get(TIME_BASED) is False for each in together.settings):
+        return
+    namespace, name = _namespace(manifest), value.metadata.labels.get(QUEUE_LABEL, "")
+    if isinstance(value, Workload):
+        owners = ((namespace, each.name) for each in value.metadata.owner_references)
+        if _is_finished(value) or any(owner in together.found[Job] for owner in owners):  # its Job is told
+            return
+        name = value.spec.queue_name
+    found = together.cluster_queue(name, namespace)
+    if found is None or has_errors(found.problems):
+        return
+    assert isinstance(found.value, ClusterQueue)
+    least = _min_admit(found.value.spec)
+    try:
+        interval = Duration.parse(declared)
+    except ValueError:  # only the simulator reads it, and says so
+        return
+    if least is None or interval.nanos <= least.nanos:
+        return
+    queue, turn = found.value.metadata.name, least.short()
+    message = (
+        f"{interval.short()} is longer than minAdmitDuration of ClusterQueue {queue}, {turn}: "
+        f"if it makes way after {turn}, all work of that turn is lost"
+    )
+    hint = f"save at least every {turn}, or raise minAdmitDuration to {interval.short()} or more"
+    manifest.warn(entry("metadata.annotations", CHECKPOINT_INTERVAL), message, hint)
+
+
 def _selects(selector: LabelSelector, namespace: str, labels: Mapping[str, str]) -> bool:
     labels = {NAMESPACE_LABEL: namespace, **labels}  # the server sets it on every Namespace
     if any(labels.get(key) != value for key, value in selector.match_labels.items()):
@@ -227,6 +301,10 @@ class _Quota(NamedTuple):
     nominal: int
     borrowing: int  # the most above nominal
     lent: int  # what others may see of it
+
+    @property
+    def is_only_borrowed(self) -> bool:
+        return self.nominal == 0 and self.borrowing > 0
 
 
 def _quotas(groups: tuple[queueing.ResourceGroup, ...]) -> dict[FlavorResource, _Quota]:
@@ -264,6 +342,10 @@ class _Tree:
         for queue in (each for each in queues if each.spec.cohort_name):
             for pair, quota in _quotas(queue.spec.resource_groups).items():
                 self._lent[self.root(queue.spec.cohort_name)][pair] += quota.lent
+
+    def parent(self, cohort: str) -> str | None:
+        """The name of its parent, "" for a root; None: there is no such Cohort in the set."""
+        return self._parents.get(cohort)
 
     def root(self, cohort: str) -> str | None:
         way: dict[str, int] = {}

@@ -131,13 +131,14 @@ def simulate(output: str, per_workload: bool, **options: Any) -> None:
     with ExitStack() as files:
         scenes, sink, shown = _prepared(asked, files)
         ran = [_run(asked, each, sink if i == 0 else None) for i, each in enumerate(scenes)]
-        this, other = ran[0].measured, ran[1].measured if len(ran) > 1 else None
+        this, other = ran[0], ran[1] if len(ran) > 1 else None
         if shown is not None:
-            shown.write(page(this, None if other is None else compare(this, other)).encode())
+            compared = None if other is None else compare(this.measured, other.measured)
+            shown.write(page(this.measured, compared, warnings=_warnings(this, other)).encode())
     for scene, each in zip(scenes, ran, strict=True):
         for note in (*scene.notes, *each.notes):
             echo(f"note: {plain(scene.prefix + note)}", err=True)
-    _tell(ran[0], other, output, per_workload)
+    _tell(this, other, output, per_workload)
     broken = [scene.prefix + each for scene, one in zip(scenes, ran, strict=True) for each in one.broken]
     for told in broken:
         echo(f"{click.style('error', fg='red', bold=True)}: a promise was broken: {plain(told)}", err=True)
@@ -371,6 +372,7 @@ class _Ran:
     measured: Measures
     names: Mapping[str, str]  # Workload -> the Job that it was made of
     notes: tuple[str, ...]
+    warnings: tuple[str, ...]  # part of the result
     broken: tuple[str, ...]  # promises that were not kept
 
 
@@ -405,7 +407,8 @@ def _run(asked: Asked, scene: _Scene, sink: IO[bytes] | None) -> _Ran:
     run = simulation.recorded(cpu_seconds=time.process_time() - began)
     fired = {name: run.faults_fired.get(name, 0) for name in PROFILES[asked.faults]}  # of others nobody asks
     notes, broken = tuple(_notes(simulation, goes_round)), tuple(_broken(simulation))
-    return _Ran(measure(replace(run, faults_fired=fired)), _names(simulation), notes, broken)
+    measured, warnings = measure(replace(run, faults_fired=fired)), tuple(simulation.warnings())
+    return _Ran(measured, _names(simulation), notes, warnings, broken)
 
 
 def for_a_long_run() -> None:
@@ -479,22 +482,33 @@ class _Progress:
 # --- telling ----------------------------------------------------------------------------------------------------------
 
 
-def _tell(ran: _Ran, other: Measures | None, output: str, per_workload: bool) -> None:
+def _warnings(ran: _Ran, other: _Ran | None) -> list[str]:
+    """Those of both runs, for people; what is said of both is said once."""
+    others = () if other is None else other.warnings
+    return [*ran.warnings, *(f"--against: {each}" for each in others if each not in ran.warnings)]
+
+
+def _tell(ran: _Ran, other: _Ran | None, output: str, per_workload: bool) -> None:
     measured = ran.measured
     if output == "json":
-        found = data(measured, per_workload=per_workload)
+        found = data(measured, per_workload=per_workload, warnings=ran.warnings)
         if other is not None:
-            found = comparison_data(measured, other, compare(measured, other), per_workload=per_workload)
+            found = comparison_data(
+                measured, other.measured, compare(measured, other.measured), per_workload=per_workload,
+                warnings=ran.warnings, warnings_against=other.warnings,
+            )  # fmt: skip
         click.echo(json.dumps(found, indent=2))
         return
     width = max(WIDTH_MIN, shutil.get_terminal_size().columns) if is_terminal(sys.stdout) else None
     told = list(story.lines(measured.run, width, ran.names))
     if told:
         told = ["What happened", *told, ""]
+    warnings = _warnings(ran, other)
     if other is None:
-        told += lines(measured, width)
+        told += lines(measured, width, warnings=warnings)
     else:
-        told += comparison_lines(measured, other, compare(measured, other), width)
+        compared = compare(measured, other.measured)
+        told += comparison_lines(measured, other.measured, compared, width, warnings=warnings)
     for line in told:
         echo(line)
 

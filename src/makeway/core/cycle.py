@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 from makeway.core import claims
+from makeway.core.lent import Holds
 from makeway.core.model import Millis, PodSetUse, QueueName, Workload, WorkloadKey, stored
 from makeway.core.nomination import Entry, nominate
 from makeway.core.pending import SHAPE_MOVING, Standing
@@ -90,7 +91,7 @@ def decide(state: State, now: Millis, of: Heads | None = None, *, passing: bool 
         passed, found = _parted(state, now, found, taking) if passing else ((), found)
         verdicts = _take_all(state, now, found, taking)
     ended = (*known.ended, *taking.ended())
-    return Plan(now, (*first, *verdicts), ended, passed)
+    return Plan(now, (*first, *verdicts), ended, passed, taking.held_before)
 
 
 def _decide_as_it_is(state: State, now: Millis, found: list[Workload], *, passing: bool) -> Plan:
@@ -98,10 +99,10 @@ def _decide_as_it_is(state: State, now: Millis, found: list[Workload], *, passin
     taking = Taking(state, now, [])
     passed, found = _parted(state, now, found, taking) if passing else ((), found)
     if not found:
-        return Plan(now, (), (), passed)
+        return Plan(now, (), (), passed, taking.held_before)
     with state.trial():
         verdicts = _take_all(state, now, found, taking)
-    return Plan(now, tuple(verdicts), tuple(taking.ended()), passed)
+    return Plan(now, tuple(verdicts), tuple(taking.ended()), passed, taking.held_before)
 
 
 def _parted(
@@ -145,7 +146,7 @@ def _take_in_order(state: State, turns: list[_Turn], taking: Taking) -> Iterator
         if isinstance(turn, Entry):
             yield taking.take(turn)
         else:
-            taking.keep_free(turn.queue, turn.standing.amounts, turn.head, turn.head)
+            taking.keep_free(turn.queue, turn.standing.amounts, turn.head)
 
 
 def _take_by_shares(state: State, turns: list[_Turn], taking: Taking) -> Iterator[Verdict]:
@@ -165,7 +166,7 @@ def _take_by_shares(state: State, turns: list[_Turn], taking: Taking) -> Iterato
             verdict = taking.take(turn)
             yield replace(verdict, steps=(*verdict.steps, why))
         else:
-            taking.keep_free(turn.queue, turn.standing.amounts, turn.head, turn.head)
+            taking.keep_free(turn.queue, turn.standing.amounts, turn.head)
         tournament.refresh(nodes[queue] for queue in taking.left_since())
 
 
@@ -191,7 +192,7 @@ def carry_out(state: State, plan: Plan) -> None:
         state.pending.pass_over(each, plan.now, binds_larger=not state.hope.has_choice(each.queue))
     if not plan.verdicts and not plan.ended:
         return
-    kept_before = _kept_free(state)
+    kept_before = state.pending.standing()
     redeemed: list[QueueName] = []
     for verdict in plan.verdicts:
         workload = replace(verdict.workload, claim=verdict.claim) if verdict.claim else verdict.workload
@@ -267,23 +268,36 @@ def _displace(state: State, verdict: Verdict, now: Millis) -> None:
         state.rounds.barred(workload)
 
 
-def _settle_due(state: State, plan: Plan, kept_before: Mapping[QueueName, object]) -> None:
+def _settle_due(state: State, plan: Plan, kept_before: Mapping[QueueName, Mapping[WorkloadKey, Standing]]) -> None:
     """What the cycle itself makes worth another look (S-4.6.8, 4.6.9, 5.1)."""
     state.pending.end_standing()
     for verdict in plan.admitted:  # somebody new may be a victim now
         state.pending.due(sorted(after_admission(state, verdict.workload.queue)))
         state.pending.turns_after_admission(state.tree_of(verdict.workload.queue))
-    kept = _kept_free(state)
+    kept = state.pending.standing()
     just_lost = frozenset(verdict.workload.key for verdict in plan.verdicts if verdict.held_back)
     for queue in sorted({*kept_before, *kept}):
         if kept_before.get(queue) != kept.get(queue):
             state.pending.free_again(state.tree_of(queue), just_lost)
+    _settle_holds(state, plan, just_lost)
 
 
-def _kept_free(state: State) -> dict[QueueName, object]:
-    """By queue, what is kept free for those that wait: reserved for a head, or held for one that is entitled to it."""
-    standing, holds = state.pending.standing(), state.pending.holds()
-    return {queue: (standing.get(queue), holds.get(queue)) for queue in (*standing, *holds)}
+def _settle_holds(state: State, plan: Plan, just_lost: frozenset[WorkloadKey]) -> None:
+    """Who lost to what is held is due when that has changed since (S-5.14, 5.1)."""
+    lost = [verdict for verdict in plan.verdicts if verdict.lost_to]
+    if not plan.held_before and not lost and not state.pending.holds():
+        return
+    with state.trial():
+        queues = sorted({name for verdict in plan.verdicts for name in state.tree_of(verdict.workload.queue)})
+        claims.foresee(state, claims.survey(state, plan.now, queues).standing, plan.now)
+        held = Holds(state).in_force({})
+    for queue in sorted({*plan.held_before, *held}):
+        if plan.held_before.get(queue) != held.get(queue):
+            state.pending.free_again(state.tree_of(queue), just_lost)
+    for verdict in lost:
+        tree = state.tree_of(verdict.workload.queue)
+        if any(verdict.lost_to.get(queue) != held.get(queue) for queue in tree):
+            state.pending.free_alone(verdict.workload)
 
 
 def admitted(verdict: Verdict, now: Millis, *, may_run: bool | None = None) -> Workload:

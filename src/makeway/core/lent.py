@@ -10,39 +10,42 @@ Of a queue only the first such workload has a hold. ``Holds`` are those of one c
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from makeway.core.amounts import add
+from makeway.core.amounts import add, subtract
 from makeway.core.line import place
 from makeway.core.model import QueueName, Usage, Workload, WorkloadKey
 from makeway.core.nomination import Entry
 from makeway.core.quota import Node
 from makeway.core.state import State
 
+NOTHING: Usage = {}
+Reserved = Mapping[QueueName, Usage]  # by queue, what is kept free for its own heads in a cycle (S-5.8, 5.13)
+
 
 class Hold(NamedTuple):
-    node: Node
     key: WorkloadKey
     amounts: Usage
 
 
-def is_entitled(state: State, entry: Entry, leaving: Usage) -> bool:
-    """Whether only lent quota keeps out a head that needs others to leave and may ask nobody.
-
-    ``leaving`` is what victims of the cycle, gone already in ``state``, still use in its queue.
-    """
+def is_entitled(state: State, entry: Entry, reserved: Usage) -> bool:
+    """Whether only lent quota keeps out a head that needs others to leave and may ask nobody."""
     queue, node = state.queues[entry.workload.queue], state.tree.queues[entry.workload.queue]
     if state.policy.entitled_hold != "All" or queue.reclaim == "Any" or node.parent is None:
         return False
     if entry.assignment.level or (queue.strict and state.policy.strict_fifo_lends):
         return False
-    usage = {fr: add(amount, leaving.get(fr, 0)) for fr, amount in entry.assignment.usage.items() if amount}
-    return _is_within_nominal(node, usage)
+    return _leaves_room(node, entry.assignment.usage, reserved)
 
 
-def _is_within_nominal(node: Node, usage: Usage) -> bool:
-    return all(add(node.usage.get(fr, 0), amount) <= node.nominal.get(fr, 0) for fr, amount in usage.items())
+def _leaves_room(node: Node, asked: Usage, reserved: Usage) -> bool:
+    """Whether the holders of a queue leave that much of its nominal quota; what is only ``reserved`` does not count."""
+    for fr, amount in asked.items():
+        used = subtract(node.usage.get(fr, 0), reserved.get(fr, 0))
+        if amount and add(used, amount) > node.nominal.get(fr, 0):
+            return False
+    return True
 
 
 class Holds:
@@ -58,19 +61,30 @@ class Holds:
         if usage is not None or workload.key in self._state.pending.line(workload.queue).entitled:
             self._decided.setdefault(workload.queue, {})[workload.key] = (workload, usage)
 
-    def beside(self, node: Node, reserved: Container[WorkloadKey]) -> list[Hold]:
-        """Those of other queues of its tree; for whom something is ``reserved`` in this cycle needs no hold."""
-        if not self._first and not self._decided:
-            return []
-        found = []
-        for queue in {**self._first, **dict.fromkeys(self._decided)}:
-            owner = self._state.tree.queues.get(queue)
-            if owner is None or owner is node or owner.root is not node.root:
+    def in_force(self, reserved: Reserved) -> dict[QueueName, Hold]:
+        """By queue; none where the queue is stopped, or its own holders have used what is waited for."""
+        found = {}
+        for queue in {**self._first, **dict.fromkeys(self._decided)} if self._first or self._decided else ():
+            node, first = self._state.tree.queues.get(queue), self._first_of(queue)
+            if first is None or node is None or not self._state.is_active(queue):
                 continue
-            first = self._first_of(queue)
-            if first is not None and first[0] not in reserved and _is_within_nominal(owner, first[1]):
-                found.append(Hold(owner, *first))
+            if _leaves_room(node, first[1], reserved.get(queue, NOTHING)):
+                found[queue] = Hold(*first)
         return found
+
+    def charge(self, beside: Node, reserved: Reserved) -> bool:
+        """In a trial: what other queues of its tree hold counts as used; whether there is any.
+
+        What is reserved for heads of such a queue in this cycle is part of what it holds.
+        """
+        tree, is_any = self._state.tree, False
+        for queue, hold in self.in_force(reserved).items():
+            node = tree.queues[queue]
+            if node is not beside and node.root is beside.root:
+                kept = reserved.get(queue, NOTHING)
+                tree.charge_all(node, {fr: max(0, amount - kept.get(fr, 0)) for fr, amount in hold.amounts.items()})
+                is_any = True
+        return is_any
 
     def _first_of(self, queue: QueueName) -> tuple[WorkloadKey, Usage] | None:
         decided = self._decided.get(queue)
@@ -78,10 +92,11 @@ class Holds:
             return self._first.get(queue)
         line = self._state.pending.line(queue)
         sticky = line.sticky.get("it")
-        marked = {key: (line.members[key], usage) for key, usage in line.entitled.items()}
-        marked |= {key: (workload, usage) for key, (workload, usage) in decided.items() if usage is not None}
-        left = [pair for key, pair in marked.items() if decided.get(key, pair)[1] is not None]
+        marked: dict[WorkloadKey, tuple[Workload, Usage | None]] = {
+            **{key: (line.members[key], usage) for key, usage in line.entitled.items()}, **decided,
+        }  # fmt: skip
+        left = [(workload, usage) for workload, usage in marked.values() if usage is not None]
         if not left:
             return None
-        workload, usage = min(left, key=lambda pair: (pair[0].key != sticky, place(pair[0])))
-        return workload.key, usage
+        first, usage = min(left, key=lambda pair: (pair[0].key != sticky, place(pair[0])))
+        return first.key, usage

@@ -293,13 +293,14 @@ class _Finder:
         Without that it might have been told another flavor, or count, so nobody else shares its verdict.
         """
         spared = frozenset[str]().union(*(each.spared for each in self._victims.values()))
-        turn = victims.turn or next((each.turn for each in self._victims.values() if each.turn is not None), None)
+        asked = next((each.turn for each in self._victims.values() if each.turn is not None), None)
+        turn = asked or (self._turn if self._turn is not None and self._turn.at is not None else None)
         if not spared and turn is None:
             return victims
         steps = victims.steps
         if spared and all(step.rule is not Rule.ROUND_TOO_MANY for step in steps):
             steps = (*steps, self._too_many())
-        return replace(victims, spared=spared, turn=turn, steps=(*steps, *self._turn_steps(turn)))
+        return replace(victims, spared=spared, turn=turn, steps=(*steps, *self._turn_steps(asked)))
 
     def _turn_steps(self, turn: Turn | None) -> tuple[Step, ...]:
         key = self._workload.key

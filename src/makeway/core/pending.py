@@ -244,6 +244,12 @@ class Pending:
                 self._log.drop(line.held_back, key)
                 self._log.drop(line.refused, key)
 
+    def free_alone(self, workload: Workload) -> None:
+        """What this one lost to has changed since: it is due."""
+        line = self.line(workload.queue)
+        self._log.drop(line.held_back, workload.key)
+        self._log.drop(line.refused, workload.key)
+
     # --- waking ---
 
     def wake(

@@ -6,16 +6,16 @@ All of it happens inside a trial of the cycle.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from makeway.core import claims
 from makeway.core.amounts import subtract
 from makeway.core.claims import Claimant, EndedClaim
 from makeway.core.flavors import Assignment, Mode
-from makeway.core.lent import Hold, Holds, is_entitled
+from makeway.core.lent import Holds, is_entitled
 from makeway.core.model import FR, Claim, Millis, QueueName, Uid, Usage, Workload, WorkloadKey
 from makeway.core.nomination import Entry, find_assignment, round_of
 from makeway.core.options import running_sibling
@@ -105,6 +105,23 @@ class Redeeming:
         return wait(entry, "PendingPreemption", Step(Rule.DEFERRED, (entry.workload.key,)), claim=each.claim)
 
 
+class Kept(NamedTuple):
+    """What an entry of the cycle keeps from those after it."""
+
+    queue: QueueName
+    amounts: Mapping[FR, int]
+    owner: str  # for whom, if it outlives the cycle
+    is_claimed: bool = False  # otherwise reserved
+
+
+def is_kept(_: Kept) -> bool:
+    return True
+
+
+def ends_with_the_cycle(kept: Kept) -> bool:
+    return not kept.owner
+
+
 class Taking:
     """The entries of one cycle, one after the other, inside a trial in which chosen victims are gone already.
 
@@ -127,10 +144,9 @@ class Taking:
         self._taken: dict[WorkloadKey, Workload] = {}  # claimants whose claims are taken, by whom
         self._chosen: dict[WorkloadKey, Workload] = {}
         self._leaving: dict[QueueName, dict[FR, int]] = {}  # what chosen victims still use, per queue
-        self._kept: list[tuple[QueueName, Mapping[FR, int], str]] = []  # reserved or claimed; for whom, if it stays
-        self._reserved: list[tuple[Node, Mapping[FR, int]]] = []
-        self._reserved_for: set[WorkloadKey] = set()
+        self._kept: list[Kept] = []
         self._holds = Holds(state)
+        self.held_before = self._holds.in_force({})  # as the cycle found it
         self._migrating: list[Workload] = []
         self._left_since: dict[QueueName, None] = {}  # queues of those who were chosen since somebody asked
 
@@ -182,13 +198,10 @@ class Taking:
                     tree.charge_all(tree.queues[each.queue], each.usage or {})
             yield
 
-    def keep_free(self, queue: QueueName, amounts: Mapping[FR, int], owner: str, head: WorkloadKey) -> None:
+    def keep_free(self, queue: QueueName, amounts: Mapping[FR, int], owner: str) -> None:
         """Nobody after this takes what is reserved for a head that must wait (S-5.8, 5.13); "": for this cycle."""
-        node = self._state.tree.queues[queue]
-        self._state.tree.charge_all(node, amounts)
-        self._kept.append((queue, amounts, owner))
-        self._reserved.append((node, amounts))
-        self._reserved_for.add(head)
+        self._state.tree.charge_all(self._state.tree.queues[queue], amounts)
+        self._kept.append(Kept(queue, amounts, owner))
 
     def take(self, entry: Entry) -> Verdict:
         """Rules 5.7.2 to 5.7.14, in their order."""
@@ -234,16 +247,16 @@ class Taking:
         refused = self._refuse(entry)
         if refused is not None:
             return refused
-        if entry.deferred and self._is_not_held(entry):
-            return self._defer(entry)
         if self._overlaps(entry):
             return skip(entry, Rule.OVERLAP)
-        if entry.deferred or not self._fits_without(entry) or not self._is_not_held(entry):
+        if not self._fits_beside(entry):
             if not self._search_again(entry):
                 return self._lose(entry)
             refused = self._refuse(entry)
             if refused is not None:
                 return refused
+        if entry.deferred:
+            return self._defer(entry)
         preempts = entry.assignment.mode is not Mode.FIT
         by_claim = state.policy.gates.preemption_claims
         if by_claim and not preempts and entry.replaces is None and not self._fits_as_it_is(entry):
@@ -270,8 +283,7 @@ class Taking:
         if assignment.mode is Mode.FIT:
             return None
         if not entry.targets:
-            leaving = self._leaving.get(workload.queue, {})
-            entitled = is_entitled(self._state, entry, leaving)
+            entitled = is_entitled(self._state, entry, self._reserved().get(workload.queue, {}))
             reserved = self._reserve(entry)
             kept = [Step(Rule.RESERVED, (workload.key, *fr), (amount,)) for fr, amount in reserved.items()]
             steps = (*assignment.steps, *entry.steps, *kept)
@@ -282,33 +294,41 @@ class Taking:
         return wait(entry, "PreemptionGated", Step(Rule.GATED, (workload.key,))) if workload.gated else None
 
     def _search_again(self, entry: Entry) -> bool:
-        """Whether it finds others to displace beside what is reserved, claimed or held since its search (S-5.15)."""
+        """Whether it finds others to displace beside what is reserved, claimed or held since its search (S-5.15).
+
+        First as if nothing were held: it may end within its own quota, where holds do not bind it.
+        """
         state = self._state
         if state.policy.profile == "parity" or not state.policy.gates.preemption_claims:
             return False
-        if not self._would_fit_but_for_kept(entry):
+        if not self._fits_beside(entry, but_for=is_kept, holds=False):
             return False
-        holds = [] if self._is_not_held(entry) else self._holds_beside(entry)
-        with state.trial():
-            for hold in holds:
-                state.tree.charge_all(hold.node, hold.amounts)
-            assignment, victims = self._search(entry)
-        if not victims.targets and assignment.mode is not Mode.FIT:
-            return False
-        again = replace(entry, assignment=assignment, targets=victims.targets)
-        if self._overlaps(again) or not self._fits_without(again) or not self._is_not_held(again):
-            return False
-        self._renew(entry, assignment, victims)
-        entry.deferred = False
-        return True
+        for holds in (False, True):
+            with state.trial():
+                if holds and not self._holds.charge(state.tree.queues[entry.workload.queue], self._reserved()):
+                    return False
+                assignment, victims = self._search(entry)
+            again = replace(entry, assignment=assignment, targets=victims.targets, deferred=False)
+            is_answer = assignment.mode is Mode.FIT or bool(victims.targets)
+            if is_answer and not self._overlaps(again) and self._fits_beside(again):
+                self._renew(entry, assignment, victims)
+                entry.deferred = False
+                return True
+        return False
 
     def _lose(self, entry: Entry) -> Verdict:
-        owners = () if self._state.policy.profile == "parity" else self._lost_to(entry)
+        """Another has taken its room, or it is kept for others: then it is due when that changes (S-5.1)."""
         verdict = skip(entry, Rule.LOST)
-        if not owners:
+        if self._state.policy.profile == "parity" or not self._fits_beside(entry, but_for=is_kept, holds=False):
             return verdict
+        if self._fits_beside(entry, but_for=ends_with_the_cycle):
+            return verdict
+        tree, root = self._state.tree, self._root(entry.workload)
+        lost_to = self._holds.in_force(self._reserved())
+        keys = [hold.key for queue, hold in lost_to.items() if tree.queues[queue].root is root]
+        owners = dict.fromkeys((*(kept.owner for kept in self._kept if kept.owner), *keys))
         step = Step(Rule.HELD_BACK, (entry.workload.key, *owners))
-        return replace(verdict, held_back=True, steps=(*verdict.steps, step))
+        return replace(verdict, held_back=True, steps=(*verdict.steps, step), lost_to=lost_to)
 
     def _defer(self, entry: Entry) -> Verdict:
         """It waits until those have left who were asked to by others: all of its tree that still hold quota."""
@@ -337,15 +357,40 @@ class Taking:
         """Who was asked to leave in the entry's tree, in this cycle or before, and still holds quota."""
         return list(self._asked.get(self._root(entry.workload), {}).values())
 
-    def _fits_without(self, entry: Entry) -> bool:
-        """Whether it fits with all victims, earlier ones and its own, gone (S-5.7.2)."""
+    def _fits_beside(
+        self, entry: Entry, *, but_for: Callable[[Kept], bool] = lambda _: False, holds: bool = True
+    ) -> bool:
+        """Whether it fits with all victims, earlier ones and its own, gone (S-5.7.2).
+
+        Also ``but_for`` some of what is kept free or claimed in this cycle, and beside what is held, unless that is
+        left aside. One that is deferred was found to fit, so it is only asked about what is held.
+        """
         tree = self._state.tree
-        node = tree.queues[entry.workload.queue]
-        if not entry.targets and entry.replaces is None:
-            return tree.fits(node, entry.assignment.usage)
+        node, usage = tree.queues[entry.workload.queue], entry.assignment.usage
         with self._state.trial():
             self._let_leave(entry)
-            return tree.fits(node, entry.assignment.usage)
+            left = []
+            for kept in self._kept:
+                if but_for(kept):
+                    tree.release_all(tree.queues[kept.queue], kept.amounts)
+                else:
+                    left.append(kept)
+            if not entry.deferred and not tree.fits(node, usage):
+                return False
+            borrowed = [fr for fr, amount in usage.items() if amount and tree.borrows(node, fr, amount)]
+            if not holds or not borrowed or not self._holds.charge(node, self._reserved(left)):
+                return True
+            return all(usage[fr] <= max(0, tree.available(node, fr)) for fr in borrowed)
+
+    def _reserved(self, kept: Iterable[Kept] | None = None) -> dict[QueueName, dict[FR, int]]:
+        """By queue, what is kept free for its heads, of all that is kept or of a part."""
+        found: dict[QueueName, dict[FR, int]] = {}
+        for each in self._kept if kept is None else kept:
+            if not each.is_claimed:
+                amounts = found.setdefault(each.queue, {})
+                for fr, amount in each.amounts.items():
+                    amounts[fr] = amounts.get(fr, 0) + amount
+        return found
 
     def _let_leave(self, entry: Entry) -> None:
         """In a trial: those are gone whom it displaces, or takes over from."""
@@ -366,9 +411,11 @@ class Taking:
         with self._state.trial():
             for each in still_there:
                 tree.charge_all(tree.queues[each.queue], each.usage or {})
-            for where, usage in (*self._promised.get(node.root, {}).values(), *self._reserved):
-                if where.root is node.root:
-                    tree.release_all(where, usage)
+            for where, usage in self._promised.get(node.root, {}).values():
+                tree.release_all(where, usage)
+            for kept in self._kept:
+                if not kept.is_claimed and tree.queues[kept.queue].root is node.root:
+                    tree.release_all(tree.queues[kept.queue], kept.amounts)
             return tree.fits(node, entry.assignment.usage)
 
     def _choose(self, entry: Entry) -> None:
@@ -394,7 +441,8 @@ class Taking:
             tree = self._state.tree
             tree.charge_all(tree.queues[entry.workload.queue], entry.assignment.usage)
             if claim is not None:
-                self._kept.append((entry.workload.queue, entry.assignment.usage, entry.workload.key))
+                usage, owner = entry.assignment.usage, entry.workload.key
+                self._kept.append(Kept(entry.workload.queue, usage, owner, is_claimed=True))
                 self._promise(entry.workload, entry.assignment.usage)
         if claim is not None and entry.replaces is not None:
             self._migrating.append(entry.workload)
@@ -407,54 +455,8 @@ class Taking:
         leaving = self._leaving.get(queue.name, {})
         amounts = {fr: amount for fr, amount in reservation(self._state, entry, leaving).items() if amount}
         owner = entry.workload.key if stays_reserved(self._state, queue.name) else ""
-        self.keep_free(queue.name, amounts, owner, entry.workload.key)
+        self.keep_free(queue.name, amounts, owner)
         return amounts
-
-    # --- what is kept from it ---
-
-    def _holds_beside(self, entry: Entry) -> list[Hold]:
-        return self._holds.beside(self._state.tree.queues[entry.workload.queue], self._reserved_for)
-
-    def _is_not_held(self, entry: Entry) -> bool:
-        """Whether it takes nothing that others are entitled to and wait for: only what it would borrow counts."""
-        holds = self._holds_beside(entry)
-        if not holds:
-            return True
-        tree, usage = self._state.tree, entry.assignment.usage
-        node = tree.queues[entry.workload.queue]
-        with self._state.trial():
-            self._let_leave(entry)
-            borrowed = [fr for fr, amount in usage.items() if amount and tree.borrows(node, fr, amount)]
-            if not borrowed:
-                return True
-            for hold in holds:
-                tree.charge_all(hold.node, hold.amounts)
-            return all(usage[fr] <= max(0, tree.available(node, fr)) for fr in borrowed)
-
-    def _would_fit_but_for_kept(self, entry: Entry) -> bool:
-        """Whether nothing but reservations, claims of this cycle and holds is in its way."""
-        if not self._kept:
-            return self._fits_without(entry)
-        with self._state.trial():
-            for queue, amounts, _ in self._kept:
-                self._state.tree.release_all(self._state.tree.queues[queue], amounts)
-            return self._fits_without(entry)
-
-    def _lost_to(self, entry: Entry) -> tuple[str, ...]:
-        """For whom the room is kept that it lost, if it would fit but for what stays kept (S-5.1)."""
-        tree = self._state.tree
-        holders = [] if self._is_not_held(entry) else [hold.key for hold in self._holds_beside(entry)]
-        owners = tuple(dict.fromkeys((*(owner for _, _, owner in self._kept if owner), *holders)))
-        if not owners:
-            return ()
-        with self._state.trial():
-            for staying in (False, True):
-                for queue, amounts, owner in self._kept:
-                    if bool(owner) is staying:
-                        tree.release_all(tree.queues[queue], amounts)
-                if self._fits_without(entry) and (staying or self._is_not_held(entry)):
-                    return owners if staying else ()
-        return ()
 
 
 def reserves_anyway(state: State, workload: Workload) -> bool:

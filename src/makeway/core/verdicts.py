@@ -8,7 +8,8 @@ from typing import Literal
 
 from makeway.core.claims import EndedClaim
 from makeway.core.flavors import Assignment, Mode
-from makeway.core.model import FR, Claim, Millis, Workload, WorkloadKey
+from makeway.core.lent import Hold
+from makeway.core.model import FR, Claim, Millis, QueueName, Workload, WorkloadKey
 from makeway.core.nomination import Entry
 from makeway.core.pending import Requeue, Turn
 from makeway.core.preemption.classical import Target
@@ -32,6 +33,7 @@ class Verdict:
     steps: tuple[Step, ...] = ()
     skipped_preemption: bool = False
     held_back: bool = False  # it lost only to what is kept free for others (S-5.1)
+    lost_to: Mapping[QueueName, Hold] = field(default_factory=dict)  # what was held then, by queue (S-5.14)
     reserved: Mapping[FR, int] = field(default_factory=dict)  # kept free for it although nobody can leave (S-5.8)
     recomputed: Literal["", "new_targets", "deferred_fit", "skipped"] = ""
     claim: Claim | None = None  # to be stored with it, before anybody is evicted (S-10.13)
@@ -59,6 +61,7 @@ class Plan:
     verdicts: tuple[Verdict, ...]  # in the order in which the entries were taken
     ended: tuple[EndedClaim, ...] = ()  # claims that are over, but for those whose workload is admitted
     passed: tuple[Workload, ...] = ()  # heads who took their turn without a look, for it would be in vain
+    held_before: Mapping[QueueName, Hold] = field(default_factory=dict)  # what was not lent as it began (S-5.14)
 
     @property
     def admitted(self) -> list[Verdict]:

@@ -40,9 +40,12 @@ WAITED = (  # how long at most, and how it is called
 LONGER = "more"
 
 
-def page(measures: Measures, comparison: Comparison | None = None, *, title: str = "Simulation report") -> str:
+def page(
+    measures: Measures, comparison: Comparison | None = None, *, title: str = "Simulation report",
+    warnings: Sequence[str] = (),
+) -> str:  # fmt: skip
     sections = [
-        _summary(measures),
+        _summary(measures, warnings),
         *([] if comparison is None else [_against(comparison)]),
         _usage(measures),
         _waiting(measures),
@@ -65,7 +68,7 @@ def _section(name: str, title: str, *parts: str) -> str:
     return f'<section id="{name}"><h2>{text(title)}</h2>{"".join(parts)}</section>'
 
 
-def _summary(measures: Measures) -> str:
+def _summary(measures: Measures, warnings: Sequence[str]) -> str:
     run, total = measures.run, measures.total
     mean = total.waiting.mean_ms
     tiles = [
@@ -84,9 +87,10 @@ def _summary(measures: Measures) -> str:
     listed = "".join(f"<div><dt>{text(name)}</dt><dd>{text(value)}</dd></div>" for name, value in tiles)
     times = f"<p>From {text(moment(run.began_at))} to {text(moment(run.ended_at))}.</p>"
     journal = f"<p>Journal sha256 <code>{text(run.journal_sha256)}</code></p>" if run.journal_sha256 else ""
+    warned = "".join(f"<p><strong>Warning:</strong> {text(plain(each))}</p>" for each in warnings)
     rows = [[name, str(count) if count else "never"] for name, count in sorted(run.faults_fired.items())]
     faults = f"<h3>Faults</h3>{table(('fault', 'fired'), rows, most=ROWS)}" if rows else ""
-    return f'<section id="summary"><dl class="tiles">{listed}</dl>{times}{journal}{faults}</section>'
+    return f'<section id="summary"><dl class="tiles">{listed}</dl>{warned}{times}{journal}{faults}</section>'
 
 
 def _against(comparison: Comparison) -> str:

@@ -49,8 +49,8 @@ PARTS = 40  # differences of single queues and priorities that a terminal is sho
 # --- data ------------------------------------------------------------------------------------------------------------
 
 
-def data(measures: Measures, *, per_workload: bool = False) -> Data:
-    """The report as JSON has it."""
+def data(measures: Measures, *, per_workload: bool = False, warnings: Sequence[str] = ()) -> Data:
+    """The report as JSON has it; what only some runs have is a key of those alone."""
     run = measures.run
     found: Data = {
         "workloads": measures.total.workloads,
@@ -75,16 +75,21 @@ def data(measures: Measures, *, per_workload: bool = False) -> Data:
     }
     if measures.shares:
         found["shares"] = [_shares_data(each) for each in measures.shares]
+    if warnings:
+        found["warnings"] = list(warnings)
     if per_workload:
         found["perWorkload"] = [_workload_data(each) for each in measures.seen]
     return found
 
 
-def comparison_data(this: Measures, against: Measures, comparison: Comparison, *, per_workload: bool = False) -> Data:
+def comparison_data(
+    this: Measures, against: Measures, comparison: Comparison, *, per_workload: bool = False,
+    warnings: Sequence[str] = (), warnings_against: Sequence[str] = (),
+) -> Data:  # fmt: skip
     """Both reports, and every measure that both have."""
     return {
-        "run": data(this, per_workload=per_workload),
-        "against": data(against, per_workload=per_workload),
+        "run": data(this, per_workload=per_workload, warnings=warnings),
+        "against": data(against, per_workload=per_workload, warnings=warnings_against),
         "differences": [_difference_data(each) for each in comparison.differences],
         "waited": {"sooner": comparison.sooner, "later": comparison.later, "alike": comparison.alike},
         "onlyRun": list(comparison.only_this),
@@ -263,10 +268,12 @@ def folded(text: str, width: int | None, indent: int, next_indent: int) -> list[
     return [line.replace("\u00a0", " ") for line in lines]
 
 
-def lines(measures: Measures, width: int | None = None) -> Iterator[str]:
+def lines(measures: Measures, width: int | None = None, *, warnings: Sequence[str] = ()) -> Iterator[str]:
     """The report for people: ``width`` columns of a terminal, or None for a pipe."""
     exact = width is None
     yield from _summary(measures, width)
+    for warning in warnings:
+        yield from folded(plain(f"warning: {warning}"), width, 2, 4)
     yield from waiting_table(measures, exact=exact).lines(width)
     yield from quota_table(measures).lines(width)
     yield from share_table(measures).lines(width)
@@ -276,10 +283,11 @@ def lines(measures: Measures, width: int | None = None) -> Iterator[str]:
 
 
 def comparison_lines(
-    this: Measures, against: Measures, comparison: Comparison, width: int | None = None
-) -> Iterator[str]:
+    this: Measures, against: Measures, comparison: Comparison, width: int | None = None, *,
+    warnings: Sequence[str] = (),
+) -> Iterator[str]:  # fmt: skip
     """This run in full, then how it does against the other one."""
-    yield from lines(this, width)
+    yield from lines(this, width, warnings=warnings)
     whole = [each for each in comparison.differences if each.scope == Scope()]
     parts = [each for each in comparison.differences if each.scope != Scope() and each.verdict != "same"]
     alike = len(comparison.differences) - len(whole) - len(parts)

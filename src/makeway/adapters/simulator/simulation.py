@@ -6,25 +6,32 @@ things may be made to go wrong. Equal inputs and seeds give equal journals, byte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from makeway.adapters.simulator.arrivals import Arriving, Source
+from makeway.adapters.simulator.arrivals import Arriving, Source, span_of
 from makeway.adapters.simulator.checkers import Broken, Witness
 from makeway.adapters.simulator.faults import CLOCK_STEP_MS_MAX, Crashed, Faults, FaultyStore, FaultyWriter
 from makeway.adapters.simulator.lives import Life
 from makeway.adapters.simulator.measures import Run
 from makeway.adapters.simulator.sharing import Sharing
 from makeway.adapters.simulator.store import MemoryStore
+from makeway.adapters.simulator.words import span
 from makeway.adapters.simulator.world import World
+from makeway.api.names import CHECKPOINT_INTERVAL, QUEUE_LABEL
+from makeway.api.objects.kubernetes import Job
+from makeway.api.objects.queueing import ClusterQueue, LocalQueue
+from makeway.api.objects.workload import Workload
 from makeway.controllers.contract import Controller
 from makeway.controllers.job_running import JobRunning
 from makeway.controllers.over_quota import OverQuota
 from makeway.controllers.queue_status import INTERVAL_MS, QueueStatus
 from makeway.controllers.workloads import Workloads
 from makeway.core.lowering import cohort_of, queue_of
-from makeway.core.model import Millis, WorkloadKey
+from makeway.core.model import Millis, QueueName, WorkloadKey
 from makeway.core.policy import Policy
 from makeway.core.trace import Rule, Step
 from makeway.runtime.engine import Engine
@@ -35,6 +42,7 @@ from makeway.runtime.ports import SeededNames
 from makeway.runtime.virtual import Actor, Virtual, VirtualClock
 
 HISTORY = 50_000
+SHOWN = 3  # workloads that a warning names
 Linger = Callable[[Any], int]  # how long after its eviction a workload without an owner is gone, in ms
 
 
@@ -121,10 +129,12 @@ class Simulation:
         self.clock = VirtualClock(source.begins_at)
         self.until: Millis | None = None
         self._began_at = source.begins_at
+        self._source = source
+        there = self._there = [*objects, *source.objects]
         self.store = MemoryStore(
             self.clock, SeededNames(settings.seed), careful=settings.careful, history=HISTORY, mode="Warn"
         )
-        self.store.load([*objects, *source.objects])
+        self.store.load(there)
         self.journal = Journal(settings.policy) if journal is None else journal
         self.witness = Witness(self.store, settings.policy) if witness else None
         faults = settings.faults
@@ -211,7 +221,54 @@ class Simulation:
             return max(at for at in ends if at is not None)
         return self.clock.now
 
+    def warnings(self) -> list[str]:
+        """What of the input makes the result worse than it need be, queue by queue.
+
+        That is so where ``minAdmitDuration`` is shorter than the checkpoint interval that workloads declare: a turn may
+        then end before anything of it is saved.
+        """
+        if not self.settings.policy.gates.time_based_same_priority_preemption:
+            return []
+        queues = [queue_of(each)[0] for each in self._there if isinstance(each, ClusterQueue)]
+        least = {queue.name: queue.min_admit for queue in queues if queue.min_admit is not None}
+        slow: dict[QueueName, list[tuple[int, str]]] = defaultdict(list)
+        for queue, workload, interval in self._checkpoints() if least else ():
+            if interval > least.get(queue, interval):
+                slow[queue].append((-interval, workload))
+        return [_saves_too_seldom(name, least[name], slow[name]) for name in sorted(slow)]
+
+    def _checkpoints(self) -> Iterator[tuple[QueueName, str, int]]:
+        """By ClusterQueue, every Job and Workload so far that says how often it saves its work, in milliseconds."""
+        queues = {
+            (each.metadata.namespace, each.metadata.name): QueueName(each.spec.cluster_queue)
+            for each in self._there
+            if isinstance(each, LocalQueue)
+        }
+        came = (each.body for each in self._source.arrivals if each.at <= self.clock.now)
+        for each in (*self._there, *came):
+            if not isinstance(each, Job | Workload) or CHECKPOINT_INTERVAL not in each.metadata.annotations:
+                continue
+            meta = each.metadata
+            if isinstance(each, Workload) and meta.owner_references:  # its Job says the same
+                continue
+            name = each.spec.queue_name if isinstance(each, Workload) else meta.labels.get(QUEUE_LABEL, "")
+            queue = queues.get((meta.namespace, name))
+            with suppress(ValueError):  # whoever reads files refuses it
+                interval = span_of(meta.annotations, CHECKPOINT_INTERVAL, 1)
+                if queue is not None and interval is not None:
+                    yield queue, f"{meta.namespace}/{meta.name}", interval
+
     def broken(self) -> list[Broken]:
         """The promises that this run has not kept; ask it at rest."""
         assert self.witness is not None, "it was not watched"
         return self.witness.at_rest(self.store, self.settings.policy, self.clock.now)
+
+
+def _saves_too_seldom(queue: str, turn_ms: int, slow: Sequence[tuple[int, str]]) -> str:
+    turn = span(turn_ms, exact=True)
+    who = ", ".join(f"{name} ({span(-interval, exact=True)})" for interval, name in sorted(slow)[:SHOWN])
+    more = f" and {len(slow) - SHOWN} more" if len(slow) > SHOWN else ""
+    return (
+        f"minAdmitDuration of ClusterQueue {queue}, {turn}, is shorter than the checkpoint interval of {who}{more}: "
+        f"all work of a turn that ends after {turn} is lost"
+    )
