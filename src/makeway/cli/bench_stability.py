@@ -70,6 +70,7 @@ class Tally:
     cycles: int = 0
     loops_off: int = 0
     breaker: int = 0
+    exhausted: list[str] = field(default_factory=list)  # where it made verdicts
     over_quota: list[str] = field(default_factory=list)
     entitled: list[tuple[str, Entitled]] = field(default_factory=list)
     on: Price = field(default_factory=Price)
@@ -93,6 +94,7 @@ class Tally:
         self.evictions_of_one = max(self.evictions_of_one, played.evictions_of_one)
         self.cycles = max(self.cycles, played.cycles)
         self.breaker += played.breaker
+        self.exhausted += [where] if played.breaker else []
         self.over_quota += [f"{where} {key}" for key in played.over_quota]
         if played.settled:
             self.entitled += [(where, each) for each in entitled_waiting(on.state, on.now, on.looks)]
@@ -116,7 +118,7 @@ class Tally:
             if each.cause not in ALLOWED
         ]
         if self.breaker:
-            found.append(f"{plural(self.breaker, 'workload')} ran out of rounds")
+            found.append(": ".join([f"{plural(self.breaker, 'workload')} ran out of rounds", *_joined(self.exhausted)]))
         return found
 
     def result(self) -> dict[str, Any]:
@@ -140,6 +142,10 @@ class Tally:
             **{f"evictions{name}": each.evictions for name, each in prices.items()},
             "unsettled": self.unsettled,
         }
+
+
+def _joined(places: list[str]) -> list[str]:
+    return [", ".join(places)] if places else []
 
 
 def bench_stability(states: int, seed: int, first: int = 0, *, fair: bool = False, evictions: str = "quick") -> Tally:

@@ -132,6 +132,7 @@ class Settling:
         self._steps = 0  # cycles that were not passed over
         self._leaving = leaving
         self._on_the_way: dict[WorkloadKey, Departure] = {}
+        self._asked: dict[WorkloadKey, Departure] = {}  # the last one of each, over or not
         self.looks: dict[WorkloadKey, Look] = {}
         self._idle: list[object] = []  # what cycles found and left behind since the last change
         self._quota = _whole_quota(state)
@@ -232,7 +233,7 @@ class Settling:
         patience = self.state.policy.claim_timeout_ms
         for known in self.state.claims.within(sorted(self.state.claims.of_queue)):
             until = known.claim.expires_at
-            victims = [self._on_the_way[key] for key, _ in known.claim.victims if key in self._on_the_way]
+            victims = [self._asked[key] for key, _ in known.claim.victims if key in self._asked]
             latest = max((each.evicted_at + each.grace_ms + patience for each in victims), default=until)
             if until > latest or self.now >= until:
                 self.played.overdue.append(known.key)
@@ -255,7 +256,8 @@ class Settling:
         elif self._leaving == "slow":
             wait = slow_delay(victim.uid, self.played.evictions[victim.key])
         gone_after = None if wait is None else self._cycle + wait
-        self._on_the_way[victim.key] = Departure(gone_after, victim.queue, reason, at, victim.grace_ms)
+        leaving = Departure(gone_after, victim.queue, reason, at, victim.grace_ms)
+        self._on_the_way[victim.key] = self._asked[victim.key] = leaving
 
     def _depart(self) -> int:
         """Victims whose time has come leave and wait again, then all trees that lost usage are woken (S-3.7, S-4.6)."""
