@@ -35,7 +35,7 @@ Outcome = Literal[
 ]
 STEP = 10_000  # milliseconds from cycle to cycle
 CYCLES_MAX = 300
-SLOW_STEPS_MAX = 1_000  # where evictions are slow most cycles are passed over, and those that are not are counted
+SLOW_STEPS_MAX = 4_000  # where evictions are slow most cycles are passed over, and those that are not are counted
 DELAYS = 4
 SLOW_MIN, SLOW_MAX = 15 * 60_000 // STEP, 60 * 60_000 // STEP  # cycles
 OUTSTAYING: tuple[Leaving, ...] = ("slow", "never")  # then victims may be there longer than anybody waits for them
@@ -144,7 +144,7 @@ class Settling:
     def run(self, cycles_max: int | None = None) -> Played:
         """Play until nothing can happen any more, or the cycle of this number is over, or it has gone on for too long.
 
-        That is after 300 cycles; where evictions are slow, after a thousand that were not passed over.
+        That is after 300 cycles; where evictions are slow, after four thousand that were not passed over.
         """
         played = self.played
         played.outcome = "loops"
