@@ -446,7 +446,7 @@ def scenarios(draw: st.DrawFn) -> Raw:
 
 def _turning(dice: Dice, in_cohort: bool) -> Raw:
     """A policy under which equals take turns, mostly; quota that is lent does not come back by force."""
-    within = dice.one_of([*["LowerOrNewerEqualPriority"] * 4, "LowerPriority", "Never"])
+    within = dice.one_of([*["LowerOrNewerEqualPriority"] * 6, "LowerPriority", "Never"])
     found: Raw = {"withinClusterQueue": within, "reclaimWithinCohort": "Never"}
     if within == "LowerOrNewerEqualPriority" and not dice.rarely(8):
         found["withinClusterQueueConfig"] = {"minAdmitDuration": "1m"}
@@ -478,9 +478,9 @@ def _turning_queue(dice: Dice, name: str, flavors: list[str], in_cohort: bool) -
     return [_object("ClusterQueue", name, spec), local]
 
 
-def _turner(dice: Dice, name: str, queue: str) -> Raw:
+def _turner(dice: Dice, name: str, queue: str, sizes: Sequence[int] = (1, 2, 1, 3, 2)) -> Raw:
     """One of many that are alike; a few have an owner, and of those some share it."""
-    size = str(dice.one_of([1, 1, 2, 1, 3]))
+    size = str(dice.one_of(sizes))
     podset: Raw = {
         "name": "main",
         "count": dice.one_of([1, 1, 1, 1, 2]),
@@ -498,7 +498,7 @@ def _turner(dice: Dice, name: str, queue: str) -> Raw:
         again = dice.rarely(6)  # a job that was deleted and made again
         reference = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": f"{job}-{int(again)}"}
         metadata["ownerReferences"] = [reference | {"controller": True}]
-    spec = {"queueName": f"lq-{queue}", "priority": dice.one_of([0, 0, 0, 0, 0, 1, -1]), "podSets": [podset]}
+    spec = {"queueName": f"lq-{queue}", "priority": dice.one_of([*[0] * 8, 1, -1]), "podSets": [podset]}
     return _object("Workload", name, spec, **metadata)
 
 
@@ -517,7 +517,9 @@ def _has_run(dice: Dice, wl: Raw) -> None:
 
 def _is_running(dice: Dice, wl: Raw, queue: Raw) -> None:
     _run(dice, wl, queue)
-    since = time_text(millis(NOW) - 1000 * dice.one_of([30, 55, 60, 61, 90, 700]))
+    if not dice.rarely(4):  # older than all that wait
+        wl["metadata"]["creationTimestamp"] = time_text(millis(NOW) - 1000 * 60 * 15)
+    since = time_text(millis(NOW) - 1000 * dice.one_of([30, 55, 60, 61, 90, 20, 700]))
     for condition in wl["status"]["conditions"]:
         if condition["type"] in ("QuotaReserved", "Admitted"):
             condition["lastTransitionTime"] = since
@@ -535,9 +537,9 @@ def rotate(dice: Dice, cycles: int | None = None) -> Raw:
     objects += [raw for both in queues.values() for raw in both]
     objects.append(_object("Namespace", "ns", {}))
     workloads = []
-    for i in range(dice.between(0, 5)):
+    for i in range(dice.between(0, 6)):
         name = dice.one_of(names)
-        workloads.append(_turner(dice, f"a{i}", name))
+        workloads.append(_turner(dice, f"a{i}", name, (1, 1, 1, 2)))
         _is_running(dice, workloads[-1], queues[name][0])
     for i in range(dice.between(2, 8)):
         workloads.append(_turner(dice, f"p{i}", dice.one_of(names)))

@@ -187,8 +187,12 @@ class Claimant:
         return self.claim.issued_at, self.workload.uid
 
     def as_holder(self, now: Millis) -> Workload:
-        """Were it running with what it claims, reserved now (design 4, claims 3)."""
-        return replace(self.workload, usage=dict(self.assignment.usage), reserved_at=stored(now), evicted=False)
+        """Were it running with what it claims, reserved now (design 4, claims 3); then no other time counts (S-4.3)."""
+        workload = self.workload
+        return replace(
+            workload, usage=dict(self.assignment.usage), reserved_at=stored(now), evicted=False, displaced_at=None,
+            queued_at=workload.queued_at if workload.created_at is None else workload.created_at,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

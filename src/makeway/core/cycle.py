@@ -20,6 +20,7 @@ from makeway.core.pending import SHAPE_MOVING, Standing
 from makeway.core.state import State
 from makeway.core.taking import Redeeming, Taking, reservation, stays_reserved
 from makeway.core.tournament import Contestant, Tournament
+from makeway.core.turns import own_turn
 from makeway.core.verdicts import Plan, Status, Verdict, refused_at_once
 from makeway.core.waking import after_admission
 
@@ -189,7 +190,8 @@ def carry_out(state: State, plan: Plan) -> None:
     if plan.verdicts or plan.passed:  # without heads there was none (S-5.1)
         state.next_cycle()
     for each in plan.passed:
-        state.pending.pass_over(each, plan.now, binds_larger=not state.hope.has_choice(each.queue))
+        larger = not state.hope.has_choice(each.queue)
+        state.pending.pass_over(each, plan.now, binds_larger=larger, turn=own_turn(state, each, plan.now))
     if not plan.verdicts and not plan.ended:
         return
     kept_before = state.pending.standing()
@@ -221,8 +223,12 @@ def carry_out(state: State, plan: Plan) -> None:
         )  # fmt: skip
         if verdict.held_back:
             state.pending.hold_back(workload)
-        if verdict.turn is not None and verdict.requeue in SHAPE_MOVING:
-            state.pending.wait_turn(workload, verdict.turn)
+        turn = verdict.turn if verdict.requeue in SHAPE_MOVING else None
+        if verdict.held_back:  # from then on it may have victims instead
+            turn = own_turn(state, workload, plan.now)
+        if turn is not None:
+            shared = state.shares_widely and not verdict.spared and not verdict.is_victim
+            state.pending.wait_turn(workload, turn, shared=shared)
         if verdict.entitled:
             state.pending.entitle(workload, verdict.assignment.usage)
         if verdict.reserved and stays_reserved(state, workload.queue):

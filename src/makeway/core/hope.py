@@ -19,6 +19,7 @@ from makeway.core.claims import still_charged
 from makeway.core.model import FR, Millis, QueueName, ResourceName, Workload
 from makeway.core.pending import may_queue
 from makeway.core.quota import Node
+from makeway.core.turns import own_turn
 
 if TYPE_CHECKING:
     from makeway.core.state import State
@@ -74,14 +75,17 @@ class Hope:
             return False
         if len(head.pod_sets) != 1 or head.pod_sets[0].min_count is not None:
             return False
-        if not self.is_short(head.queue, head.priority, head.pod_sets[0].look.totals, NOTHING):
+        equals = own_turn(state, head, now) is None  # who was displaced by time displaces none of them for a while
+        if not self.is_short(head.queue, head.priority, head.pod_sets[0].look.totals, NOTHING, equals=equals):
             return False
         return may_queue(head, now) and state.namespace_matches(head)
 
-    def is_short(self, name: QueueName, priority: int, amounts: Amounts, promised: Amounts) -> bool:
+    def is_short(
+        self, name: QueueName, priority: int, amounts: Amounts, promised: Amounts, *, equals: bool = True
+    ) -> bool:
         """Whether nobody of a queue who asks for so much, with no higher priority, finds room or victims.
 
-        ``promised`` counts as room.
+        ``promised`` counts as room; ``equals`` of its queue may be victims.
         """
         flavors = self._flavors_of(name)
         if flavors is None:
@@ -102,7 +106,8 @@ class Hope:
                 continue
             own = 0
             if queue.within != "Never":
-                own = state.holders.freed_at_most(name, fr, priority + (queue.within == "LowerOrNewerEqualPriority"))
+                also = equals and queue.within == "LowerOrNewerEqualPriority"
+                own = state.holders.freed_at_most(name, fr, priority + also)
             if used >= nominal or used - own + amount > nominal:  # it would borrow, so nobody else leaves for it
                 is_short = is_short or amount > free + own
         return is_short

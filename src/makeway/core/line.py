@@ -117,6 +117,7 @@ class Line:
     options: dict[WorkloadKey, None] = field(default_factory=dict)  # members that are Options of a family
     judged: dict[WorkloadKey, None] = field(default_factory=dict)  # looked at since they came, and found too large
     turns: dict[WorkloadKey, Turn] = field(default_factory=dict)  # refused because it is not their turn
+    turn_shapes: dict[Shape, None] = field(default_factory=dict)  # parked shapes of which one waits for its turn
     entitled: dict[WorkloadKey, Usage] = field(default_factory=dict)  # kept out by lent quota alone: what they ask for
 
     # --- reading ---
@@ -181,6 +182,12 @@ class Line:
         self.log.put(self.shapes, bound, earliest)
         for kin in list(self.of_shape.get(bound, ())):
             self.rest(kin, earliest)
+
+    def unbind(self, bound: Shape) -> None:
+        """What was found about this shape holds no more: all that are parked for it are in the line again."""
+        self.log.drop(self.turn_shapes, bound)
+        self.log.drop(self.shapes, bound)
+        self.rise([kin for kin in self.of_shape.get(bound, ()) if kin in self.resting])
 
     def enter(self, workload: Workload, *, rests: bool = False) -> None:
         """It joins its kin: in the line, or, if it ``rests``, where they are parked."""
@@ -356,7 +363,7 @@ class Line:
         return (
             list(self.ordered()), sorted(self.parked), sorted(self.refused),
             sorted((repr(known), since) for known, since in self.shapes.items()),
-            dict(sorted(self.turns.items())), dict(sorted(self.entitled.items())),
+            dict(sorted(self.turns.items())), dict(sorted(self.entitled.items())), sorted(map(repr, self.turn_shapes)),
             dict(self.sticky), dict(self.wakes), sorted(self.standing), sorted(self.held_back), self.fronts[:],
             sorted((key, repr(kin)) for key, kin in self.kin_of.items()), sorted(map(repr, self.resting)),
             dict(sorted(self.count_by.items())), sorted(self.options), sorted(self.judged),

@@ -177,9 +177,17 @@ class Pending:
             self._park_larger(line, workload)
         return True
 
-    def pass_over(self, workload: Workload, now: Millis, *, binds_larger: bool) -> None:
-        """A head takes its turn without a look, for the verdict would be the same: it too large, nobody to leave."""
+    def pass_over(self, workload: Workload, now: Millis, *, binds_larger: bool, turn: Turn | None = None) -> None:
+        """A head is not looked at, for the verdict would be the same: it too large, nobody to leave.
+
+        ``turn``: it was displaced by time, so that the verdict is its own.
+        """
         line = self.line(workload.queue)
+        if turn is not None:
+            self.pop(workload)
+            self.requeue(workload, "NoFit", now, woken=False, has_untried=False, shapes_count=False)
+            self.wait_turn(workload, turn)
+            return
         if line.strict or len(line.kin_of[workload.key]) != 2:
             self.pop(workload)
             self.requeue(
@@ -274,6 +282,7 @@ class Pending:
             self._log.put(line.wakes, "count", line.wakes.get("count", 0) + 1)
             for known in list(line.shapes) if line.shapes else ():
                 self._log.drop(line.shapes, known)
+                self._log.drop(line.turn_shapes, known)
             rising = _of_matching(line, matches)
             for kin in rising if lists_returned else ():
                 returned += [where[-1] for where in line.kins[kin]]
@@ -308,10 +317,17 @@ class Pending:
 
     # --- turns and holds ---
 
-    def wait_turn(self, workload: Workload, turn: Turn) -> None:
-        """It displaces no equals before its turn (S-7.14); it was just refused."""
+    def wait_turn(self, workload: Workload, turn: Turn, *, shared: bool = False) -> None:
+        """It displaces no equals before its turn (S-7.14); it was just refused.
+
+        ``shared``: those behind it that look alike wait with it, for they would be told the same.
+        """
+        line = self.line(workload.queue)
         self._of_interest[workload.queue] = None
-        self._log.put(self.line(workload.queue).turns, workload.key, turn)
+        self._log.put(line.turns, workload.key, turn)
+        if shared and turn.behind is not None and workload.key in line.alone and not line.has_options:
+            self._log.put(line.turn_shapes, shape(workload), None)
+            line.bind(shape(workload), workload.queued_at)
 
     def next_turns(self, workload: Workload) -> None:
         """A workload that others stood behind has changed, or waits no more: they are due (S-4.6.9)."""
@@ -343,8 +359,12 @@ class Pending:
     def _end_turn(self, line: Line, key: WorkloadKey, *, rests: bool = False) -> None:
         self._log.drop(line.turns, key)
         self._log.drop(line.refused, key)
+        self._log.drop(line.held_back, key)
+        workload = line.members[key]
+        if line.turn_shapes and shape(workload) in line.turn_shapes:
+            line.unbind(shape(workload))
         if key in line.alone:
-            line.enter(line.members[key], rests=rests)
+            line.enter(workload, rests=rests)
 
     def entitle(self, workload: Workload, usage: Usage) -> None:
         """Only lent quota keeps it out: while it waits, what it asks for is not lent again (S-5.14)."""

@@ -16,11 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from heapq import merge
 from itertools import takewhile
+from typing import TYPE_CHECKING
 
 from makeway.core.line import Line, Place, Shape, Turn, place, shape
 from makeway.core.model import Millis, Workload
 from makeway.core.pending import may_queue
-from makeway.core.state import State
+
+if TYPE_CHECKING:
+    from makeway.core.state import State
 
 # Whether a workload would find victims if all equals of its queue had had their time, and whether there are some whom
 # it may not displace, though others that look alike may.

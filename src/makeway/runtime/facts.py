@@ -216,8 +216,10 @@ class Facts:
             self.figures[Ref("Cohort", "", cohort.name)] = None
 
     def passed(self, workload: Workload) -> None:
-        """It took its turn: how many wait in the line and how many are parked may be told anew."""
+        """It was passed over: how many wait in the line and how many are parked may be told anew."""
         self._note_figures(workload)
+        if self.state.pending.line(workload.queue).turns:
+            self.held.add(workload.queue)  # when it may displace equals is a time to look at it again
 
     def _note_figures(self, workload: Workload) -> None:
         where = (workload.queue, workload.local)
