@@ -22,7 +22,7 @@ from makeway.core.policy import Policy, Profile
 from makeway.core.state import State
 from makeway.core.waking import next_expiry
 from tests.model.play import CYCLE_MILLIS, play
-from tests.model.scenarios import contended, fair, seeded
+from tests.model.scenarios import contended, fair, rotating, seeded
 from tests.soaking import InTime
 
 pytestmark = pytest.mark.slow
@@ -47,6 +47,11 @@ FOUND_QUARRELS = (
     3002718,  # as 4000777
     3004572,  # a claim's victim does not fit at all (0014)
 )
+FOUND_ROTATING = (
+    22, 251, 5539,  # due when its time has come, whatever it was refused for (0061)
+    124,  # a claimant that was displaced by time counts as running (0061)
+)  # fmt: skip
+INPUTS_PER_ROTATION = 50  # three profiles: 120 by default, 1,200 in a soak
 INPUTS_PER_FAIR = 29  # three profiles of as many each: 204 by default, 2,040 in a soak
 INPUTS_PER_QUARREL = 100  # three profiles: 60 by default, 600 in a soak
 INPUTS_PER_SCENARIO = 10  # a scenario is as much work as so many damaged files: 200 by default, 2,000 in a soak
@@ -244,6 +249,16 @@ def test_the_engine_and_the_model_quarrel_alike(
     """Little quota and many who want it, without fair sharing; victims that take their time."""
     for seed in in_time((*FOUND_QUARRELS, *range(fuzz_seed, fuzz_seed + fuzz_inputs // INPUTS_PER_QUARREL))):
         compare(with_gates(contended(seed), stable=stable), profile, f"quarrel {seed}")
+
+
+@pytest.mark.property
+@pytest.mark.parametrize(("profile", "stable"), [("parity", False), ("default", False), ("default", True)])
+def test_the_engine_and_the_model_take_turns_alike(
+    profile: Profile, stable: bool, fuzz_seed: int, fuzz_inputs: int, in_time: InTime
+) -> None:
+    """Equals that are displaced by time, quota that is lent, strict neighbours, owners of several Workloads."""
+    for seed in in_time((*FOUND_ROTATING, *range(fuzz_seed, fuzz_seed + fuzz_inputs // INPUTS_PER_ROTATION))):
+        compare(with_gates(rotating(seed), stable=stable), profile, f"rotating {seed}")
 
 
 def compare(scenario: dict[str, Any], profile: Profile, which: str) -> None:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.line import Line, is_at_least, shape
-from makeway.core.model import Workload
+from makeway.core.model import DAWN, Workload
 from makeway.core.undo import UndoLog
-from makeway.testing.builders import pod_set, workload
+from makeway.testing.builders import pod_set, seconds, workload
 
 
 def line_of(*members: Workload) -> Line:
@@ -140,3 +140,45 @@ def _happen(line: Line, who: Workload, what: str) -> None:
     elif what == "rise" and known in line.resting:
         assert known is not None
         line.rise([known])
+
+
+# --- verdicts that bind nobody older (S-4.5.3) -----------------------------------------------------------------------
+
+
+def test_where_age_counts_a_verdict_binds_those_that_are_not_older() -> None:
+    old, at, later = (workload(name, queued=when) for name, when in (("old", 1), ("at", 5), ("later", 9)))
+    line = line_of(old, at, later)
+    line.by_age = True
+    line.log.put(line.refused, old.key, None)
+    line.bind(shape(at), seconds(5))
+    assert (names(line), sorted(line.parked)) == (["old"], ["default/at", "default/later"])
+    assert list(line.refused) == ["default/old"], "it keeps what was found about it"
+    assert [line.binds(workload("new", queued=when)) for when in (4, 5, 6)] == [False, True, True]
+    line.enter(workload("older", queued=3))
+    assert names(line) == ["old", "older"]
+
+
+def test_of_two_verdicts_on_one_shape_the_earlier_time_binds() -> None:
+    line = line_of(workload("a", queued=5))
+    line.by_age = True
+    of = shape(workload("a"))
+    line.bind(of, seconds(5))
+    line.bind(of, seconds(2))
+    line.bind(of, seconds(7))
+    assert line.shapes == {of: seconds(2)}
+
+
+def test_where_age_counts_nothing_all_of_a_shape_are_bound() -> None:
+    line = line_of(workload("old", queued=1), workload("at", queued=5))
+    line.bind(shape(workload("at")), seconds(5))
+    assert (names(line), line.shapes) == ([], {shape(workload("at")): DAWN})
+
+
+def test_who_stands_apart_does_so_no_more_after_a_trial() -> None:
+    line = line_of(*(workload(name, queued=when) for name, when in (("old", 1), ("at", 5), ("later", 9))))
+    line.by_age = True
+    before = line.contents()
+    with line.log.trial():
+        line.bind(shape(workload("at")), seconds(5))
+        assert line.contents() != before
+    assert line.contents() == before

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from makeway.core.cycle import Plan
-from makeway.core.model import QueueName, Workload
+from makeway.core.messages import pending_message, pending_reason
+from makeway.core.model import Claim, QueueName, Workload
 from makeway.core.policy import Policy
 from makeway.core.rounds import ROUNDS_MAX, Round, Rounds
 from makeway.core.state import State
 from makeway.core.trace import Rule
 from makeway.core.undo import UndoLog
-from makeway.testing.builders import cycle, evictions, holder, leave, outcomes, queue, seconds, state, workload
+from makeway.testing.builders import FR_CPU, cycle, evictions, holder, leave, outcomes, queue, seconds, state, workload
 
 ANY: dict[str, Any] = {"reclaim": "Any"}
 BORROWS: dict[str, Any] = {"reclaim": "LowerPriority", "borrow": "LowerPriority"}
@@ -313,3 +314,122 @@ def test_counts_are_undone_with_a_trial() -> None:
         on.rounds_end_in(QueueName("x"))
         on.rounds_end_after(workload("b"))
     assert on.fingerprint() == before
+
+
+# --- peace, time, and several Workloads of one owner (design 4, epochs 2 and 3) --------------------------------------
+
+TEN_MINUTES = 600
+
+
+def test_rounds_end_when_it_loses_its_quota_by_time() -> None:
+    """In a rotation a workload displaces the same lower priority with every turn: no quarrel, however often."""
+    on = state(
+        queue("q", 2, within="LowerOrNewerEqualPriority", min_admit=60),
+        holder("w", cpu=2, queued=1, reserved=0, admitted=True),
+        workload("v", cpu=1, queued=5),
+    )
+    w = on.holders.by_key[workload("w").key]
+    for _ in range(ROUNDS_MAX):
+        on.rounds.add(w, "free", seconds(0))
+    assert evictions(cycle(on, 100)) == [("w", "InClusterQueueTimeBased")]
+    assert on.rounds.is_exhausted(w)
+    leave(on, "w", reason="InClusterQueueTimeBased", at=110)
+    assert on.rounds.of(w).total == 0
+
+
+def quarrelling(reserved: int) -> tuple[State, Workload]:
+    """p has had its round above nominal, and holds quota since."""
+    on = state(queue("x", 2, cohort="r", **BORROWS), queue("y", 0, cohort="r"), queue("lender", 2, cohort="r"))
+    p = workload("p", queue="x", cpu=2)
+    on.rounds.add(p, "above", seconds(0))
+    on.hold(replace(p, usage={FR_CPU: 2000}, reserved_at=seconds(reserved)))
+    return on, on.holders.by_key[p.key]
+
+
+@pytest.mark.parametrize(("held", "left"), [(TEN_MINUTES - 1, 1), (TEN_MINUTES, 0)])
+def test_rounds_end_after_quota_was_held_in_peace(held: int, left: int) -> None:
+    on, p = quarrelling(reserved=100)
+    on.release(p, seconds(100 + held))
+    assert on.rounds.of(p).above == left
+
+
+@pytest.mark.parametrize(("victim", "left"), [("evicted", 1), ("by time", 0)])
+def test_a_claim_that_is_not_on_victims_of_time_alone_disturbs_the_peace(victim: str, left: int) -> None:
+    on, p = quarrelling(reserved=100)
+    at = seconds(300)
+    gone = holder("t", queue="y", cpu=1, evicted=True, evicted_at=at)
+    on.hold(replace(gone, displaced_at=at if victim == "by time" else None))
+    claimant = workload("c", queue="y", cpu=1)
+    on.push(claimant, at)
+    claim = Claim((), ((gone.key, gone.uid),), at, seconds(900))
+    on.claim(claimant, claim, preempts=True)
+    on.unclaim(claimant.key, seconds(400))
+    on.release(p, seconds(100 + TEN_MINUTES))
+    assert on.rounds.of(p).above == left
+    on.hold(replace(p, reserved_at=seconds(800)))
+    on.release(p, seconds(800 + TEN_MINUTES))
+    assert on.rounds.of(p).above == 0, "and in the end there is peace again"
+
+
+def test_rounds_end_when_a_quarrel_begins_after_long_peace() -> None:
+    on, p = quarrelling(reserved=100)
+    claimant = workload("c", queue="y", cpu=1)
+    on.push(claimant, seconds(100 + TEN_MINUTES))
+    on.claim(claimant, Claim((), (), seconds(100 + TEN_MINUTES), seconds(9000)), preempts=True)
+    assert on.rounds.of(p).above == 0
+
+
+def test_peace_in_another_tree_ends_nothing_and_a_quarrel_there_disturbs_nobody() -> None:
+    on, p = quarrelling(reserved=100)
+    on.rounds.disturb("Cohort elsewhere", seconds(200))
+    on.release(p, seconds(100 + TEN_MINUTES))
+    assert on.rounds.of(p).above == 0
+
+
+def owned(name: str, uid: str = "u1") -> Workload:
+    return workload(name, owner="Set/default/train", owner_uid=uid)
+
+
+def test_several_workloads_of_one_owner_are_not_one() -> None:
+    rounds = Rounds(UndoLog(), 600_000)
+    first, second = owned("first"), owned("second")
+    rounds.know(first)
+    rounds.add(first, "above", seconds(0))
+    rounds.know(second)
+    assert (rounds.of(first).above, rounds.of(second).above) == (1, 0)
+    rounds.add(second, "free", seconds(0))
+    rounds.forget(first)
+    assert (rounds.of(second).above, rounds.of(second).total) == (0, 1), "its counts go with it"
+
+
+def test_an_owner_made_anew_is_the_same_though_the_old_workload_is_still_there() -> None:
+    rounds = Rounds(UndoLog(), 600_000)
+    rounds.know(owned("first"))
+    rounds.add(owned("first"), "above", seconds(0))
+    rounds.know(owned("second", uid="u2"))
+    assert rounds.of(owned("second", uid="u2")).above == 1
+
+
+def test_counts_that_move_with_their_workload_still_end_with_who_evicted_it() -> None:
+    rounds = Rounds(UndoLog(), 600_000)
+    first, by = owned("first"), workload("by")
+    rounds.know(first)
+    rounds.add(first, "above", seconds(0))
+    rounds.evicted(first, by)
+    rounds.know(owned("second"))
+    rounds.end_after(by)
+    assert rounds.of(first).above == 0
+
+
+def test_who_is_barred_says_so_since_when_and_what_ends_it() -> None:
+    on = once()
+    p = workload("p", queue="x")
+    on.rounds.evicted(p, by=workload("b", queue="y"))
+    plan = again(on, "c", at=5)
+    told = pending_message(plan.verdicts[0])
+    assert pending_reason(plan.verdicts[0]) == "WaitingForQuota"
+    assert told.partition("; ")[2] == (
+        "may not displace others since 1970-01-01T00:00:01Z: ends when default/b, which displaced it last, finishes or "
+        "is deleted, when it or the quota or policies of its cohort change, or after it has held quota for 10m while "
+        "nobody there preempts but by time"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -31,18 +32,18 @@ LITERAL = replace(Policy.default(), rotation="Literal")
 SPAN = 100  # seconds for which an equal is safe
 
 
-def rotating(cpu: Amount, *parts: Part, policy: Policy | None = None, **settings: object) -> State:
-    made = queue("q", cpu, within="LowerOrNewerEqualPriority", min_admit=SPAN, **settings)  # type: ignore[arg-type]
+def rotating(cpu: Amount, *parts: Part, policy: Policy | None = None, **settings: Any) -> State:
+    made = queue("q", cpu, within="LowerOrNewerEqualPriority", min_admit=SPAN, **settings)
     return state(made, *parts, policy=policy)
 
 
-def displaced(name: str, at: int, **more: object) -> Workload:
+def displaced(name: str, at: Amount, **more: Any) -> Workload:
     """One that waits since it was displaced by time."""
     return replace(
         workload(name, queued=at, **more),
         displaced_at=seconds(at),
         queued_at=seconds(at),
-        created_at=seconds(1),  # type: ignore[arg-type]
+        created_at=seconds(1),
     )
 
 
@@ -152,10 +153,10 @@ BEFORE = {
 
 
 @pytest.mark.parametrize("before", BEFORE.values(), ids=list(BEFORE))
-def test_one_that_could_not_be_served_anyway_stands_in_nobodys_way(before: dict[str, object]) -> None:
+def test_one_that_could_not_be_served_anyway_stands_in_nobodys_way(before: dict[str, Any]) -> None:
     on = rotating(
         2, *running("a", since=0), *running("b", since=450), workload("small", queued=20),
-        workload("big", queued=10, **{"cpu": 2, **before}),  # type: ignore[arg-type]
+        workload("big", queued=10, **{"cpu": 2, **before}),
     )  # fmt: skip
     found = [evictions(cycle(on, at)) for at in (500, 501)]
     assert [("a", "InClusterQueueTimeBased")] in found
@@ -207,7 +208,8 @@ def test_those_behind_it_are_due_when_it_leaves_changes_or_gets_a_claim() -> Non
 def test_and_after_every_admission_in_their_tree_they_only() -> None:
     on = rotating(
         2, *running("a", since=0), *running("b", since=450), workload("big", queued=10, cpu=2),
-        workload("small", queued=20), workload("huge", queued=5, cpu=9), queue("other", 1, cohort="c"), cohort="c",
+        workload("small", queued=20), workload("huge", queued=5, cpu=9), queue("other", 1, cohort="c", lending=0),
+        cohort="c",
     )  # fmt: skip
     for at in (500, 501, 502):
         cycle(on, at)
@@ -269,7 +271,7 @@ def test_a_crowd_that_looks_alike_is_told_once_whose_turn_it_is() -> None:
 
 
 def test_those_displaced_by_time_are_passed_over_without_a_look() -> None:
-    on = rotating(2, *running("a", "b", since=450), *(displaced(f"w{i:03}", 480 + i / 100) for i in range(100)))  # type: ignore[arg-type]
+    on = rotating(2, *running("a", "b", since=450), *(displaced(f"w{i:03}", 480 + i / 100) for i in range(100)))
     assert play(on, 500) == 100
     on.wake(Q, seconds(510))
     assert play(on, 510) == 0

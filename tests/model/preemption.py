@@ -144,7 +144,7 @@ def candidate_order(snap: Snapshot, p: Incoming, t: Holder) -> OrderKey:  # S-7.
     own = t.queue == p.queue
     q = snap.now if t.reserved_at is None else t.reserved_at
     timed = is_equal(p, t) and counts_as_expired(snap, p, t)
-    past = t.past if timed and snap.settings.fair_rotation else 0
+    past = t.past if timed and snap.settings.fair_ties else 0
     return (not t.evicted, own, t.priority, not timed, q if timed else 0, -past, -q, t.uid, t.key)
 
 

@@ -52,7 +52,7 @@ def order_key(world: World, queue: str, key: str) -> tuple[bool, int, int, bool,
         -facts.priority(wl, s.gates),
         queue_time(world, key),
         s.fair_rotation and facts.displaced_at(wl) is not None,
-        facts.past_seconds(wl) if s.fair_rotation else 0,
+        facts.past_seconds(wl) if s.fair_ties else 0,
         facts.uid_of(wl),
         key,
     )

@@ -60,6 +60,11 @@ class Settings:
     def fair_rotation(self) -> bool:
         return self.rotation == "Fair"
 
+    @property
+    def fair_ties(self) -> bool:
+        """The recorded system breaks them by UID."""  # S-7.14c
+        return self.fair_rotation and not self.parity
+
 
 def make_settings(profile: str, gates: dict[str, bool] | None = None, **others: Any) -> Settings:
     base = {"parity": PARITY_GATES, "default": GATES}[profile]

@@ -344,7 +344,8 @@ def departed(state: State, workload: Workload, reason: str, evicted_at: Millis, 
     )
     at = Millis(stored(evicted_at) + 1) if moves_back else workload.queued_at
     ran = workload.ran_seconds
-    if workload.admitted and workload.family is None and state.policy.rotation == "Fair":
+    counts = state.policy.rotation == "Fair" and state.policy.profile != "parity"
+    if counts and workload.admitted and workload.family is None:
         ran += max(0, stored(now) - stored(workload.held_since(now))) // 1000
     return replace(
         workload, usage=None, uses=(), reserved_at=None, evicted=False, evicted_at=None, admitted=False, queued_at=at,

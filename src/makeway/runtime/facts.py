@@ -422,7 +422,7 @@ def _is_blameless(workload: WireWorkload) -> bool:
     if evicted is not None and evicted.status == "True":
         return evicted.reason in ENDS_ROUNDS
     is_suspended = reserved is not None and reserved.status == "False" and reserved.reason == "Suspended"
-    return is_suspended or not workload.spec.active
+    return is_suspended or not (workload.spec.active or is_true(status.conditions, "DeactivationTarget"))
 
 
 def _is_finished(workload: WireWorkload) -> bool:
