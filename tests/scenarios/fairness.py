@@ -15,8 +15,9 @@ the queue that is admitted past it counts, once. The last turn is its own.
 *Returns.* A workload whose time was up is not back at once by displacing an equal.
 
 *Run times.* Equals of one size that came within one period, with nobody else in their queue and no cohort, have run for
-the same time from when the last of them came, up to one period; and up to one more for each time that the queue was
-drained, which breaks off turns.
+the same time, up to one period; and up to one more for each time that the queue was drained, which breaks off turns.
+It is counted from when the last of them came or, where that is nearer, from when each came itself: among those who
+were displaced in one second all the time that they ever ran decides.
 """
 
 from __future__ import annotations
@@ -196,6 +197,11 @@ def _spreads(week: Week, queue: Queue, lives: Mapping[str, Life]) -> Iterator[Sp
     where = f"{queue.name} ({len(works)} of size {works[0].size} on {queue.nominal})"
     begins = [each.began_at for work in works for each in lives[work.name].spells if each.began_at > since]
     for at in (*begins, END):
-        ran = [ran_ms(lives[work.name], since, at) for work in works]
         turns = 1 + sum(since < drained < at for drained in drains)
-        yield Spread(where, at, max(ran) - min(ran), turns * queue.period_ms + 2 * week.eviction_ms + SLACK)
+        allowed_ms = turns * queue.period_ms + 2 * week.eviction_ms + SLACK
+        yield Spread(where, at, min(_apart_ms(works, lives, begin, at) for begin in (since, MIDNIGHT)), allowed_ms)
+
+
+def _apart_ms(works: list[Work], lives: Mapping[str, Life], since: int, until: int) -> int:
+    ran = [ran_ms(lives[work.name], since, until) for work in works]
+    return max(ran) - min(ran)
