@@ -17,9 +17,11 @@ from makeway.core.model import WorkloadKey
 
 KEYS = [
     "states", "settled", "maxEvictionsOfOne", "maxCycles", "loopsWithGatesOff", "breaker", "overQuota",
-    "entitledWaiting", "utilisationOn", "utilisationOff", "waitingOn", "waitingOff", "evictionsOn", "evictionsOff",
-    "unsettled",
+    "entitledWaiting", "utilisationOn", "utilisationOff", "utilisationNoHold", "waitingOn", "waitingOff",
+    "waitingNoHold", "evictionsOn", "evictionsOff", "evictionsNoHold", "unsettled",
 ]  # fmt: skip
+
+PRICES = ("utilisation", "waiting", "evictions")
 
 
 def test_the_result_is_one_json_object_on_one_line() -> None:
@@ -76,6 +78,8 @@ def test_only_causes_that_are_allowed_keep_the_promise() -> None:
     }
     tally = Tally(0, breaker=1, over_quota=["0/2 instant n/c"])
     assert tally.broken == ["0/2 instant n/c: admitted above quota", "1 workload ran out of rounds"]
+    tally = Tally(0, breaker=2, exhausted=["0/3 slow", "0/7 slow"])
+    assert tally.broken == ["2 workloads ran out of rounds: 0/3 slow, 0/7 slow"]
 
 
 def test_with_fair_sharing_states_settle_too() -> None:
@@ -92,3 +96,26 @@ def test_fair_sharing_says_nothing_about_other_benches() -> None:
     result = CliRunner().invoke(main, ["bench", "codec", "--fair"])
     assert result.exit_code == 2
     assert "hint: it is for cycle, targets, stability" in result.stderr
+
+
+def test_slow_evictions_outstay_claims_and_states_settle_nevertheless() -> None:
+    result = CliRunner().invoke(main, ["bench", "stability", "--evictions", "slow", "--states", "30", "--json"])
+    measured = json.loads(result.stdout)
+    assert list(measured) == KEYS
+    assert (measured["states"], measured["settled"], measured["unsettled"], measured["overQuota"]) == (30, 30, [], 0)
+    assert measured["maxCycles"] > settling.SLOW_MIN, "cycles that are passed over count"
+    assert result.exit_code == (1 if measured["breaker"] else 0)
+
+
+def test_how_victims_leave_says_nothing_about_other_benches() -> None:
+    result = CliRunner().invoke(main, ["bench", "codec", "--evictions", "slow"])
+    assert result.exit_code == 2
+    assert "hint: it is for stability" in result.stderr
+
+
+def test_the_price_of_holds_stands_beside_that_of_the_gates() -> None:
+    """Where a workload that is entitled waits, others of its tree borrow less, and are displaced less often."""
+    measured = bench_stability.bench_stability(60, 7).result()
+    on, without = ([measured[f"{key}{which}"] for key in PRICES] for which in ("On", "NoHold"))
+    assert on != without
+    assert all(value > 0 for value in (*on, *without))

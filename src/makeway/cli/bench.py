@@ -19,7 +19,7 @@ from makeway.api.manifests import load
 from makeway.api.objects.workload import Workload
 from makeway.api.together import check_together
 from makeway.cli.bench_engine import bench_cycle, bench_targets
-from makeway.cli.bench_stability import bench_stability, print_stability
+from makeway.cli.bench_stability import MODELS, bench_stability, print_stability
 from makeway.cli.screen import print_finding
 
 ROUNDS = 15
@@ -95,13 +95,14 @@ STORE, SCALE = "store", "scale"  # a server, in a process of its own
 @click.option("--clusters", type=click.IntRange(min=1), default=600, show_default=True, help="Of quality: how many.")
 @click.option("--first", type=click.IntRange(min=0), default=0, show_default=True, help="Of stability: where to begin.")
 @click.option("--fair", is_flag=True, help="Of stability, cycle and targets: with fair sharing.")
+@click.option("--evictions", type=click.Choice(list(MODELS)), help="Of stability: how victims leave.  [default: quick]")
 @click.option("--only", multiple=True, metavar="NAME", help="Of simulate: baseline, large-scale; else baseline.")
 @click.option("--philly", metavar="FILE", help="Of simulate: a Philly trace too.")
 @click.option("--part", multiple=True, metavar="NAME", help="Of store: only these parts.")
 @click.option("--generator", metavar="FILE", help="Of scale: the recipe of arrivals.")
 def bench(
-    name: str, as_json: bool, states: int, seed: int, clusters: int, first: int, fair: bool, only: tuple[str, ...],
-    philly: str | None, part: tuple[str, ...], generator: str | None,
+    name: str, as_json: bool, states: int, seed: int, clusters: int, first: int, fair: bool, evictions: str | None,
+    only: tuple[str, ...], philly: str | None, part: tuple[str, ...], generator: str | None,
 ) -> None:  # fmt: skip
     """Measure how fast this machine is at a task.
 
@@ -110,8 +111,10 @@ def bench(
     """
     if fair and name not in SHARING:
         raise click.UsageError(f"--fair says nothing about {name}\n\nhint: it is for {', '.join(SHARING)}")
+    if evictions is not None and name != STABILITY:
+        raise click.UsageError(f"--evictions says nothing about {name}\n\nhint: it is for {STABILITY}")
     if name == STABILITY:
-        _stability(states, seed, first, fair=fair, as_json=as_json)
+        _stability(states, seed, first, fair=fair, evictions=evictions or "quick", as_json=as_json)
         return
     if name == QUALITY:
         _quality(clusters, seed, as_json=as_json)
@@ -152,8 +155,8 @@ def _latency(*, as_json: bool) -> None:
         print_latency(result)
 
 
-def _stability(states: int, seed: int, first: int, *, fair: bool, as_json: bool) -> None:
-    tally = bench_stability(states, seed, first, fair=fair)
+def _stability(states: int, seed: int, first: int, *, fair: bool, evictions: str, as_json: bool) -> None:
+    tally = bench_stability(states, seed, first, fair=fair, evictions=evictions)
     if as_json:
         click.echo(json.dumps(tally.result()))
     else:

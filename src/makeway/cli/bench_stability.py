@@ -1,7 +1,8 @@
 """What ``makeway bench stability`` measures: whether preemption comes to rest in random states, and what that costs.
 
-Every state is played four times: those who must leave do so at once or one to four cycles later, and the gates of the
-stability rules are on or off. A promise that is broken is named with the numbers that replay it.
+Every state is played with the gates of the stability rules on and off, and with them on but without the holds of those
+who are entitled and wait: what each costs is the difference. Those who must leave do so at once and, in plays of their
+own, one to four cycles later; or they are slow. A promise that is broken is named with the numbers that replay it.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from typing import Any
 import click
 
 from makeway.adapters.simulator.entitlement import ALLOWED, Entitled, entitled_waiting
-from makeway.adapters.simulator.settling import GATES_OFF, GATES_ON, Leaving, Played, Settling
+from makeway.adapters.simulator.settling import GATES_OFF, GATES_ON, WITHOUT_HOLDS, Leaving, Played, Settling
 from makeway.adapters.simulator.states import START, World, world
 from makeway.cli.screen import is_terminal, plural
 
-MODELS: tuple[Leaving, ...] = ("instant", "unsynchronised")
+MODELS: dict[str, tuple[Leaving, ...]] = {  # by what --evictions says
+    "quick": ("instant", "unsynchronised"),
+    "slow": ("slow",),
+}
 WORDS = {  # result -> what it is
     "states": "states",
     "settled": "settled, whichever way victims leave",
@@ -30,11 +34,28 @@ WORDS = {  # result -> what it is
     "overQuota": "admissions above quota",
     "utilisationOn": "mean use of quota, gates on",
     "utilisationOff": "mean use of quota, gates off",
+    "utilisationNoHold": "mean use of quota, on, without holds",
     "waitingOn": "mean part of the workloads that waits, on",
     "waitingOff": "mean part of the workloads that waits, off",
+    "waitingNoHold": "the same, on, without holds",
     "evictionsOn": "evictions, gates on",
     "evictionsOff": "evictions, gates off",
+    "evictionsNoHold": "evictions, gates on, without holds",
 }
+
+
+@dataclass(slots=True)
+class Price:
+    """What plays of one kind cost, summed up."""
+
+    utilisation: float = 0.0
+    waiting: float = 0.0
+    evictions: int = 0
+
+    def add(self, played: Played, cycles: int, models: int) -> None:
+        self.utilisation += played.utilisation(cycles) / models
+        self.waiting += played.waiting(cycles) / models
+        self.evictions += played.evictions.total()
 
 
 @dataclass(slots=True)
@@ -42,30 +63,29 @@ class Tally:
     """The sums over all states so far."""
 
     seed: int
+    models: tuple[Leaving, ...] = MODELS["quick"]
     states: int = 0
     unsettled: list[str] = field(default_factory=list)
     evictions_of_one: int = 0
     cycles: int = 0
     loops_off: int = 0
     breaker: int = 0
+    exhausted: list[str] = field(default_factory=list)  # where it made verdicts
     over_quota: list[str] = field(default_factory=list)
     entitled: list[tuple[str, Entitled]] = field(default_factory=list)
-    utilisation_on: float = 0.0
-    utilisation_off: float = 0.0
-    waiting_on: float = 0.0
-    waiting_off: float = 0.0
-    evictions_on: int = 0
-    evictions_off: int = 0
+    on: Price = field(default_factory=Price)
+    off: Price = field(default_factory=Price)
+    no_hold: Price = field(default_factory=Price)
 
     def add(self, number: int, start: World) -> None:
         self.states += 1
         loops_off = False
-        for leaving in MODELS:
+        for leaving in self.models:
             on = Settling(start.state(GATES_ON), START, leaving)
-            off = Settling(start.state(GATES_OFF), START, leaving)
             self._judge(f"{self.seed}/{number} {leaving}", on)
-            loops_off |= off.run().outcome == "loops"
-            self._compare(on.played, off.played)
+            off = Settling(start.state(GATES_OFF), START, leaving).run()
+            loops_off |= off.outcome == "loops"
+            self._compare(on.played, off, Settling(start.state(WITHOUT_HOLDS), START, leaving).run())
         self.loops_off += loops_off
 
     def _judge(self, where: str, on: Settling) -> None:
@@ -74,21 +94,18 @@ class Tally:
         self.evictions_of_one = max(self.evictions_of_one, played.evictions_of_one)
         self.cycles = max(self.cycles, played.cycles)
         self.breaker += played.breaker
+        self.exhausted += [where] if played.breaker else []
         self.over_quota += [f"{where} {key}" for key in played.over_quota]
         if played.settled:
             self.entitled += [(where, each) for each in entitled_waiting(on.state, on.now, on.looks)]
         else:
             self.unsettled.append(where)
 
-    def _compare(self, on: Played, off: Played) -> None:
-        """The price, over as many cycles as the longer play took."""
-        cycles = max(on.cycles, off.cycles, 1)
-        self.utilisation_on += on.utilisation(cycles) / len(MODELS)
-        self.utilisation_off += off.utilisation(cycles) / len(MODELS)
-        self.waiting_on += on.waiting(cycles) / len(MODELS)
-        self.waiting_off += off.waiting(cycles) / len(MODELS)
-        self.evictions_on += on.evictions.total()
-        self.evictions_off += off.evictions.total()
+    def _compare(self, on: Played, off: Played, no_hold: Played) -> None:
+        """The price, over as many cycles as the longest play took."""
+        cycles = max(on.cycles, off.cycles, no_hold.cycles, 1)
+        for price, played in ((self.on, on), (self.off, off), (self.no_hold, no_hold)):
+            price.add(played, cycles, len(self.models))
 
     @property
     def broken(self) -> list[str]:
@@ -101,12 +118,13 @@ class Tally:
             if each.cause not in ALLOWED
         ]
         if self.breaker:
-            found.append(f"{plural(self.breaker, 'workload')} ran out of rounds")
+            found.append(": ".join([f"{plural(self.breaker, 'workload')} ran out of rounds", *_joined(self.exhausted)]))
         return found
 
     def result(self) -> dict[str, Any]:
         unsettled = {where.partition(" ")[0] for where in self.unsettled}
         causes = Counter(each.cause for _, each in self.entitled)
+        prices = {"On": self.on, "Off": self.off, "NoHold": self.no_hold}
         return {
             "states": self.states,
             "settled": self.states - len(unsettled),
@@ -119,19 +137,20 @@ class Tally:
                 "causes": dict(sorted({**dict.fromkeys(ALLOWED, 0), **causes}.items())),
                 "workloads": [f"{where} {each.workload}: {each.cause}" for where, each in self.entitled],
             },
-            "utilisationOn": round(self.utilisation_on / self.states, 4),
-            "utilisationOff": round(self.utilisation_off / self.states, 4),
-            "waitingOn": round(self.waiting_on / self.states, 4),
-            "waitingOff": round(self.waiting_off / self.states, 4),
-            "evictionsOn": self.evictions_on,
-            "evictionsOff": self.evictions_off,
+            **{f"utilisation{name}": round(each.utilisation / self.states, 4) for name, each in prices.items()},
+            **{f"waiting{name}": round(each.waiting / self.states, 4) for name, each in prices.items()},
+            **{f"evictions{name}": each.evictions for name, each in prices.items()},
             "unsettled": self.unsettled,
         }
 
 
-def bench_stability(states: int, seed: int, first: int = 0, *, fair: bool = False) -> Tally:
+def _joined(places: list[str]) -> list[str]:
+    return [", ".join(places)] if places else []
+
+
+def bench_stability(states: int, seed: int, first: int = 0, *, fair: bool = False, evictions: str = "quick") -> Tally:
     """Play the states of these numbers in the sequence of a seed, with or without fair sharing."""
-    tally = Tally(seed)
+    tally = Tally(seed, MODELS[evictions])
     for number in _shown(range(first, first + states)):
         tally.add(number, world(seed, number, fair=fair))
     return tally

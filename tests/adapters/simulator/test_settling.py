@@ -14,7 +14,19 @@ from typing import Any
 import pytest
 
 from makeway.adapters.simulator.entitlement import ADMISSION, ALLOWED, GATE, entitled_waiting
-from makeway.adapters.simulator.settling import GATES_OFF, GATES_ON, Leaving, Played, Settling, Use, delay
+from makeway.adapters.simulator.settling import (
+    GATES_OFF,
+    GATES_ON,
+    SLOW_MAX,
+    SLOW_MIN,
+    STEP,
+    Leaving,
+    Played,
+    Settling,
+    Use,
+    delay,
+    slow_delay,
+)
 from makeway.adapters.simulator.states import START, world
 from makeway.api.quantity import Time
 from makeway.core.lowering import load_state
@@ -55,6 +67,15 @@ def test_unsynchronised_victims_take_one_to_four_cycles_by_uid_and_number() -> N
     assert {delay("low", n) for n in range(40)} == {1, 2, 3, 4}
     played = Settling(full(), seconds(0), "unsynchronised").run()
     assert (played.outcome, played.cycles) == ("settled", 1 + by_hand + 1)
+
+
+def test_slow_victims_take_a_quarter_of_an_hour_to_an_hour() -> None:
+    drawn = [slow_delay("low", n) for n in range(2_000)]
+    assert (min(drawn), max(drawn)) == (SLOW_MIN, SLOW_MAX) == (90, 360)
+    played = Settling(full(), seconds(0), "slow").run()
+    assert (played.outcome, played.cycles) == ("settled", 1 + slow_delay("low", 1) + 1)
+    assert played.overdue == [], "the claim ends long before"
+    assert played.looked <= 4, "most cycles are passed over"
 
 
 def test_who_was_leaving_at_the_start_leaves() -> None:
@@ -295,6 +316,26 @@ def test_random_states_go_on_when_victims_never_leave(fuzz_inputs: int, fuzz_see
             if each.cause.startswith("other:it fits")
         ]
         assert waits == [], where
+
+
+@pytest.mark.property
+@pytest.mark.parametrize("claims_last", [False, True], ids=["claims end before", "claims last"])
+def test_random_states_settle_when_evictions_are_slow(
+    fuzz_inputs: int, fuzz_seed: int, in_time: InTime, claims_last: bool
+) -> None:
+    """15 to 60 minutes. Where claims last as long nobody is evicted in vain; where they do not, at most ten rounds."""
+    policy = replace(GATES_ON, claim_timeout_ms=SLOW_MAX * STEP) if claims_last else GATES_ON
+    for number in states(fuzz_inputs, in_time):
+        played = Settling(world(fuzz_seed, number).state(policy), START, "slow").run()
+        where = f"{replay(fuzz_seed, number)} --evictions slow"
+        assert played.settled, f"{played.outcome}, {played.evictions_of_one} evictions of one; {where}"
+        assert played.repeated == 0, where
+        assert played.over_quota == [], where
+        if claims_last:
+            assert played.breaker == 0, where
+            assert played.evictions_of_one <= EVICTIONS_MAX, where
+        else:
+            assert played.overdue == [], where
 
 
 def test_who_stopped_its_scan_at_a_closed_gate_waits_for_those_who_leave() -> None:

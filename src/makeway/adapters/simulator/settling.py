@@ -1,7 +1,8 @@
 """Does preemption come to rest? A state is played cycle by cycle, while nobody comes, ends or changes anything.
 
-Whoever is asked to leave does so at once, after one to four cycles (as its uid has it), or never; then it waits again.
-Ten seconds pass from one cycle to the next; cycles in which nothing could happen are passed over, but counted.
+Whoever is asked to leave does so at once, after one to four cycles (as its uid has it), after 15 to 60 minutes, or
+never; then it waits again. Ten seconds pass from one cycle to the next; cycles in which nothing could happen are passed
+over, but counted. Where victims outstay the deadlines of claims, those are played too.
 
 Promises: the decisions are those of ``core.cycle``; equal states give equal plays; a play ends. It is *settled* only
 if no head is due, nobody is on the way out, no claim is open, and the scheduler did not look at the same thing twice.
@@ -25,7 +26,7 @@ from makeway.core.policy import Policy
 from makeway.core.state import State
 from makeway.core.waking import next_expiry
 
-Leaving = Literal["instant", "unsynchronised", "never"]
+Leaving = Literal["instant", "unsynchronised", "slow", "never"]
 Outcome = Literal[
     "settled",
     "claims",  # rests, but a claim stays although nobody is left who could leave for it
@@ -34,9 +35,13 @@ Outcome = Literal[
 ]
 STEP = 10_000  # milliseconds from cycle to cycle
 CYCLES_MAX = 300
+SLOW_STEPS_MAX = 4_000  # where evictions are slow most cycles are passed over, and those that are not are counted
 DELAYS = 4
+SLOW_MIN, SLOW_MAX = 15 * 60_000 // STEP, 60 * 60_000 // STEP  # cycles
+OUTSTAYING: tuple[Leaving, ...] = ("slow", "never")  # then victims may be there longer than anybody waits for them
 
 GATES_ON = Policy.default()
+WITHOUT_HOLDS = replace(GATES_ON, entitled_hold="StrictFIFO")  # what an entitled one waits for is lent on (S-5.14)
 GATES_OFF = replace(
     GATES_ON,
     gates=replace(
@@ -48,6 +53,12 @@ GATES_OFF = replace(
 def delay(uid: str, times: int) -> int:
     """After how many more cycles a victim has left, the ``times``-th time it must; one to four, as if by chance."""
     return 1 + sha256(f"{uid}/{times}".encode()).digest()[0] % DELAYS
+
+
+def slow_delay(uid: str, times: int) -> int:
+    """The same where evictions are slow: 15 to 60 minutes."""
+    drawn = int.from_bytes(sha256(f"{uid}/{times}".encode()).digest()[:4])
+    return SLOW_MIN + drawn % (SLOW_MAX - SLOW_MIN + 1)
 
 
 class Departure(NamedTuple):
@@ -118,8 +129,10 @@ class Settling:
         self.now = start
         self._start = start
         self._cycle = 0
+        self._steps = 0  # cycles that were not passed over
         self._leaving = leaving
         self._on_the_way: dict[WorkloadKey, Departure] = {}
+        self._asked: dict[WorkloadKey, Departure] = {}  # the last one of each, over or not
         self.looks: dict[WorkloadKey, Look] = {}
         self._idle: list[object] = []  # what cycles found and left behind since the last change
         self._quota = _whole_quota(state)
@@ -128,11 +141,14 @@ class Settling:
                 self._see_off(holder, "", start)
         self._note_use()
 
-    def run(self, cycles_max: int = CYCLES_MAX) -> Played:
-        """Play until nothing can happen any more, or the cycle of this number is over."""
+    def run(self, cycles_max: int | None = None) -> Played:
+        """Play until nothing can happen any more, or the cycle of this number is over, or it has gone on for too long.
+
+        That is after 300 cycles; where evictions are slow, after four thousand that were not passed over.
+        """
         played = self.played
         played.outcome = "loops"
-        while (due := self._next()) is not None and due <= cycles_max:
+        while (due := self._next()) is not None and not self._is_too_long(due, cycles_max):
             if self._step(due) and not self._on_the_way:
                 played.outcome = "spins"  # it would go on like this for ever
                 return played
@@ -156,12 +172,17 @@ class Settling:
         self._wake({holder.queue})
         self._idle.clear()
 
+    def _is_too_long(self, due: int, cycles_max: int | None) -> bool:
+        if cycles_max is not None:
+            return due > cycles_max
+        return self._steps >= SLOW_STEPS_MAX if self._leaving == "slow" else due > CYCLES_MAX
+
     def _next(self) -> int | None:
         """The next cycle in which something can happen; None: there is none."""
         if heads(self.state):
             return self._cycle + 1
         due = [each.cycle for each in self._on_the_way.values() if each.cycle is not None]
-        deadline = claims.next_deadline(self.state) if self._leaving == "never" else None
+        deadline = claims.next_deadline(self.state) if self._leaving in OUTSTAYING else None
         if deadline is not None:  # where all victims leave, nobody should have to wait for it
             due.append(1 - (self._start - deadline) // STEP)
         return max(self._cycle + 1, min(due)) if due else None
@@ -172,6 +193,7 @@ class Settling:
     def _step(self, number: int) -> bool:
         """One cycle; whether it found and left just what an earlier one did, with nothing changed in between."""
         state, before = self.state, self.now
+        self._steps += 1
         self._note_claims()  # as they are until the time that comes next
         self._cycle, self.now = number, self._time_of(number)
         self._wake_expired(before)
@@ -211,7 +233,7 @@ class Settling:
         patience = self.state.policy.claim_timeout_ms
         for known in self.state.claims.within(sorted(self.state.claims.of_queue)):
             until = known.claim.expires_at
-            victims = [self._on_the_way[key] for key, _ in known.claim.victims if key in self._on_the_way]
+            victims = [self._asked[key] for key, _ in known.claim.victims if key in self._asked]
             latest = max((each.evicted_at + each.grace_ms + patience for each in victims), default=until)
             if until > latest or self.now >= until:
                 self.played.overdue.append(known.key)
@@ -231,8 +253,11 @@ class Settling:
             wait = None
         elif self._leaving == "unsynchronised":
             wait = delay(victim.uid, self.played.evictions[victim.key])
+        elif self._leaving == "slow":
+            wait = slow_delay(victim.uid, self.played.evictions[victim.key])
         gone_after = None if wait is None else self._cycle + wait
-        self._on_the_way[victim.key] = Departure(gone_after, victim.queue, reason, at, victim.grace_ms)
+        leaving = Departure(gone_after, victim.queue, reason, at, victim.grace_ms)
+        self._on_the_way[victim.key] = self._asked[victim.key] = leaving
 
     def _depart(self) -> int:
         """Victims whose time has come leave and wait again, then all trees that lost usage are woken (S-3.7, S-4.6)."""
