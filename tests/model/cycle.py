@@ -512,7 +512,8 @@ def settle_due(world: World, before: dict[str, Standing], result: Result) -> Non
 
 def settle_turns(world: World, result: Result, now: int) -> None:
     """Whoever let another go first is due when that one has a claim, or anybody of the tree was admitted."""  # S-4.6.9
-    for first in sorted(set(world.turns.values()) & set(world.claims)):
+    held_back = {e.p.key for e in result.entries if e.held_back}
+    for first in sorted(set(world.turns.values()) & (set(world.claims) | held_back)):
         queues.let_go(world, first, now)
     for e in result.entries:
         if e.status == "assumed":

@@ -24,6 +24,8 @@ def could_go(world: World, snap: Snapshot, key: str, queue: str) -> bool:
     gated = gates["MultiKueueOrchestratedPreemption"] and facts.has_closed_gate(wl)
     if gated or rests(snap, p) or refusal(world, queue, key) or not facts.backoff_is_over(wl, snap.now):
         return False
+    if key in world.held_back:  # what is kept free for others keeps it out (0061)
+        return False
     as_if = replace(snap, expired="all", limited=set())
     return bool(nominate(as_if, p, facts.pod_sets(wl, gates), [])[1])
 

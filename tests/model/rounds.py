@@ -66,17 +66,24 @@ def disturbs(world: World, claim: Claim, reasons: Mapping[str, str]) -> bool:
     return not claim.victims or not all(was_by_time(world, k, uid, reasons) for k, uid in claim.victims.items())
 
 
+def leaving_in_quarrel(world: World) -> list[str]:
+    """Queues that somebody is leaving whose time is not the reason."""
+    held = [wl for wl in world.workloads.values() if facts.is_accounted(wl, world.settings.parity)]
+    told = [wl for wl in held if facts.is_true(wl, "Evicted") and facts.displaced_at(wl) is None]
+    return [str(wl["status"]["admission"]["clusterQueue"]) for wl in told]
+
+
 def note(world: World, now: int) -> None:
-    """Claims are in force: until now there was no quiet in their trees."""
-    for claim in world.claims.values():
-        if claim.disturbs:
-            for queue in tree_of(world, claim.queue):
-                world.disturbed[queue] = now
+    """Claims are in force, or somebody leaves: until now there was no quiet in their trees."""
+    where = [claim.queue for claim in world.claims.values() if claim.disturbs] + leaving_in_quarrel(world)
+    for queue in {name for each in where if each in world.queues for name in tree_of(world, each)}:
+        world.disturbed[queue] = now
 
 
 def in_quarrel(world: World, queue: str) -> bool:
     tree = tree_of(world, queue)
-    return any(claim.disturbs and claim.queue in tree for claim in world.claims.values())
+    where = [claim.queue for claim in world.claims.values() if claim.disturbs] + leaving_in_quarrel(world)
+    return any(each in tree for each in where)
 
 
 def has_held_in_quiet(world: World, key: str, now: int) -> bool:

@@ -2,7 +2,8 @@
 
 Every state is played with the gates of the stability rules on and off, and with them on but without the holds of those
 who are entitled and wait: what each costs is the difference. Those who must leave do so at once and, in plays of their
-own, one to four cycles later; or they are slow. A promise that is broken is named with the numbers that replay it.
+own, one to four cycles later; or they are slow, within a grace period of an hour or, being late, far beyond their own.
+A promise that is broken is named with the numbers that replay it.
 """
 
 from __future__ import annotations
@@ -16,14 +17,26 @@ from typing import Any
 import click
 
 from makeway.adapters.simulator.entitlement import ALLOWED, Entitled, entitled_waiting
-from makeway.adapters.simulator.settling import GATES_OFF, GATES_ON, WITHOUT_HOLDS, Leaving, Played, Settling
+from makeway.adapters.simulator.settling import (
+    GATES_OFF,
+    GATES_ON,
+    SLOW_MAX,
+    STEP,
+    WITHOUT_HOLDS,
+    Leaving,
+    Played,
+    Settling,
+)
 from makeway.adapters.simulator.states import START, World, world
 from makeway.cli.screen import is_terminal, plural
+from makeway.core.policy import Policy
 
 MODELS: dict[str, tuple[Leaving, ...]] = {  # by what --evictions says
     "quick": ("instant", "unsynchronised"),
     "slow": ("slow",),
+    "late": ("slow",),
 }
+GRACE_MS = {"slow": SLOW_MAX * STEP}  # so long victims may take to leave; otherwise as the states say
 WORDS = {  # result -> what it is
     "states": "states",
     "settled": "settled, whichever way victims leave",
@@ -63,7 +76,7 @@ class Tally:
     """The sums over all states so far."""
 
     seed: int
-    models: tuple[Leaving, ...] = MODELS["quick"]
+    evictions: str = "quick"
     states: int = 0
     unsettled: list[str] = field(default_factory=list)
     evictions_of_one: int = 0
@@ -80,13 +93,15 @@ class Tally:
     def add(self, number: int, start: World) -> None:
         self.states += 1
         loops_off = False
-        for leaving in self.models:
-            on = Settling(start.state(GATES_ON), START, leaving)
-            self._judge(f"{self.seed}/{number} {leaving}", on)
-            off = Settling(start.state(GATES_OFF), START, leaving).run()
-            loops_off |= off.outcome == "loops"
-            self._compare(on.played, off, Settling(start.state(WITHOUT_HOLDS), START, leaving).run())
+        for leaving in MODELS[self.evictions]:
+            on, off, no_hold = (self._play(start, policy, leaving) for policy in (GATES_ON, GATES_OFF, WITHOUT_HOLDS))
+            self._judge(f"{self.seed}/{number} {'late' if self.evictions == 'late' else leaving}", on)
+            loops_off |= off.run().outcome == "loops"
+            self._compare(on.played, off.played, no_hold.run())
         self.loops_off += loops_off
+
+    def _play(self, start: World, policy: Policy, leaving: Leaving) -> Settling:
+        return Settling(start.state(policy, GRACE_MS.get(self.evictions)), START, leaving)
 
     def _judge(self, where: str, on: Settling) -> None:
         """The promises, on one play with the gates on."""
@@ -105,13 +120,18 @@ class Tally:
         """The price, over as many cycles as the longest play took."""
         cycles = max(on.cycles, off.cycles, no_hold.cycles, 1)
         for price, played in ((self.on, on), (self.off, off), (self.no_hold, no_hold)):
-            price.add(played, cycles, len(self.models))
+            price.add(played, cycles, len(MODELS[self.evictions]))
 
     @property
     def broken(self) -> list[str]:
-        """Every promise that was not kept, with the numbers that replay it."""
+        """Every promise that was not kept, with the numbers that replay it.
+
+        Where victims are late, claims end before they leave: then what is promised is that it settles within quota.
+        """
         found = [f"{where}: does not settle" for where in self.unsettled]
         found += [f"{where}: admitted above quota" for where in self.over_quota]
+        if self.evictions == "late":
+            return found
         found += [
             f"{where} {each.workload}: is entitled and waits: {each.cause.removeprefix('other:')}"
             for where, each in self.entitled
@@ -150,7 +170,7 @@ def _joined(places: list[str]) -> list[str]:
 
 def bench_stability(states: int, seed: int, first: int = 0, *, fair: bool = False, evictions: str = "quick") -> Tally:
     """Play the states of these numbers in the sequence of a seed, with or without fair sharing."""
-    tally = Tally(seed, MODELS[evictions])
+    tally = Tally(seed, evictions)
     for number in _shown(range(first, first + states)):
         tally.add(number, world(seed, number, fair=fair))
     return tally

@@ -373,5 +373,7 @@ def mark_evicted(state: State, workload: Workload, now: Millis, *, by_time: bool
     held = state.holders.find(workload.queue, workload.key)
     if held is not None and not held.evicted:
         at = stored(now)
+        leaving = replace(held, evicted=True, evicted_at=at, displaced_at=at if by_time else None)
         state.holders.remove(held)
-        state.holders.add(replace(held, evicted=True, evicted_at=at, displaced_at=at if by_time else None))
+        state.holders.add(leaving)
+        state.note_leaving(leaving)

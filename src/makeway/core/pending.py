@@ -243,6 +243,7 @@ class Pending:
         self._log.put(line.refused, workload.key, None)
         self._log.put(line.held_back, workload.key, None)
         self._log.drop(line.judged, workload.key)  # it heard something else
+        self.next_turns(workload)
 
     def free_again(self, queues: Iterable[QueueName], but: frozenset[WorkloadKey]) -> None:
         """What was kept free in the tree of these queues has changed: who lost to it is due, but for ``but``."""

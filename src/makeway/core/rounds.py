@@ -7,8 +7,9 @@ made anew is the same; several Workloads of one owner are not. In memory only: a
 
 Counts end when the reasons for them do: with a change of the workload or of its tree, with whoever displaced it last,
 when it loses its quota by no fault and no quarrel of its own, and after it has held quota in peace for a while. A tree
-is at peace while no claim *disturbs* it, that is, counts on somebody who was not displaced by time: where workloads
-quarrel, one of them always claims, however slowly the victims leave.
+is at peace while nothing *disturbs* it: no claim on somebody who was not displaced by time, and nobody who was asked to
+leave for another reason than time and has not left. Where workloads quarrel there is always one or the other, however
+slowly the victims leave.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Rounds:
         self._evicted: dict[WorkloadKey, dict[Identity, None]] = {}  # whom it evicted last
         self._held: dict[Tree, dict[Identity, None]] = {}  # who has rounds behind it, and quota
         self._owned: dict[str, dict[WorkloadKey, None]] = {}  # Workloads by the uid of their owner
-        self._disturbing: dict[Tree, int] = {}  # claims in force that disturb
+        self._leaving: dict[WorkloadKey, Tree] = {}  # who was asked to leave, not by time, and has not left
+        self._disturbing: dict[Tree, int] = {}  # how many claims in force, and of those who leave, disturb
         self._at_peace_since: dict[Tree, Millis] = {}
         self.exhausted: dict[QueueName, int] = {}  # verdicts that only the circuit breaker made
 
@@ -161,14 +163,26 @@ class Rounds:
             self._let_go(who, count)
             self._put(who, replace(count, held_since=None))
 
+    def leaves(self, workload: Workload, tree: Tree) -> None:
+        """It was asked to leave, and not because its time is up."""
+        if workload.key not in self._leaving:
+            self._log.put(self._leaving, workload.key, tree)
+            self.disturb(tree, DAWN if workload.evicted_at is None else workload.evicted_at)
+
+    def left(self, workload: Workload, now: Millis) -> None:
+        tree = self._leaving.get(workload.key)
+        if tree is not None:
+            self._log.drop(self._leaving, workload.key)
+            self.calm(tree, now)
+
     def disturb(self, tree: Tree, now: Millis) -> None:
-        """A claim is made that is not on victims of time alone: until now there may have been peace for long."""
+        """A claim is made, or somebody leaves, and time is not the reason: until now there may have been peace."""
         for who in [who for who in self._held.get(tree, ()) if self._had_peace(self._counts[who], now)]:
             self._drop(who)
         self._log.put(self._disturbing, tree, self._disturbing.get(tree, 0) + 1)
 
     def calm(self, tree: Tree, at: Millis) -> None:
-        """Such a claim has ended."""
+        """Such a claim has ended, or such a workload has left."""
         left = self._disturbing.get(tree, 0) - 1
         if left > 0:
             self._log.put(self._disturbing, tree, left)
@@ -203,6 +217,7 @@ class Rounds:
         return (
             dict(sorted(self._counts.items())), evicted, dict(sorted(self.exhausted.items())), owned,
             dict(sorted(self._disturbing.items())), dict(sorted(self._at_peace_since.items())),
+            dict(sorted(self._leaving.items())),
         )  # fmt: skip
 
     def _put(self, who: Identity, count: Count) -> None:

@@ -105,6 +105,7 @@ class State:
         self.pending.forget(workload)
         self.rounds.know(workload)
         self.rounds.held(workload, self._root_name(workload.queue))
+        self.note_leaving(workload)
         self._log.drop(self._progress, workload.key)
         self._log.drop(self._preemptors, workload.key)
         self.holders.add(workload)
@@ -118,10 +119,17 @@ class State:
         if now is not None and workload.displaced_at is not None:
             self.rounds.end_for(workload)  # it had its time: that is no quarrel (design 4, epochs 2)
         self.rounds.released(workload, now)
+        if now is not None:
+            self.rounds.left(workload, now)
         node = self.tree.queues.get(workload.queue)
         if node is not None:
             self.tree.release_all(node, workload.usage or {})
         self._log.put(self._generations, workload.queue, self._generations.get(workload.queue, 0) + 1)
+
+    def note_leaving(self, workload: Workload) -> None:
+        """A holder may have been asked to leave: if not by time, its tree is not at peace (design 4, epochs 2)."""
+        if workload.evicted and workload.displaced_at is None:
+            self.rounds.leaves(workload, self._root_name(workload.queue))
 
     # --- who waits ---
 

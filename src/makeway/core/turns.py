@@ -74,6 +74,8 @@ def _takes_turns(state: State, workload: Workload, other: Workload, now: Millis)
     """Whether one before a workload stands in its way at all; who claims has had its turn."""
     if other.gated or not may_queue(other, now) or state.claims.find(other.key) is not None:
         return False
+    if other.key in state.pending.line(other.queue).held_back:
+        return False  # what is kept free for others keeps it out, whoever's time is up
     if other.family is not None and other.family == workload.family:
         return False
     return own_turn(state, other, now) is None

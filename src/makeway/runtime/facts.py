@@ -156,6 +156,7 @@ class Facts:
         if known is not None and known.usage is not None:
             if known.queue == lowered.queue and known.usage == lowered.usage:
                 state.holders.renew(known, lowered)
+                state.note_leaving(lowered)
             else:
                 state.release(known, self.now)
                 state.hold(lowered)

@@ -72,15 +72,15 @@ class World:
     waiting: tuple[Workload, ...]
     strategies: tuple[FairStrategy, ...] = ()  # of fair sharing; none: it is off
 
-    def state(self, policy: Policy) -> State:
-        """A state of its own that begins here."""
+    def state(self, policy: Policy, grace_ms: int | None = None) -> State:
+        """A state of its own that begins here; ``grace_ms``: so long everybody may take to leave."""
         state = State(replace(policy, fair_strategies=self.strategies))
         state.configure(self.queues, self.cohorts, self.flavors)
         state.namespaces[NAMESPACE] = {}
         for each in self.running:
-            state.hold(each)
+            state.hold(each if grace_ms is None else replace(each, grace_ms=grace_ms))
         for each in self.waiting:
-            state.push(each, START)
+            state.push(each if grace_ms is None else replace(each, grace_ms=grace_ms), START)
         return state
 
 
