@@ -10,7 +10,7 @@ from makeway.core.policy import Policy
 from tests.scenarios.fairness import Judged, judged
 from tests.scenarios.stage import MIDNIGHT
 from tests.scenarios.turns import HOUR, MINUTE, lives_of
-from tests.scenarios.weeks import Queue, Week, Work, week
+from tests.scenarios.weeks import Queue, Stop, Week, Work, week
 from tests.soaking import InTime
 
 pytestmark = pytest.mark.slow
@@ -66,3 +66,33 @@ def test_turns_to_the_letter_are_found_at_fault() -> None:
     assert max(each.ms for each in found.spreads) > 24 * HOUR
     for drawn in (large, three):
         assert found_in(drawn, Policy.default()).wrong() == []
+
+
+# --- what was found --------------------------------------------------------------------------------------------------
+
+
+def a_minute_apart(*works: tuple[str, int, int]) -> tuple[Work, ...]:
+    """Name, size and priority of each; its queue is what its name begins with."""
+    return tuple(
+        Work(name, name.partition("-")[0], size, MIDNIGHT + i * MINUTE, priority)
+        for i, (name, size, priority) in enumerate(works)
+    )
+
+
+def test_who_is_kept_out_by_a_reservation_blocks_nobody() -> None:
+    """``q-big`` would have to borrow what is kept free for the head of ``s``, so others need not wait for its turn."""
+    works = a_minute_apart(
+        ("q-a", 1, 0),
+        ("s-run", 2, 0),
+        ("s-head", 3, 0),
+        ("q-b", 1, 0),
+        ("q-high", 1, 1),
+        ("q-c", 1, 0),
+        ("q-big", 2, 0),
+    )  # fmt: skip
+    queues = (
+        Queue("q", 2, period_ms=90 * MINUTE, cohort="all", reclaim="Any"),
+        Queue("s", 3, period_ms=90 * MINUTE, cohort="all", strict=True),
+    )
+    stop = Stop("q", MIDNIGHT + 223_841_000, MIDNIGHT + 423_641_000)
+    assert found_in(Week(0, queues, works, (stop,), eviction_ms=20_000), Policy.default()).wrong() == []

@@ -97,12 +97,17 @@ class Return(NamedTuple):
 
 
 def soon_back(lives: Mapping[str, Life], within_ms: int = SOON) -> Iterator[Return]:
-    """Each return within this time after the quota of a time-based victim was released."""
+    """Each return within this time after the quota of a time-based victim was released.
+
+    One that was in between, and lost its quota again for another reason, is a victim of that (decision 0061).
+    """
     for name, life in lives.items():
         for eviction in (each for each in life.evictions if each.reason == TIME):
             ends = [each.ended_at for each in life.spells if each.ended_at is not None and each.ended_at >= eviction.at]
             begins = [each.began_at for each in life.spells if each.began_at >= eviction.at]
-            if ends and begins and begins[0] < ends[0] + within_ms:
+            if not ends or not begins or begins[0] >= ends[0] + within_ms:
+                continue
+            if not any(each.reason != TIME and eviction.at <= each.at <= begins[0] for each in life.evictions):
                 yield Return(name, eviction.at, begins[0], _displaced(lives, life, eviction, begins[0]))
 
 

@@ -30,6 +30,9 @@ __all__ = [
 ]  # fmt: skip
 
 
+BY_TIME = "InClusterQueueTimeBased"
+
+
 class Heads(NamedTuple):
     """Whom the next cycle looks at (S-4.2)."""
 
@@ -224,7 +227,7 @@ def carry_out(state: State, plan: Plan) -> None:
         if verdict.held_back:
             state.pending.hold_back(workload)
         turn = verdict.turn if verdict.requeue in SHAPE_MOVING else None
-        if verdict.held_back:  # from then on it may have victims instead
+        if turn is None and state.claims.find(workload.key) is None:  # from then on it may have other victims
             turn = own_turn(state, workload, plan.now)
         if turn is not None:
             shared = state.shares_widely and not verdict.spared and not verdict.is_victim
@@ -258,7 +261,7 @@ def _displace(state: State, verdict: Verdict, now: Millis) -> None:
     for target in verdict.targets:
         if not target.workload.evicted:
             state.rounds.evicted(target.workload, workload)
-        mark_evicted(state, target.workload, now, by_time=target.reason == "InClusterQueueTimeBased")
+        mark_evicted(state, target.workload, now, target.reason)
     if verdict.replaces is not None:
         mark_evicted(state, verdict.replaces, now)
     known = state.claims.find(workload.key)
@@ -338,11 +341,8 @@ def is_admitted(state: State, verdict: Verdict) -> bool:
 
 def departed(state: State, workload: Workload, reason: str, evicted_at: Millis, now: Millis) -> Workload:
     """A victim once it has left, ``now``: it waits again, behind those whom its time was for (S-4.3)."""
-    by_time = reason == "InClusterQueueTimeBased"
-    moves_back = by_time or (
-        reason == "InCohortReclaimWhileBorrowing" and not state.policy.gates.priority_sorting_within_cohort
-    )
-    at = Millis(stored(evicted_at) + 1) if moves_back else workload.queued_at
+    by_time = reason == BY_TIME
+    at = Millis(stored(evicted_at) + 1) if _moves_back(state, reason) else workload.queued_at
     ran = workload.ran_seconds
     counts = state.policy.rotation == "Fair" and state.policy.profile != "parity"
     if counts and workload.admitted and workload.family is None:
@@ -351,6 +351,12 @@ def departed(state: State, workload: Workload, reason: str, evicted_at: Millis, 
         workload, usage=None, uses=(), reserved_at=None, evicted=False, evicted_at=None, admitted=False, queued_at=at,
         displaced_at=stored(evicted_at) if by_time else workload.displaced_at, ran_seconds=ran,
     )  # fmt: skip
+
+
+def _moves_back(state: State, reason: str) -> bool:
+    """Whether a victim for this reason queues behind those who wait (S-4.3)."""
+    while_borrowing = reason == "InCohortReclaimWhileBorrowing"
+    return reason == BY_TIME or (while_borrowing and not state.policy.gates.priority_sorting_within_cohort)
 
 
 class Leaving(Protocol):
@@ -368,12 +374,15 @@ def reason_kept(leaving: Leaving) -> str:
     return "" if leaving.workload.evicted else leaving.reason
 
 
-def mark_evicted(state: State, workload: Workload, now: Millis, *, by_time: bool = False) -> None:
-    """It was asked to leave; its quota counts until it has left."""
+def mark_evicted(state: State, workload: Workload, now: Millis, reason: str = "") -> None:
+    """It was asked to leave; its quota counts until it has left, its place in the queue is that of one who waits."""
     held = state.holders.find(workload.queue, workload.key)
     if held is not None and not held.evicted:
         at = stored(now)
-        leaving = replace(held, evicted=True, evicted_at=at, displaced_at=at if by_time else None)
+        leaving = replace(
+            held, evicted=True, evicted_at=at, displaced_at=at if reason == BY_TIME else None,
+            queued_at=Millis(at + 1) if _moves_back(state, reason) else held.queued_at,
+        )  # fmt: skip
         state.holders.remove(held)
         state.holders.add(leaving)
         state.note_leaving(leaving)

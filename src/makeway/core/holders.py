@@ -117,17 +117,6 @@ class Holders:
                 runs.append(self._read(queue, found.longest, first, bisect_left(found.longest, (priority, before))))
         return self._merged(runs)
 
-    def has_expired(self, queue: QueueName, frs: Iterable[FR], priority: int, before: Millis) -> bool:
-        """Whether ``expired`` would find anybody, on the way out or not; reads nobody."""
-        for fr in frs:
-            for evicted in (False, True):
-                found = self._runs.get((queue, fr, evicted))
-                if found is not None:
-                    first = bisect_left(found.longest, (priority, DAWN))
-                    if first < len(found.longest) and found.longest[first] < (priority, before):
-                        return True
-        return False
-
     def newer(
         self, queue: QueueName, frs: Iterable[FR], priority: int, queued: Millis, since: Millis, *, evicted: bool
     ) -> Iterator[Workload]:

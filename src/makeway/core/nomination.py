@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from makeway.core import claims
 from makeway.core.amounts import add
 from makeway.core.flavors import Assignment, Mode, Search, Tried
 from makeway.core.model import FR, FlavorName, Millis, PodSet, ResourceName, Usage, Workload
@@ -259,17 +260,27 @@ class _Finder:
         """Which equals it may displace, and what it must wait for before it may displace more (S-7.14)."""
         state, workload, before = self._state, self._workload, self._equals.expired_before
         if not self._has_asked:
-            if before is None or turn_span(state, workload) is None:
-                return self._equals, None
-            if not state.holders.has_expired(workload.queue, need, workload.priority, before):
+            if before is None or turn_span(state, workload) is None or not self._has_expired(need, before):
                 return self._equals, None
             self._has_asked = True
             self._turn = turn_behind(state, workload, self._now, self._is_refused, self._could_by_time)
         if self._turn is None or self._turn.behind is None:
             return self._equals, self._turn
-        if before is None or not state.holders.has_expired(workload.queue, need, workload.priority, before):
+        if before is None or not self._has_expired(need, before):
             return self._equals, None
         return Equals(), self._turn
+
+    def _has_expired(self, need: tuple[FR, ...], before: Millis) -> bool:
+        """Whether an equal that uses what is needed has had its time, and could be displaced."""
+        state, workload = self._state, self._workload
+        by_claim = state.policy.gates.preemption_claims
+        for evicted in (False, True):
+            for each in state.holders.expired(workload.queue, need, workload.priority, before, evicted=evicted):
+                is_stuck = evicted and by_claim and claims.is_stuck(state, each, self._now)
+                is_kin = workload.family is not None and each.family == workload.family
+                if not is_stuck and not is_kin and each.key not in self._excluded:
+                    return True
+        return False
 
     def _is_refused(self, other: Workload) -> bool:
         return _refusal(self._state, other) is not None

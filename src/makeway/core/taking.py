@@ -6,7 +6,7 @@ All of it happens inside a trial of the cycle.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Literal, NamedTuple
@@ -145,6 +145,7 @@ class Taking:
         self._chosen: dict[WorkloadKey, Workload] = {}
         self._leaving: dict[QueueName, dict[FR, int]] = {}  # what chosen victims still use, per queue
         self._kept: list[Kept] = []
+        self._reserved: dict[QueueName, dict[FR, int]] = {}  # of these, what is not claimed, by queue
         self._holds = Holds(state)
         self.held_before = self._holds.in_force({})  # as the cycle found it
         self._migrating: list[Workload] = []
@@ -202,6 +203,7 @@ class Taking:
         """Nobody after this takes what is reserved for a head that must wait (S-5.8, 5.13); "": for this cycle."""
         self._state.tree.charge_all(self._state.tree.queues[queue], amounts)
         self._kept.append(Kept(queue, amounts, owner))
+        _add_to(self._reserved, queue, amounts)
 
     def take(self, entry: Entry) -> Verdict:
         """Rules 5.7.2 to 5.7.14, in their order."""
@@ -283,7 +285,7 @@ class Taking:
         if assignment.mode is Mode.FIT:
             return None
         if not entry.targets:
-            entitled = is_entitled(self._state, entry, self._reserved().get(workload.queue, {}))
+            entitled = is_entitled(self._state, entry, self._reserved.get(workload.queue, {}))
             reserved = self._reserve(entry)
             kept = [Step(Rule.RESERVED, (workload.key, *fr), (amount,)) for fr, amount in reserved.items()]
             steps = (*assignment.steps, *entry.steps, *kept)
@@ -305,7 +307,7 @@ class Taking:
             return False
         for holds in (False, True):
             with state.trial():
-                if holds and not self._holds.charge(state.tree.queues[entry.workload.queue], self._reserved()):
+                if holds and not self._holds.charge(state.tree.queues[entry.workload.queue], self._reserved):
                     return False
                 assignment, victims = self._search(entry)
             again = replace(entry, assignment=assignment, targets=victims.targets, deferred=False)
@@ -324,7 +326,7 @@ class Taking:
         if self._fits_beside(entry, but_for=ends_with_the_cycle):
             return verdict
         tree, root = self._state.tree, self._root(entry.workload)
-        lost_to = self._holds.in_force(self._reserved())
+        lost_to = self._holds.in_force(self._reserved)
         keys = [hold.key for queue, hold in lost_to.items() if tree.queues[queue].root is root]
         owners = dict.fromkeys((*(kept.owner for kept in self._kept if kept.owner), *keys))
         step = Step(Rule.HELD_BACK, (entry.workload.key, *owners))
@@ -369,28 +371,23 @@ class Taking:
             return entry.deferred or tree.fits(node, usage)  # the usual case, told without a trial
         with self._state.trial():
             self._let_leave(entry)
-            left = []
-            for kept in self._kept:
-                if but_for is not None and but_for(kept):
-                    tree.release_all(tree.queues[kept.queue], kept.amounts)
-                else:
-                    left.append(kept)
+            reserved = self._reserved if but_for is None else self._take_off(but_for)
             if not entry.deferred and not tree.fits(node, usage):
                 return False
             borrowed = [fr for fr, amount in usage.items() if amount and tree.borrows(node, fr, amount)]
-            if not holds or not borrowed or not self._holds.charge(node, self._reserved(left)):
+            if not holds or not borrowed or not self._holds.charge(node, reserved):
                 return True
             return all(usage[fr] <= max(0, tree.available(node, fr)) for fr in borrowed)
 
-    def _reserved(self, kept: Iterable[Kept] | None = None) -> dict[QueueName, dict[FR, int]]:
-        """By queue, what is kept free for its heads, of all that is kept or of a part."""
-        found: dict[QueueName, dict[FR, int]] = {}
-        for each in self._kept if kept is None else kept:
-            if not each.is_claimed:
-                amounts = found.setdefault(each.queue, {})
-                for fr, amount in each.amounts.items():
-                    amounts[fr] = amounts.get(fr, 0) + amount
-        return found
+    def _take_off(self, but_for: Callable[[Kept], bool]) -> dict[QueueName, dict[FR, int]]:
+        """In a trial: without some of what is kept; returns what is still reserved, by queue."""
+        reserved: dict[QueueName, dict[FR, int]] = {}
+        for kept in self._kept:
+            if but_for(kept):
+                self._state.tree.release_all(self._state.tree.queues[kept.queue], kept.amounts)
+            elif not kept.is_claimed:
+                _add_to(reserved, kept.queue, kept.amounts)
+        return reserved
 
     def _let_leave(self, entry: Entry) -> None:
         """In a trial: those are gone whom it displaces, or takes over from."""
@@ -429,6 +426,7 @@ class Taking:
             tree.release_all(tree.queues[victim.queue], victim.usage or {})
             if victim.key in self._claimants:
                 self._taken[victim.key] = entry.workload
+                self._state.claims.drop(victim.key)  # in the trial: from here on it waits like others
                 del self._promised[self._root(victim)][victim.key]
                 continue
             self._ask(victim)
@@ -457,6 +455,12 @@ class Taking:
         owner = entry.workload.key if stays_reserved(self._state, queue.name) else ""
         self.keep_free(queue.name, amounts, owner)
         return amounts
+
+
+def _add_to(table: dict[QueueName, dict[FR, int]], queue: QueueName, amounts: Mapping[FR, int]) -> None:
+    known = table.setdefault(queue, {})
+    for fr, amount in amounts.items():
+        known[fr] = known.get(fr, 0) + amount
 
 
 def reserves_anyway(state: State, workload: Workload) -> bool:
