@@ -364,11 +364,23 @@ def test_a_claim_that_is_not_on_victims_of_time_alone_disturbs_the_peace(victim:
     claim = Claim((), ((gone.key, gone.uid),), at, seconds(900))
     on.claim(claimant, claim, preempts=True)
     on.unclaim(claimant.key, seconds(400))
+    on.release(on.holders.by_key[gone.key], seconds(400))
     on.release(p, seconds(100 + TEN_MINUTES))
     assert on.rounds.of(p).above == left
     on.hold(replace(p, reserved_at=seconds(800)))
     on.release(p, seconds(800 + TEN_MINUTES))
     assert on.rounds.of(p).above == 0, "and in the end there is peace again"
+
+
+def test_a_victim_that_has_not_left_disturbs_it_though_the_claim_on_it_is_over() -> None:
+    on, p = quarrelling(reserved=100)
+    on.hold(holder("t", queue="y", cpu=1, evicted=True, evicted_at=seconds(300)))
+    on.release(p, seconds(300 + 2 * TEN_MINUTES))
+    assert on.rounds.of(p).above == 1
+    on.hold(replace(p, reserved_at=seconds(2000)))
+    on.release(on.holders.by_key[workload("t").key], seconds(2000))
+    on.release(p, seconds(2000 + TEN_MINUTES))
+    assert on.rounds.of(p).above == 0
 
 
 def test_rounds_end_when_a_quarrel_begins_after_long_peace() -> None:

@@ -130,8 +130,8 @@ MUTANTS = (
     ),
     Mutant(
         CANDIDATES,
-        'if self._queue.within == "LowerPriority" or not self._equals:',
-        "if not self._equals:",
+        'if self._queue.within == "LowerPriority" or not self._equals.newer:',
+        "if not self._equals.newer:",
         "S-7.3: equals",
     ),
     Mutant(

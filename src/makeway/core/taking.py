@@ -212,8 +212,10 @@ class Taking:
         if gates.recompute_assignment_upon_preemption_targets_overlap and self._overlaps(entry):
             self._recompute(entry)
             recomputed = "deferred_fit" if entry.deferred else "new_targets" if entry.targets else "skipped"
+        self._holds.decide(entry.workload, None)  # what it was entitled to is found out anew
         verdict = self._judge(entry)
-        self._holds.decide(entry.workload, entry.assignment.usage if verdict.entitled else None)
+        if verdict.entitled:
+            self._holds.decide(entry.workload, entry.assignment.usage)
         return replace(verdict, recomputed=recomputed) if recomputed else verdict
 
     def _overlaps(self, entry: Entry) -> bool:

@@ -41,7 +41,8 @@ def turn_span(state: State, workload: Workload) -> Millis | None:
     policy = state.policy
     if policy.rotation != "Fair" or not policy.gates.time_based_same_priority_preemption:
         return None
-    return state.queues[workload.queue].min_admit
+    queue = state.queues.get(workload.queue)
+    return None if queue is None else queue.min_admit
 
 
 def own_turn(state: State, workload: Workload, now: Millis) -> Turn | None:
