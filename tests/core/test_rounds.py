@@ -357,7 +357,7 @@ def test_rounds_end_after_quota_was_held_in_peace(held: int, left: int) -> None:
 def test_a_claim_that_is_not_on_victims_of_time_alone_disturbs_the_peace(victim: str, left: int) -> None:
     on, p = quarrelling(reserved=100)
     at = seconds(300)
-    gone = holder("t", queue="y", cpu=1, evicted=True, evicted_at=at)
+    gone = holder("t", queue="y", cpu=1, evicted=True, evicted_at=at, preempted=victim == "evicted")
     on.hold(replace(gone, displaced_at=at if victim == "by time" else None))
     claimant = workload("c", queue="y", cpu=1)
     on.push(claimant, at)
@@ -374,7 +374,7 @@ def test_a_claim_that_is_not_on_victims_of_time_alone_disturbs_the_peace(victim:
 
 def test_a_victim_that_has_not_left_disturbs_it_though_the_claim_on_it_is_over() -> None:
     on, p = quarrelling(reserved=100)
-    on.hold(holder("t", queue="y", cpu=1, evicted=True, evicted_at=seconds(300)))
+    on.hold(holder("t", queue="y", cpu=1, evicted=True, evicted_at=seconds(300), preempted=True))
     on.release(p, seconds(300 + 2 * TEN_MINUTES))
     assert on.rounds.of(p).above == 1
     on.hold(replace(p, reserved_at=seconds(2000)))

@@ -67,9 +67,10 @@ def disturbs(world: World, claim: Claim, reasons: Mapping[str, str]) -> bool:
 
 
 def leaving_in_quarrel(world: World) -> list[str]:
-    """Queues that somebody is leaving whose time is not the reason."""
+    """Queues that somebody is leaving who was preempted, and not by time."""
     held = [wl for wl in world.workloads.values() if facts.is_accounted(wl, world.settings.parity)]
-    told = [wl for wl in held if facts.is_true(wl, "Evicted") and facts.displaced_at(wl) is None]
+    preempted = [wl for wl in held if facts.is_true(wl, "Evicted") and facts.is_true(wl, "Preempted")]
+    told = [wl for wl in preempted if facts.displaced_at(wl) is None]
     return [str(wl["status"]["admission"]["clusterQueue"]) for wl in told]
 
 

@@ -326,6 +326,7 @@ def admitted(verdict: Verdict, now: Millis, *, may_run: bool | None = None) -> W
         reserved_at=stored(now),
         evicted=False,
         evicted_at=None,
+        preempted=False,
         displaced_at=None,
         admitted=verdict.workload.admitted if may_run is None else may_run,
         claim=None,
@@ -380,7 +381,8 @@ def mark_evicted(state: State, workload: Workload, now: Millis, reason: str = ""
     if held is not None and not held.evicted:
         at = stored(now)
         leaving = replace(
-            held, evicted=True, evicted_at=at, displaced_at=at if reason == BY_TIME else None,
+            held, evicted=True, evicted_at=at, preempted=reason not in ("", BY_TIME),
+            displaced_at=at if reason == BY_TIME else None,
             queued_at=Millis(at + 1) if _moves_back(state, reason) else held.queued_at,
         )  # fmt: skip
         state.holders.remove(held)

@@ -223,6 +223,7 @@ class Workload:
     reserved_at: Millis | None = None  # as decided (S-3.10), so already while assumed; None while there is no time yet
     evicted: bool = False  # asked to leave; its quota counts until it has left
     evicted_at: Millis | None = None  # since when, as decided; None also where no time was stored
+    preempted: bool = False  # for another workload, and not because its time was up
     grace_ms: int = 30_000  # how long its pods may take to end
     admitted: bool = False
     checks: tuple[tuple[str, bool], ...] = ()  # admission checks it lists, and whether each is Ready

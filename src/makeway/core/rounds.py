@@ -7,9 +7,9 @@ made anew is the same; several Workloads of one owner are not. In memory only: a
 
 Counts end when the reasons for them do: with a change of the workload or of its tree, with whoever displaced it last,
 when it loses its quota by no fault and no quarrel of its own, and after it has held quota in peace for a while. A tree
-is at peace while nothing *disturbs* it: no claim on somebody who was not displaced by time, and nobody who was asked to
-leave for another reason than time and has not left. Where workloads quarrel there is always one or the other, however
-slowly the victims leave.
+is at peace while nothing *disturbs* it: no claim on somebody who was not displaced by time, and nobody who was preempted
+for another reason than time and has not left. Where workloads quarrel there is always one or the other, however slowly
+the victims leave.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Rounds:
         self._evicted: dict[WorkloadKey, dict[Identity, None]] = {}  # whom it evicted last
         self._held: dict[Tree, dict[Identity, None]] = {}  # who has rounds behind it, and quota
         self._owned: dict[str, dict[WorkloadKey, None]] = {}  # Workloads by the uid of their owner
-        self._leaving: dict[WorkloadKey, Tree] = {}  # who was asked to leave, not by time, and has not left
+        self._leaving: dict[WorkloadKey, Tree] = {}  # who was preempted, not by time, and has not left
         self._disturbing: dict[Tree, int] = {}  # how many claims in force, and of those who leave, disturb
         self._at_peace_since: dict[Tree, Millis] = {}
         self.exhausted: dict[QueueName, int] = {}  # verdicts that only the circuit breaker made
@@ -164,7 +164,7 @@ class Rounds:
             self._put(who, replace(count, held_since=None))
 
     def leaves(self, workload: Workload, tree: Tree) -> None:
-        """It was asked to leave, and not because its time is up."""
+        """It was preempted, and not because its time is up."""
         if workload.key not in self._leaving:
             self._log.put(self._leaving, workload.key, tree)
             self.disturb(tree, DAWN if workload.evicted_at is None else workload.evicted_at)

@@ -127,8 +127,8 @@ class State:
         self._log.put(self._generations, workload.queue, self._generations.get(workload.queue, 0) + 1)
 
     def note_leaving(self, workload: Workload) -> None:
-        """A holder may have been asked to leave: if not by time, its tree is not at peace (design 4, epochs 2)."""
-        if workload.evicted and workload.displaced_at is None:
+        """A holder may have been asked to leave for another: then its tree is not at peace (design 4, epochs 2)."""
+        if workload.evicted and workload.preempted:
             self.rounds.leaves(workload, self._root_name(workload.queue))
 
     # --- who waits ---

@@ -90,6 +90,7 @@ def workload_of(workload: wire.Workload, around: Surroundings, queue: QueueName 
         reserved_at=_millis(conditions["QuotaReserved"].last_transition_time) if holds else None,
         evicted=_is_true(conditions, "Evicted"),
         evicted_at=_since(conditions, "Evicted"),
+        preempted=_is_true(conditions, "Preempted") and _displaced_at(conditions) is None,
         grace_ms=grace,
         claim=None if holds else _claim(status.preemption_claim, spec.pod_sets),
         admitted=_is_true(conditions, "Admitted"),
