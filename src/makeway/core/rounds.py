@@ -7,9 +7,9 @@ made anew is the same; several Workloads of one owner are not. In memory only: a
 
 Counts end when the reasons for them do: with a change of the workload or of its tree, with whoever displaced it last,
 when it loses its quota by no fault and no quarrel of its own, and after it has held quota in peace for a while. A tree
-is at peace while nothing *disturbs* it: no claim on somebody who was not displaced by time, and nobody who was preempted
-for another reason than time and has not left. Where workloads quarrel there is always one or the other, however slowly
-the victims leave.
+is at peace while nothing *disturbs* it: no claim on somebody who was not displaced by time, and nobody who was
+preempted for another reason than time and has not left. Where workloads quarrel there is always one or the other,
+however slowly the victims leave.
 """
 
 from __future__ import annotations
