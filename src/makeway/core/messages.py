@@ -122,8 +122,8 @@ def _why_nobody_leaves(steps: Iterable[Step]) -> Iterator[str]:
                 without_quota.append(f"{step.subjects[1]} in flavor {step.subjects[2]}")
     if without_quota:
         yield (
-            f"preemption cannot help: its ClusterQueue has no nominal quota for {', '.join(without_quota)}; that would "
-            "help, or borrowWithinCohort, or fair sharing with reclaimWithinCohort"
+            f"preemption cannot help: its ClusterQueue has no nominal quota for {', '.join(without_quota)}; nominal "
+            "quota would help, or borrowWithinCohort, or fair sharing with reclaimWithinCohort"
         )
 
 
