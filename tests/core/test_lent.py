@@ -164,3 +164,14 @@ def test_where_that_finds_nobody_it_is_held_back_and_its_scan_stays() -> None:
     plan = cycle(on, 900)
     assert (evictions(plan), [each.workload.uid for each in plan.verdicts if each.held_back]) == ([], ["w"])
     assert heads(on) == []
+
+
+def test_one_whose_gate_is_closed_is_held_back_and_not_parked_for_its_gate() -> None:
+    """It was found to fit; when the reservation ends it is due, whatever its gate says."""
+    on = strict_neighbour()
+    cycle(on, 10)
+    on.push(workload("w", queue="x", cpu=1, queued=900, gated=True), seconds(900))
+    plan = cycle(on, 900)
+    assert [(each.workload.uid, each.held_back, each.mode) for each in plan.verdicts] == [("w", True, "Fit")]
+    on.forget(on.pending.line(QueueName("s")).members[workload("s2").key], seconds(950))
+    assert "w" in {each.uid for each in heads(on)}

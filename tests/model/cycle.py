@@ -206,7 +206,7 @@ def search_again(run: Run, e: Entry) -> bool:
         only = before[0].nominated()
         e.assignment, e.targets, e.lets_go_first = rotation.search(run.world, seen, e.p, [], only)
         e.mode = e.assignment.mode
-        found = e.mode == "Fit" or (e.mode == "Preempt" and bool(e.targets))
+        found = e.mode == "Fit" or (e.mode == "Preempt" and bool(e.targets) and not is_gated(run, e))
         if found and fits_but_for(run, e, (), held=True):
             store_progress(run, e)
             return True

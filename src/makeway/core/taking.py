@@ -253,12 +253,8 @@ class Taking:
             return refused
         if self._overlaps(entry):
             return skip(entry, Rule.OVERLAP)
-        if not self._fits_beside(entry):
-            if not self._search_again(entry):
-                return self._lose(entry)
-            refused = self._refuse(entry)
-            if refused is not None:
-                return refused
+        if not self._fits_beside(entry) and not self._search_again(entry):
+            return self._lose(entry)
         if entry.deferred:
             return self._defer(entry)
         preempts = entry.assignment.mode is not Mode.FIT
@@ -300,7 +296,8 @@ class Taking:
     def _search_again(self, entry: Entry) -> bool:
         """Whether it finds others to displace beside what is reserved, claimed or held since its search (S-5.15).
 
-        First as if nothing were held: it may end within its own quota, where holds do not bind it.
+        First as if nothing were held: it may end within its own quota, where holds do not bind it. One whose gate is
+        closed may displace nobody, and waits for what is kept to change.
         """
         state = self._state
         if state.policy.profile == "parity" or not state.policy.gates.preemption_claims:
@@ -313,7 +310,7 @@ class Taking:
                     return False
                 assignment, victims = self._search(entry)
             again = replace(entry, assignment=assignment, targets=victims.targets, deferred=False)
-            is_answer = assignment.mode is Mode.FIT or bool(victims.targets)
+            is_answer = assignment.mode is Mode.FIT or bool(victims.targets and not entry.workload.gated)
             if is_answer and not self._overlaps(again) and self._fits_beside(again):
                 self._renew(entry, assignment, victims)
                 entry.deferred = False
