@@ -116,12 +116,11 @@ def make(world: World, p: Incoming, found: Assignment, targets: list[Target], no
     leaving = [t.key for t in targets if not t.claims]
     victims = {key: facts.uid_of(world.workloads[key]) for key in leaving}
     charged = set(leaving)
-    until = [deadline_of(world, key, now) for key in leaving]
     for claim in taken:
         inherited = credited(world, claim, now)  # decisions 0014 and 0028: neither who has left nor who is overdue
         victims |= {key: uid for key, uid in claim.victims.items() if key in inherited}
         charged |= inherited
-        until.append(claim.expires_at)
+    until = [deadline_of(world, key, now) for key in victims] or [claim.expires_at for claim in taken]
     _make(world, p, found, victims, charged, max(until), now).preempts = True
     return taken
 

@@ -16,7 +16,7 @@ from makeway.core.amounts import subtract
 from makeway.core.claims import Claimant, EndedClaim
 from makeway.core.flavors import Assignment, Mode
 from makeway.core.lent import Holds, is_entitled
-from makeway.core.model import FR, Claim, Millis, QueueName, Uid, Usage, Workload, WorkloadKey
+from makeway.core.model import DAWN, FR, Claim, Millis, QueueName, Uid, Usage, Workload, WorkloadKey
 from makeway.core.nomination import Entry, find_assignment, round_of
 from makeway.core.options import running_sibling
 from makeway.core.preemption.classical import Victims
@@ -350,8 +350,8 @@ class Taking:
         taken = [self._claimants[t.workload.key] for t in entry.targets if t.workload.key in self._claimants]
         inherited = [victim for each in taken for victim in each.victims]  # who has left by now may be back by right
         victims = [(each.key, each.uid) for each in (*leaving, *inherited)]
-        latest = max((each.claim.expires_at for each in taken), default=self._now)
-        until = claims.deadline(self._state, leaving, self._now, at_least=latest)
+        latest = DAWN if victims else max((each.claim.expires_at for each in taken), default=self._now)
+        until = claims.deadline(self._state, (*leaving, *inherited), self._now, at_least=latest)
         return claims.new_claim(entry.assignment, victims, self._now, until)
 
     def _still_there(self, entry: Entry) -> list[Workload]:
