@@ -117,13 +117,14 @@ def stubborn(machine: Machine, shared: Path | None) -> None:
     script = "trap '' TERM; echo up; while :; do sleep 0.1; done"
     machine.apply(shell("deaf", script, into="stubborn", grace=3))
     machine.until(lambda: bool(machine.pods("deaf", "stubborn")) and _log(machine, "deaf", "stubborn") == b"up\n", "up")
+    (first,) = (each["metadata"]["uid"] for each in machine.pods("deaf", "stubborn"))
     machine.apply(shell("next", "echo here", into="stubborn", priority="high"))
     began = time.monotonic()
     machine.until(lambda: condition(machine.workload("deaf", "stubborn"), "Evicted")[0] == "True", "it is evicted")
-    while _lives(machine, "deaf", "stubborn"):
+    while _lives(machine, "deaf", "stubborn", first):  # this pod: once ``next`` is done there may be another
         reserved = condition(machine.workload("deaf", "stubborn"), "QuotaReserved")[0]
-        assert reserved == "True" or not _lives(machine, "deaf", "stubborn")
-        assert machine.pods("next", "stubborn") == [] or not _lives(machine, "deaf", "stubborn")
+        assert reserved == "True" or not _lives(machine, "deaf", "stubborn", first)
+        assert machine.pods("next", "stubborn") == [] or not _lives(machine, "deaf", "stubborn", first)
         time.sleep(0.1)
     assert time.monotonic() - began >= 2.5
     machine.until_ended("next", namespace="stubborn")
@@ -254,8 +255,10 @@ STORIES: list[Callable[[Machine, Path | None], None]] = [
 ]  # fmt: skip
 
 
-def _lives(machine: Machine, name: str, into: str) -> bool:
-    return any(each["status"].get("phase") not in ("Succeeded", "Failed") for each in machine.pods(name, into))
+def _lives(machine: Machine, name: str, into: str, uid: str) -> bool:
+    """Whether this pod of a job has not ended."""
+    pods = (each for each in machine.pods(name, into) if each["metadata"]["uid"] == uid)
+    return any(each["status"].get("phase") not in ("Succeeded", "Failed") for each in pods)
 
 
 def _log(machine: Machine, name: str, into: str) -> bytes:
