@@ -58,13 +58,15 @@ def reasons(server: Living, kind: str, name: str) -> set[str]:
 
 
 def test_a_job_is_held_back_admitted_and_started(server: Living) -> None:
-    server.create(*queue("jobs", cpu=1), job("first", queue="jobs"), job("second", queue="jobs"))
+    server.create(*queue("jobs", cpu=1), job("first", queue="jobs"))
     until(lambda: not server.get(f"{JOBS}/first")["spec"]["suspend"], "the start of the first")
-    assert server.get(f"{JOBS}/second")["spec"]["suspend"]
     until(lambda: {"CreatedWorkload", "Started"} <= reasons(server, "Job", "first"))
+    server.create(job("second", queue="jobs"))  # only now: of two that come in one second the uid decides
+    until(lambda: any(each["metadata"]["name"].startswith("job-second") for each in server.items(WORKLOADS)))
     (waiting,) = [each for each in server.items(WORKLOADS) if each["metadata"]["name"].startswith("job-second")]
     name = waiting["metadata"]["name"]
     until(lambda: "WaitingForQuota" in reasons(server, "Workload", name))
+    assert server.get(f"{JOBS}/second")["spec"]["suspend"]
     done = {"type": "Complete", "status": "True", "reason": "Done", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     server.put_status(f"{JOBS}/first", {"conditions": [done], "completionTime": "2026-01-01T00:00:00Z"})
     until(lambda: not server.get(f"{JOBS}/second")["spec"]["suspend"], "the start of the second")
