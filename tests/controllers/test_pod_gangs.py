@@ -84,7 +84,8 @@ def test_a_gang_without_a_place_for_all_gets_none_and_is_told_why() -> None:
     assert set(places(play).values()) == {""}
     assert why(play, "w-0") == (
         "0/1 nodes are available: 1 node(s) had room, but not for enough pods of the gang. "
-        "3 pods of its gang must be placed together."
+        "3 pods of its gang must be placed together. Preemption does not help: even if all pods left, 2 of the 3 pods "
+        "needed would have a place; a, cpu: the nearest miss: 1 are asked for, 0 would be free, 1 are missing."
     )
     play.create(node("b", "1"))
     play.settle()

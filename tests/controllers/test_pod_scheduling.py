@@ -38,7 +38,10 @@ def test_pods_spread_over_nodes_and_wait_when_these_are_full() -> None:
         play.create(pod(f"p{n}"))
         play.settle()
     assert [node_of(play, f"p{n}") for n in range(6)] == ["a", "b", "a", "a", "b", ""]
-    assert why(play, "p5") == "0/2 nodes are available: 2 Insufficient cpu."
+    assert why(play, "p5") == (
+        "0/2 nodes are available: 2 Insufficient cpu. Preemption does not help: nobody runs with a priority below 0; "
+        "on a too important to leave: default/p0 (priority 0), default/p2 (priority 0) and default/p3 (priority 0)."
+    )
     play.store.delete(PODS, "default", "p1", grace=0)
     play.settle()
     assert node_of(play, "p5") == "b"
@@ -110,7 +113,11 @@ def test_a_port_is_taken_by_one_pod_at_a_time() -> None:
     play.create(pod("p", container=web), pod("q", container=web))
     play.settle()
     assert [node_of(play, "p"), node_of(play, "q")] == ["a", ""]
-    assert why(play, "q") == "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports."
+    assert why(play, "q") == (
+        "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports. "
+        "Preemption does not help: nobody runs with a priority below 0; "
+        "on a too important to leave: default/p (priority 0)."
+    )
 
 
 def test_a_node_that_comes_is_used() -> None:

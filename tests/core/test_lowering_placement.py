@@ -204,3 +204,14 @@ def test_a_budget() -> None:
     assert found == Budget(namespace="default", name="b", selector=selector, allowed=2, disrupted=disrupted)
     (empty,) = lowered(parsed("PodDisruptionBudget", "b")).budgets
     assert (empty.selector, empty.allowed) == (None, 0)
+
+
+def test_what_a_pod_would_rather_have() -> None:
+    term = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
+    wish = {"preferredDuringSchedulingIgnoredDuringExecution": [
+        {"weight": 7, "preference": term}, {"weight": 9, "preference": {}},
+    ]}  # fmt: skip
+    found = the_pod(wire_pod(affinity={"nodeAffinity": wish}))
+    assert found.preferred == ((7, (Expression("disk", "In", ("ssd",)),)),), (
+        "a term without requirements matches no node"
+    )

@@ -84,9 +84,10 @@ def one_pass(ground: Ground, members: list[Pod], standing: Standing, *, pack: bo
 
 def score(node: Node, pod: Pod, there: dict[PodKey, Pod], *, pack: bool) -> Fraction:
     total = Fraction(0)
-    for resource in ("cpu", "memory"):
+    asks = [resource for resource in ("cpu", "memory") if pod.requests.get(resource, 0)]
+    for resource in ("cpu", "memory") if asks else ("pods",):
         have = node.allocatable.get(resource, 0)
-        used = sum(each.requests.get(resource, 0) for each in (*there.values(), pod))
+        used = sum(1 if resource == "pods" else each.requests.get(resource, 0) for each in (*there.values(), pod))
         if have:
             total += Fraction(used if pack else have - used, have)
     return total

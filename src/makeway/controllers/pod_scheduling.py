@@ -36,13 +36,13 @@ from makeway.controllers.contract import (
 from makeway.controllers.gang_status import told_gang
 from makeway.controllers.pod_cluster import PodCluster
 from makeway.controllers.pod_edits import NOT_WHOLE, PREEMPTED, Bind, Disrupt, Promise, Wait, said, whose
+from makeway.controllers.pod_messages import Told, told_waiting
 from makeway.controllers.pod_queue import PodQueue, Rank, Shape
 from makeway.core.model import Millis
 from makeway.core.placement.delayed import CycleAnswer, cycle
-from makeway.core.placement.hindrances import hindrances, might_take
+from makeway.core.placement.hindrances import might_take
 from makeway.core.placement.model import ForGroup, ForPod, Pod, PodKey, Preemptor
-from makeway.core.placement.preemption import NEVER, ONGOING
-from makeway.core.trace import Rule
+from makeway.core.placement.preemption import ONGOING
 
 QUEUE = Ref("PodQueue", "", "")  # no object: whoever decides is looked at under this name
 DECISIONS_PER_LOOK = 20
@@ -59,6 +59,7 @@ class PodScheduling:
         self._attempts: list[Attempt] = []  # of this look
         self._placings: list[Placing] = []  # of this look
         self._decision = ""  # the id that the writes of the decision of the moment carry
+        self._told = Told()
         self._promises: dict[Preemptor, Promise] = {}  # of those for whom others leave
         self.decisions = 0  # cycles, for tests and figures
 
@@ -90,10 +91,12 @@ class PodScheduling:
         return bool(self._cluster.touched or self._cluster.freed or self._queue.is_due)
 
     def _answered(self, key: PodKey) -> None:
+        pod = self._cluster.state.pods.get(key)
+        if pod is None or pod.node is not None:
+            self._told.forget(key)
         if key not in self._writing:
             return
         self._writing.discard(key)
-        pod = self._cluster.state.pods.get(key)
         if pod is not None and pod.node is None and (item := self._cluster.item_of(pod)) not in self._queue:
             self._cluster.touched[item] = None  # its turn came while the write was under way
 
@@ -278,7 +281,8 @@ class PodScheduling:
         is_leaving_awaited = answer.reason == ONGOING
         if not is_leaving_awaited:
             self._break_promise(item)
-        actions = self._tell(members, answer.nominated, self._why(item, answer, members), view, now)
+        words = self._words(item, answer, members)
+        actions = self._tell(members, answer.nominated, words, view, now)
         shape = self._shape(item, self._cluster.members(item))
         self._queue.refuse(item, self._rank(item, members), shape, now, counts=not is_leaving_awaited)
         if not is_leaving_awaited and self._is_stranded(item, members):
@@ -286,9 +290,9 @@ class PodScheduling:
             if now >= since + STRANDED_MS:
                 del self._stranded[item]
                 standing = [pod.key for pod in self._cluster.running(item)]
-                words = "Only a part of its gang has a place"
+                why = "Only a part of its gang has a place"
                 self._placings.append(self._released(item, standing))
-                return [*actions, *self._evict(standing, NOT_WHOLE, words, view, now)]
+                return [*actions, *self._evict(standing, NOT_WHOLE, why, view, now)]
             self._queue.wake_at(shape, Millis(since + STRANDED_MS))
         else:
             self._stranded.pop(item, None)
@@ -314,50 +318,38 @@ class PodScheduling:
         latest = max(pod.start for pod in standing)
         return all(pod.arrived <= latest for pod in members)
 
-    # --- words ---
-
-    def _why(self, item: Preemptor, answer: CycleAnswer, members: Sequence[Pod]) -> str:
-        state = self._cluster.state
-        if any(step.rule == Rule.PLACE_UNRESOLVED for step in answer.why):
-            member = members[0].member
-            return f"There is no group {member.group} in a Workload {member.workload}." if member else "No such group."
-        standing, least = len(self._cluster.running(item)), self._least(item)
-        if standing + len(members) < least:
-            return f"Of its gang {standing + len(members)} pods exist, and {least} are needed."
-        found = hindrances(state, members[0], self._cluster.unready)
-        told = ", ".join(f"{number} {why}" for why, number in sorted(found.items()))
-        message = f"0/{len(state.nodes)} nodes are available: {told}." if told else "0/0 nodes are available."
-        if isinstance(item, ForGroup):
-            message += f" {max(1, least - standing)} pods of its gang must be placed together."
-        if answer.reason == ONGOING:
-            message += " It waits for pods that make way."
-        elif answer.reason == NEVER:
-            message += " Its preemptionPolicy is Never."
-        return message
-
     # --- writes ---
+
+    def _words(self, item: Preemptor, answer: CycleAnswer, members: Sequence[Pod]) -> Mapping[PodKey, str]:
+        cluster = self._cluster
+        return told_waiting(
+            cluster.state, cluster.unready, members, len(cluster.running(item)), self._least(item), answer
+        )
 
     def _tell(
         self,
         members: Sequence[Pod],
         nominated: Mapping[PodKey, str],
-        message: str,
+        words: str | Mapping[PodKey, str],
         view: View,
         now: Millis,
         *,
         again: bool = False,
     ) -> list[Action]:
-        """Why they wait, and the nodes they are promised. ``again``: who has been told so is told once more."""
+        """Why they wait, one by one or all alike, and the nodes they are promised. ``again``: tell also who knows."""
         actions: list[Action] = []
         for pod in members:
             node = nominated.get(pod.key)
             if pod.nominated != node:
                 self._cluster.nominated(pod.key, node)
             stored = view.get(_ref(pod.key))
-            edit = Wait(message, node or "", now)
-            if stored is None or (not again and edit(stored) in (stored, None)):
+            if stored is None:
                 continue
-            is_news = said(stored) != message
+            message = words if isinstance(words, str) else words[pod.key]
+            is_news = self._told.is_news(pod.key, said(stored), message, now)
+            edit = Wait(message if is_news else None, node or "", now)
+            if not again and edit(stored) in (stored, None):
+                continue
             notes = (Note(_ref(pod.key), "Warning", "FailedScheduling", message),) if is_news else ()
             actions += self._change(pod.key, edit, view, *notes)
         return actions

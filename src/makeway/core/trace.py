@@ -8,6 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+from makeway.api.quantity import Quantity
 from makeway.core.amounts import ratio_text
 
 
@@ -65,6 +66,9 @@ class Rule(StrEnum):
     PLACE_SHORT = "place/no-place-even-then"
     PLACE_LACKS = "place/lacks"
     PLACE_CLOSED = "place/no-open-node"
+    PLACE_TOO_SMALL = "place/too-small-even-empty"
+    PLACE_APART = "place/other-pods"
+    PLACE_KEPT = "place/too-important"
     PLACE_THRESHOLD = "place/threshold"
     PLACE_NOT_ENOUGH = "place/below-threshold"
     PLACE_ABOVE = "place/above-threshold"
@@ -126,6 +130,9 @@ WORDS = {
     Rule.PLACE_SHORT: "with all below priority {} gone fewer than {} of {} pods have a place",
     Rule.PLACE_LACKS: "the nearest miss: {} are asked for, {} would be free, {} are missing",
     Rule.PLACE_CLOSED: "no node is open to it, whoever leaves",
+    Rule.PLACE_TOO_SMALL: "even if all pods left, {} of the {} pods needed would have a place",
+    Rule.PLACE_APART: "there is room, but rules between pods keep it away",
+    Rule.PLACE_KEPT: "it is too important to leave: priority {} is not below {}",
     Rule.PLACE_THRESHOLD: "nobody above priority {} has to leave",
     Rule.PLACE_NOT_ENOUGH: "with only priorities up to {} gone fewer than {} pods have a place",
     Rule.PLACE_ABOVE: "{} pods stay because their priority is above {}",
@@ -139,6 +146,9 @@ SHARES_IN = {  # how many of a rule's numbers, two for each, are shares: they co
     Rule.ORDER_PREEMPTOR: 2, Rule.ORDER_WITHIN_NOMINAL: 2, Rule.ORDER_LOWER_SHARE: 2, Rule.ORDER_PRIORITY: 2,
     Rule.ORDER_EARLIER: 2, Rule.ORDER_NAME: 2,
 }  # fmt: skip
+
+
+AMOUNTS = (Rule.PLACE_LACKS,)  # their numbers are amounts of the resource that is their last subject
 
 
 class Step(NamedTuple):
@@ -156,4 +166,6 @@ class Step(NamedTuple):
 
     def __str__(self) -> str:
         shares = self.shares
+        if self.rule in AMOUNTS:
+            return WORDS[self.rule].format(*(Quantity.of_units(each, self.subjects[-1]) for each in self.numbers))
         return WORDS[self.rule].format(*(ratio_text(*each) for each in shares), *self.numbers[2 * len(shares) :])

@@ -24,6 +24,7 @@ from makeway.core.messages import pending_reason
 from makeway.core.model import Millis, QueueName, WorkloadKey
 from makeway.core.policy import Policy
 from makeway.core.state import State
+from makeway.core.trace import Rule
 from makeway.core.waking import after_expiry, next_expiry
 from makeway.runtime.executor import DirectWriter, Executor, Writer
 from makeway.runtime.facts import Facts
@@ -383,7 +384,8 @@ class Engine:
         if placing.what == "gone":
             self.journal.forget(item)
         elif placing.what == "unplaced":
-            meaning = (placing.reason, tuple((step.rule, step.subjects) for step in steps))
+            lasting = [step for step in steps if step.rule is not Rule.PLACE_KEPT]  # who holds it changes
+            meaning = (placing.reason, tuple((step.rule, step.subjects) for step in lasting))
             self.journal.refuse(
                 now, placing.workload, meaning, what=placing.what, decision=placing.decision, reason=placing.reason,
                 steps=steps, item=item,

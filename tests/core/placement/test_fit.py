@@ -176,3 +176,43 @@ def test_s15_2_6_a_spread_keeps_domains_even(skew: int, least: int, want: int) -
     seats = seat_gang(room_for(cluster(machines, members)), 1)
     assert seats is not None
     assert placed(seats) == want
+
+
+# --- what a pod would rather have ---
+
+
+def test_pods_that_ask_for_nothing_are_spread_by_their_number() -> None:
+    """Else all of them would go to the node with the first name, or the emptiest."""
+    world = cluster([node("n0", 8), node("n1", 4)], [pod("v", 1, "n1"), *gang(5, 0)])
+    assert places(room_for(world), 5) == ["n0", "n0", "n1", "n0", "n1"]
+
+
+def test_pods_that_ask_for_nothing_are_packed_where_that_is_the_policy() -> None:
+    world = cluster(nodes(2), [pod("v", 1, "n1"), *gang(3, 0)])
+    assert places(room_for(world, scoring="Pack"), 3) == ["n1", "n1", "n1"]
+
+
+def wishing(count: int, *wishes: tuple[int, str]) -> list[Pod]:
+    """Pods that would rather stand on a node of a name, with a weight each."""
+    preferred = tuple((weight, (Expression(HOST, "In", (name,)),)) for weight, name in wishes)
+    return [replace(each, preferred=preferred) for each in gang(count)]
+
+
+def test_a_preferred_node_goes_before_the_score_as_long_as_it_has_room() -> None:
+    world = cluster([node("n0", 9), node("n1", 2), node("n2", 2)], wishing(6, (1, "n1"), (50, "n2")))
+    assert places(room_for(world), 6) == ["n2", "n2", "n1", "n1", "n0", "n0"]
+
+
+def test_a_taint_that_only_asks_to_stay_away_is_heeded_while_there_is_another_node() -> None:
+    shy = replace(node("n0", 9), taints=(Taint("k", "v", "PreferNoSchedule"),))
+    assert places(room_for(cluster([shy, node("n1", 2)], gang(3))), 3) == ["n1", "n1", "n0"]
+    tolerant = [replace(each, tolerations=(ANY,)) for each in gang(1)]
+    assert places(room_for(cluster([shy, node("n1", 2)], tolerant)), 1) == ["n0"]
+    eager = wishing(1, (60, "n0"), (60, "n0"))
+    assert places(room_for(cluster([shy, node("n1", 2)], eager)), 1) == ["n0"], "two wishes outweigh one taint"
+
+
+def test_a_wish_never_costs_a_gang_its_place() -> None:
+    """In queue order the small one would take the large one's only node; the pass that packs asks for no wishes."""
+    small, large = replace(wishing(1, (100, "n1"))[0], key=("d", "s")), pod("l", 4, of="pre", arrived=1)
+    assert places(room_for(cluster([node("n0", 1), node("n1", 4)], [small, large])), 2) == ["n0", "n1"]

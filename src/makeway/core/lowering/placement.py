@@ -5,13 +5,20 @@ Pods that have ended are left out: they hold no room and no place in the queue.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from makeway.api.names import DEFAULT_NAMESPACE, WORKLOAD_REF
 from makeway.api.objects import kubernetes as wire
 from makeway.api.objects.meta import ObjectMeta, Wire
-from makeway.api.objects.pods import Amounts, NodeSelector, NodeSelectorRequirement, PodSpec, PodStatus
+from makeway.api.objects.pods import (
+    Amounts,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PodSpec,
+    PodStatus,
+)
 from makeway.api.objects.scheduling import GangWorkload, GangWorkloadStatus
 from makeway.api.pod_request import pod_request
 from makeway.core.lowering.queues import selector_of, toleration_of
@@ -120,6 +127,9 @@ def pod_of(pod: wire.Pod, classes: Classes, now: Millis, *, arrived: int = 0, sh
         member=member_of(pod),
         node_selector=spec.node_selector,
         affinity=_affinity(spec.affinity.node_affinity.required),
+        preferred=tuple(
+            (each.weight, term) for each in spec.affinity.node_affinity.preferred for term in _terms((each.preference,))
+        ),
         tolerations=tuple(map(toleration_of, spec.tolerations)),
         ports=_ports(spec, every=shares_network or spec.host_network),
         anti_affinity=tuple(
@@ -144,13 +154,13 @@ def _policy(text: str) -> PreemptionPolicy | None:
 
 def _affinity(required: NodeSelector | None) -> tuple[Selector, ...] | None:
     """The terms that can match: one without requirements matches no node."""
-    if required is None:
-        return None
-    return tuple(
-        tuple(map(_expression, (*term.match_expressions, *term.match_fields)))
-        for term in required.node_selector_terms
-        if term.match_expressions or term.match_fields
-    )
+    return None if required is None else tuple(_terms(required.node_selector_terms))
+
+
+def _terms(terms: Iterable[NodeSelectorTerm]) -> Iterator[Selector]:
+    for term in terms:
+        if term.match_expressions or term.match_fields:
+            yield tuple(map(_expression, (*term.match_expressions, *term.match_fields)))
 
 
 def _expression(requirement: NodeSelectorRequirement) -> Expression:

@@ -18,6 +18,7 @@ from makeway.core.placement.model import Node, Pod, Spread, Term
 from makeway.core.placement.nodes import Bools, Ints, Placement
 
 KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
+UNWANTED = 100  # what a PreferNoSchedule taint weighs: as much as the strongest preference for another node
 _MOST_MASKS = 512
 
 
@@ -30,6 +31,26 @@ def usable(state: Placement, pod: Pod) -> Bools:
             state.masks.clear()
         mask = state.masks[look] = np.fromiter((_opens(node, pod) for node in state.nodes), bool, len(state.nodes))
     return mask
+
+
+def preference(state: Placement, pod: Pod) -> Ints | None:
+    """How much the pod would rather have each node (S-15.2.3); None: it is all the same to it. Not to be written to."""
+    look = (pod.preferred, pod.tolerations)
+    if look not in state.preferences:
+        if len(state.preferences) >= _MOST_MASKS:
+            state.preferences.clear()
+        found: Ints = np.fromiter((_preferred(node, pod) for node in state.nodes), np.int64, len(state.nodes))
+        state.preferences[look] = found if found.any() else None
+    return state.preferences[look]
+
+
+def _preferred(node: Node, pod: Pod) -> int:
+    wanted = sum(weight for weight, term in pod.preferred if selects(term, node.labels))
+    unwanted = sum(
+        taint.effect == "PreferNoSchedule" and not any(t.tolerates(taint) for t in pod.tolerations)
+        for taint in node.taints
+    )
+    return wanted - UNWANTED * unwanted
 
 
 def _opens(node: Node, pod: Pod) -> bool:

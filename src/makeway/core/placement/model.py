@@ -32,7 +32,7 @@ class Node:
     name: str
     allocatable: Mapping[str, int]  # a resource that is not here is 0, ``pods`` too (S-15.2.2)
     labels: Mapping[str, str] = field(default_factory=dict)
-    taints: tuple[Taint, ...] = ()  # all of them; only NoSchedule and NoExecute keep pods away
+    taints: tuple[Taint, ...] = ()  # NoSchedule and NoExecute keep pods away, PreferNoSchedule counts in the score
     unschedulable: bool = False
 
 
@@ -78,6 +78,7 @@ class Pod:
     member: Member | None = None
     node_selector: Mapping[str, str] = field(default_factory=dict)
     affinity: tuple[Selector, ...] | None = None  # terms of which one must hold; None: none asked for
+    preferred: tuple[tuple[int, Selector], ...] = ()  # weights, and what a node gets them for
     tolerations: tuple[Toleration, ...] = ()
     ports: frozenset[Port] = frozenset()
     anti_affinity: tuple[Term, ...] = ()

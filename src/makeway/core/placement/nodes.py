@@ -128,6 +128,7 @@ class Placement:
         self.allocatable: Ints = np.zeros((3, 0), np.int64)
         self.used: Ints = np.zeros((3, 0), np.int64)
         self.masks: dict[object, Bools] = {}  # which nodes a kind of pod may use; ``filters`` fills it
+        self.preferences: dict[object, Ints | None] = {}  # which it would rather have; ``filters`` fills it
         self.rows = Rows(3)
         self.pods: dict[PodKey, Pod] = {}
         self.row_of: dict[PodKey, int] = {}
@@ -197,7 +198,7 @@ class Placement:
                 for name, value in node.allocatable.items():
                     allocatable[self.columns[name], i] = amount(value)
         self.allocatable = allocatable
-        self.masks = {}
+        self.masks, self.preferences = {}, {}
         self._move_pods(before)
 
     def _move_pods(self, before: dict[str, int]) -> None:

@@ -18,7 +18,6 @@ from makeway.core.placement.model import Answer, Candidate, ForPod, Pod, PodKey,
 from makeway.core.placement.nodes import Bools, Ints, Placement
 from makeway.core.placement.reasons import (
     for_no_place,
-    for_nobody_lower,
     for_offer,
     for_places,
     for_result,
@@ -104,7 +103,7 @@ def decide(state: Placement, preemptor: Preemptor, *, domain: str | None = None,
     room.attach(units)
     among = _in_domain(room, within)
     if not among.any():
-        return Answer(needed=True, feasible=False, why=for_nobody_lower(who.name, who.priority))
+        return Answer(needed=True, feasible=False, why=for_no_place(room, who.name, who.need, who.priority, among))
     if who.single and domain is None:
         return _for_pod(room, who, listing)
     return _for_gang(room, who, among)

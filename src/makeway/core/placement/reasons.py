@@ -6,6 +6,7 @@ Lists are bounded: after ``MOST`` of a kind one step says how many more there ar
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from makeway.core.placement.single_pod import Offers
 from makeway.core.trace import Rule, Step
 
 MOST = 50
+MOST_KEPT = 3  # of those who are too important to leave
 Why = tuple[Step, ...]
 
 
@@ -28,38 +30,85 @@ def for_places(room: Room, seats: Seats, need: int) -> Why:
     return (first, *_bounded(_places(room, seats, room.free, np.zeros(len(room.units), bool)), found))
 
 
-def for_nobody_lower(name: str, priority: int) -> Why:
-    return (Step(Rule.PLACE_NOBODY_LOWER, (name,), (priority,)),)
-
-
 def for_no_place(room: Room, name: str, need: int, priority: int, among: Bools) -> Why:
-    """Not even all who might leave would do; with what the nearest node lacks."""
-    short = Step(Rule.PLACE_SHORT, (name,), (priority, need, len(room.members)))
+    """Why nobody is asked to leave: the nodes are too small even if empty, or those who stay are too important.
+
+    ``among``: who might leave. With what the nearest node lacks, and who holds that there.
+    """
     before = room.save()
-    room.take_out(among)
-    seats = in_queue_order(room)
-    left = [i for i, node in enumerate(seats) if node == NOT_PLACED] or list(range(len(seats)))
-    nearest = _nearest_miss(room, left)
-    room.load(before)
-    return (short, nearest)
+    try:
+        room.empty()
+        seats = in_queue_order(room)
+        found = sum(node != NOT_PLACED for node in seats)
+        if found < need:
+            miss = _nearest_miss(room, _unseated(seats))
+            return (miss.step,) if miss.node is None else (_too_small(name, found, need), miss.step)
+        room.load(before)
+        room.take_out(among)
+        miss = _nearest_miss(room, _unseated(in_queue_order(room)))
+        if among.any():
+            first = Step(Rule.PLACE_SHORT, (name,), (priority, need, len(room.members)))
+            return (first, miss.step, *_kept(room, miss, priority))
+        return (Step(Rule.PLACE_NOBODY_LOWER, (name,), (priority,)), *_kept(room, miss, priority))
+    finally:
+        room.load(before)
 
 
-def _nearest_miss(room: Room, left: list[int]) -> Step:
+def _too_small(name: str, found: int, need: int) -> Step:
+    return Step(Rule.PLACE_TOO_SMALL, (name,), (found, need))
+
+
+def _unseated(seats: Seats) -> list[int]:
+    return [i for i, node in enumerate(seats) if node == NOT_PLACED] or list(range(len(seats)))
+
+
+class _Miss(NamedTuple):
+    """The nearest miss: which node, and which column of the room is short there; None: that is not the cause."""
+
+    step: Step
+    node: int | None = None
+    column: int | None = None
+
+
+def _nearest_miss(room: Room, left: list[int]) -> _Miss:
     """The node that lacks the least for the first of these members, the others being in their places."""
     for i in left:
         kind = room.kind_of[i]
         nodes = np.flatnonzero(kind.open)
         if not len(nodes):
-            return Step(Rule.PLACE_CLOSED, (_name(room, i),))
+            return _Miss(Step(Rule.PLACE_CLOSED, (_name(room, i),)))
         need = kind.need[kind.asked, None]
         lacks = np.maximum(need - room.free[kind.asked][:, nodes], 0) / need
         if (lacks.max(axis=0) > 0).all() or i == left[-1]:
             at = int(np.argmin(lacks.max(axis=0)))
+            node, name = int(nodes[at]), room.state.nodes[int(nodes[at])].name
+            if not lacks[:, at].any():
+                return _Miss(Step(Rule.PLACE_APART, (_name(room, i), name)), node)
             column = int(np.argmax(lacks[:, at]))
-            asked, free = int(need[column, 0]), int(room.free[kind.asked[column], nodes[at]])
-            subjects = (_name(room, i), room.state.nodes[int(nodes[at])].name, room.column_name(kind.asked[column]))
-            return Step(Rule.PLACE_LACKS, subjects, (asked, free, max(0, asked - free)))
+            asked, free = int(need[column, 0]), int(room.free[kind.asked[column], node])
+            subjects = (_name(room, i), name, room.column_name(kind.asked[column]))
+            step = Step(Rule.PLACE_LACKS, subjects, (asked, free, max(0, asked - free)))
+            return _Miss(step, node, kind.asked[column])
     raise AssertionError("a gang has members")
+
+
+def _kept(room: Room, miss: _Miss, priority: int) -> list[Step]:
+    """Who stands on the nearest node and is too important to leave it, the largest holders of what is short first."""
+    if miss.node is None:
+        return []
+    state = room.state
+    node = state.nodes[miss.node].name
+    found: dict[str, tuple[int, int]] = {}
+    for key in state.standing_on(node):
+        row = state.row_of[key]
+        if state.rows.priority[row] >= priority:
+            holds = 1 if miss.column is None else room.held(row, miss.column)
+            name = _standing_name(room, row)
+            found[name] = (found.get(name, (0, 0))[0] + holds, int(state.rows.priority[row]))
+    holders = sorted((-holds, name, rank) for name, (holds, rank) in found.items() if holds)
+    steps = [Step(Rule.PLACE_KEPT, (node, name), (rank, priority)) for _, name, rank in holders[:MOST_KEPT]]
+    more = len(holders) - MOST_KEPT
+    return [*steps, Step(Rule.PLACE_MORE, (), (more,))] if more > 0 else steps
 
 
 def for_result(room: Room, result: Result, priority: int) -> Why:
@@ -143,12 +192,15 @@ def _bounded(steps: Iterable[Step], count: int) -> list[Step]:
 
 
 def unit_name(room: Room, unit: int) -> str:
-    """Of a group: of its Workload, group and replica; else of the pod."""
-    pods = room.state.rows.pods
-    rows = room.units.rows_of(unit)
-    pod = pods[int(rows[0])]
+    return _standing_name(room, int(room.units.rows_of(unit)[0]))
+
+
+def _standing_name(room: Room, row: int) -> str:
+    """Of a pod that goes with its group: of its Workload, group and replica; else of the pod."""
+    rows = room.state.rows
+    pod = rows.pods[row]
     assert pod is not None
-    if room.state.rows.group[rows[0]] < 0 or pod.member is None:
+    if rows.group[row] < 0 or pod.member is None:
         return "/".join(pod.key)
     return "/".join(part for part in (pod.key[0], pod.member.workload, pod.member.group, pod.member.replica) if part)
 

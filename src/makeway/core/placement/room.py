@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from makeway.core.placement.filters import Relation, relations, usable
+from makeway.core.placement.filters import Relation, preference, relations, usable
 from makeway.core.placement.model import Pod, PodKey
 from makeway.core.placement.nodes import NOWHERE, Bools, Ints, Placement, amount
-from makeway.core.placement.scoring import scores
+from makeway.core.placement.scoring import ABOVE_ALL_SCORES, scores
 from makeway.core.placement.units import Units
 
 NOT_PLACED = -1
@@ -32,6 +32,7 @@ class Kind:
     need: Ints
     asked: list[int]  # columns that are compared for it (S-15.2.2)
     open: Bools
+    preference: Ints | None = None  # how much it would rather have each node; None: it is all the same
     relations: list[Relation] = field(default_factory=list)
 
 
@@ -121,7 +122,8 @@ class Room:
             before = pod
             look = (
                 tuple(sorted(pod.requests.items())), tuple(sorted(pod.node_selector.items())), pod.affinity,
-                pod.tolerations, pod.ports, pod.anti_affinity, pod.spread, tuple(sorted(pod.labels.items())),
+                pod.preferred, pod.tolerations, pod.ports, pod.anti_affinity, pod.spread,
+                tuple(sorted(pod.labels.items())),
             )  # fmt: skip
             kind = found.get(look)
             if kind is None:
@@ -134,7 +136,7 @@ class Room:
         mask = usable(self.state, pod) if within is None else usable(self.state, pod) & within
         if any(pod.requests.get(name, 0) > 0 for name in self._unknown):
             mask = np.zeros_like(mask)
-        return Kind(pod, need, np.flatnonzero(need > 0).tolist(), mask)
+        return Kind(pod, need, np.flatnonzero(need > 0).tolist(), mask, preference(self.state, pod))
 
     def _use(self, pod: Pod) -> Ints:
         """What a pod takes of each column; what the room does not look at is left out."""
@@ -217,6 +219,13 @@ class Room:
         for relation, counts in zip((r for kind in self.kinds for r in kind.relations), saved[1], strict=True):
             relation.counts = counts.copy()
 
+    def empty(self) -> None:
+        """All pods leave, also those who never would."""
+        self.free = self.allocatable.copy()
+        for kind in self.kinds:
+            for relation in kind.relations:
+                relation.counts[:] = 0
+
     def take_out(self, going: Bools) -> None:
         """Many units leave at once."""
         chosen = going[self.parts.unit]
@@ -276,13 +285,25 @@ class Room:
         return all(bool(relation.open()[node]) for relation in kind.relations)
 
     def scores(self, kind: Kind, *, already: int | Ints = 0, pack: bool = False, nodes: Ints | None = None) -> Ints:
-        """Of each node, if one more of the kind took its place there after ``already`` others of it."""
-        rows = slice(1, 3)
+        """Of each node, if one more of the kind took its place there after ``already`` others of it.
+
+        Pods that ask for neither cpu nor memory change no share of these: they are told apart by the number of pods.
+        """
+        rows = slice(1, 3) if kind.need[1:3].any() else slice(0, 1)
         free, have = self.free[rows], self.allocatable[rows]
+        wish = None if pack else kind.preference  # who packs wants all to fit, not each to have its wish
         if nodes is not None:
             free, have = free[:, nodes], have[:, nodes]
+            wish = None if wish is None else wish[nodes]
         need = kind.need[rows, None]
-        return scores("Pack" if pack else self.state.scoring, have, free - need * (already + 1))
+        found = scores("Pack" if pack else self.state.scoring, have, free - need * (already + 1))
+        return found if wish is None else found + wish * ABOVE_ALL_SCORES
+
+    def held(self, row: int, column: int) -> int:
+        """What the pod of a row holds of a column."""
+        if column < len(self.columns):
+            return int(self.state.rows.use[self.columns[column], row])
+        return int(row in self.state.ports.get(self._ports[column - len(self.columns)], ()))
 
     def column_name(self, column: int) -> str:
         """The resource that a column counts, or the port."""
@@ -308,6 +329,7 @@ def _is_like(pod: Pod, other: Pod) -> bool:
     return (
         pod.requests == other.requests and pod.labels == other.labels and pod.ports == other.ports
         and pod.node_selector == other.node_selector and pod.affinity == other.affinity
+        and pod.preferred == other.preferred
         and pod.tolerations == other.tolerations and pod.anti_affinity == other.anti_affinity
         and pod.spread == other.spread
     )  # fmt: skip

@@ -131,5 +131,6 @@ def _related_offers(room: Room) -> Offers:
             victims.extend(going.tolist())
             beyond.extend(result.beyond[going].tolist())
             bounds.append(len(victims))
+    room.narrow(np.ones(len(room.state.nodes), bool))
     whole = [np.array(each, np.int64) for each in (nodes, bounds, victims, beyond)]
     return Offers(*whole)
