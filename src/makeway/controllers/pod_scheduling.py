@@ -34,7 +34,7 @@ from makeway.controllers.contract import (
     View,
 )
 from makeway.controllers.gang_status import told_gang
-from makeway.controllers.pod_cluster import PodCluster
+from makeway.controllers.pod_cluster import WORKLOADS, PodCluster
 from makeway.controllers.pod_edits import NOT_WHOLE, PREEMPTED, Bind, Disrupt, Promise, Wait, said, whose
 from makeway.controllers.pod_queue import PodQueue, Rank, Shape
 from makeway.core.model import Millis
@@ -64,7 +64,7 @@ class PodScheduling:
 
     @property
     def kinds(self) -> frozenset[str]:
-        return frozenset({"Pod", "Node", "PodDisruptionBudget", "PriorityClass", GANG_WORKLOAD, QUEUE.kind})
+        return frozenset({"Pod", "Node", "PodDisruptionBudget", "PriorityClass", "Job", *WORKLOADS, QUEUE.kind})
 
     def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
         cluster = self._cluster
