@@ -20,7 +20,17 @@ from makeway.controllers.job_counts import may_run
 from makeway.controllers.job_gangs import gang_in_queue, priority_in_queue
 from makeway.core.lowering.placement import budget_of, classes_of, gated, node_of, pod_of, scheduling_workload_of
 from makeway.core.model import Millis
-from makeway.core.placement.model import Cluster, ForGroup, ForPod, Member, Pod, PodKey, Preemptor, SchedulingWorkload
+from makeway.core.placement.model import (
+    Cluster,
+    ForGroup,
+    ForPod,
+    GroupKey,
+    Member,
+    Pod,
+    PodKey,
+    Preemptor,
+    SchedulingWorkload,
+)
 from makeway.core.placement.nodes import Placement
 from makeway.core.placement.resolution import Classes
 from makeway.core.policy import Gates
@@ -37,7 +47,7 @@ class PodCluster:
         self.state = Placement()
         self.freed: dict[str, None] = {}  # nodes where somebody could find a place by what changed
         self.touched: dict[Preemptor, None] = {}  # who is to be looked at anew, or is no more
-        self.remustered: dict[tuple[str, str], None] = {}  # Workloads of which a pod came, went or has another priority
+        self.remustered: dict[tuple[str, str], None] = {}  # Workloads that may show something else by what changed
         self.unready: set[str] = set()
         self.leaving: dict[Place, dict[PodKey, bool]] = {}  # members on their way out; whether we evicted them
         self._begun: dict[PodKey, str] = {}  # uids of those who go with a unit of which somebody we evicted is gone
@@ -94,8 +104,8 @@ class PodCluster:
         if fresh == known:
             return
         for each, other in ((known, fresh), (fresh, known)):
-            if each is not None and each.member is not None and (other is None or other.priority != each.priority):
-                self.remustered[(key[0], each.member.workload)] = None
+            if each is not None and _is_shown_otherwise(each, other):
+                self.remuster(each)
         if known is not None:
             self._note_begun(known, fresh)
             self._note_room(known, fresh)
@@ -182,6 +192,7 @@ class PodCluster:
         if known == fresh:
             return
         self._touch_referring(key)  # as they were
+        self.remustered[key] = None
         if fresh is None:
             state.remove_workload(*key)
         else:
@@ -211,6 +222,7 @@ class PodCluster:
             self.freed[pod.nominated] = None
         self._drop(pod)
         self._put(replace(pod, node=node, nominated=None, start=now))
+        self.remuster(pod)
 
     def nominated(self, key: PodKey, node: str | None) -> None:
         pod = self.state.pods[key]
@@ -223,6 +235,12 @@ class PodCluster:
         pod = self.state.pods[key]
         self._drop(pod)
         self._put(replace(pod, terminating=True, preempted_by_scheduler=pod.preempted_by_scheduler or for_others))
+        self.remuster(pod)
+
+    def remuster(self, pod: Pod) -> None:
+        """What its Workload shows may be another by this pod."""
+        if pod.member is not None:
+            self.remustered[(pod.key[0], pod.member.workload)] = None
 
     def _put(self, pod: Pod) -> None:
         self.state.add_pod(pod)
@@ -270,6 +288,14 @@ class PodCluster:
             return []
         return [self.state.pods[key] for key in sorted(self.state.running.get((item.namespace, item.member), ()))]
 
+    def need_more(self, key: GroupKey, more: int) -> None:
+        """Within a trial: let a gang need so many pods more. So those of it that leave count for nothing."""
+        workload = self.state.workloads[key[:2]]
+        self.state.put_workload(replace(workload, groups=tuple(
+            replace(each, min_count=each.min_count + more) if each.key == key and each.min_count is not None else each
+            for each in workload.groups
+        )))  # fmt: skip
+
     def half_evicted(self, key: PodKey) -> Iterable[PodKey]:
         """Pods that go with this one and have not been told to: a unit goes as a whole (S-15.1.2)."""
         pod = self.state.pods.get(key)
@@ -283,6 +309,12 @@ class PodCluster:
             return ()
         mates = self.state.running.get(place, set()) if pod.terminating else {key}
         return sorted(each for each in mates if not self.state.pods[each].terminating)
+
+
+def _is_shown_otherwise(pod: Pod, other: Pod | None) -> bool:
+    if other is None:
+        return True
+    return (pod.priority, pod.node is None, pod.terminating) != (other.priority, other.node is None, other.terminating)
 
 
 def _matters(pod: Pod, other: Pod | None) -> bool:
