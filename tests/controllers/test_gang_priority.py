@@ -9,7 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from makeway.api.objects.scheduling import GangWorkload
+from makeway.api.objects.scheduling import GangPolicy, GangWorkload
+from makeway.controllers.job_gangs import gang_of
+from tests.controllers.job_stories import MINE, job, running, the_job
 from tests.controllers.pod_world import WORKLOADS, PodWorld, Tree, node, queues
 from tests.controllers.test_job_gangs import GANG, gangs, ranked
 from tests.controllers.test_pod_gangs import GANGS, disrupted, gang, places, ranks
@@ -146,7 +148,7 @@ def test_an_object_of_the_same_name_that_somebody_else_made_changes_nothing() ->
     found = the_gang(play)
     assert (found.metadata.owner_references, found.spec.pod_groups[0].name) == ((), "g")
     assert found.status is not None
-    assert (found.status.priority, found.status.conditions, found.status.state) == (LOW, (), "")
+    assert (found.status.priority, found.status.conditions, found.status.state) == (LOW, (), None)
     play.create(*ranks(top=1000), pod("top", priorityClassName="top"))
     play.settle()
     assert len(displaced(play)) == 3
@@ -163,7 +165,38 @@ def test_theirs_gives_way_to_ours_when_it_goes() -> None:
     assert the_gang(play).metadata.owner_references[0].name == "high"
 
 
-def test_pods_that_are_left_of_a_finished_job_keep_their_priority() -> None:
+def test_pods_that_leave_because_their_queue_says_so_keep_their_priority() -> None:
+    play = begun({})
+    play.store.patch(WORKLOADS, "default", play.workload("high").metadata.name, {"spec": {"active": False}})
+    play.settle()
+    assert {place for name, place in places(play).items() if name.startswith("high")} == {"a!"}
+    play.run(2)
+    assert displaced(play) == []
+    play.run(5)
+    assert (gangs(play), sorted(places(play).values())) == ([], ["", "a", "a", "a"])
+
+
+@pytest.mark.parametrize(
+    ("admitted", "completions", "status", "least"),
+    [
+        (3, 3, {}, 3),
+        (3, 9, {"succeeded": 5}, 3),
+        (3, 9, {"succeeded": 7}, 2),
+        (3, 9, {"succeeded": 4, "failedIndexes": "1,3-5"}, 1),
+        (3, 3, {"succeeded": 3}, 1),
+        (2, 3, {}, 2),
+        (3, None, {"succeeded": 2}, 3),
+    ],
+)
+def test_a_gang_needs_what_was_admitted_or_what_is_left_to_run(
+    admitted: int, completions: int | None, status: Tree, least: int
+) -> None:
+    around = running(job(parallelism=3, completions=completions, status=status), count=admitted)
+    found = gang_of(the_job(around), around.workload(MINE), around.policy)
+    assert found.spec.pod_groups[0].policy.gang == GangPolicy(min_count=least, preemption_mode="PodGroup")
+
+
+def test_pods_that_are_left_of_a_failed_job_keep_their_priority() -> None:
     play = PodWorld(node("a", "3"))
     play.create(*queues(100), *ranked(whigh=HIGH), *ranks(low=LOW))
     play.job(

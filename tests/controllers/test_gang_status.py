@@ -24,7 +24,7 @@ def status(play: PodWorld, name: str = "w") -> GangWorkloadStatus:
     return found.status
 
 
-def shown(play: PodWorld, name: str = "w") -> tuple[str, str, str]:
+def shown(play: PodWorld, name: str = "w") -> tuple[str, str, str | None]:
     told = status(play, name)
     return told.gang, told.placed, told.state
 

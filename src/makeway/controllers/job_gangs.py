@@ -38,7 +38,7 @@ from makeway.api.objects.scheduling import (
 from makeway.api.objects.workload import PodSetUpdate, Workload
 from makeway.controllers.contract import GANG_WORKLOAD, NOTHING, Action, Change, Create, Delete, Outcome, Ref, View
 from makeway.controllers.eviction import Evict, condition, event_of_eviction, holds_quota, says, since, status_of
-from makeway.controllers.job_counts import may_run, status_of_pod
+from makeway.controllers.job_counts import status_of_pod
 from makeway.controllers.job_edits import indexes_in
 from makeway.controllers.jobs import owner_of, status_of_job
 from makeway.controllers.pod_edits import NODE_LOST, PREEMPTED
@@ -85,7 +85,7 @@ def gang_of(job: Job, workload: Workload, policy: Policy) -> GangWorkload:
 
 
 def gang_in_queue(namespace: str, name: str, view: View) -> GangWorkload | None:
-    """The gang of the queueing Workload of this name, while that holds quota or its pods are still there.
+    """The gang of the queueing Workload of this name, while that holds quota: until the last of its pods is gone.
 
     It counts whether or not its scheduling Workload is stored, and whatever that says. None: there is none.
     """
@@ -93,7 +93,7 @@ def gang_in_queue(namespace: str, name: str, view: View) -> GangWorkload | None:
     if pair is None or not view.policy.gates.generic_workload:
         return None
     job, workload = pair
-    if not holds_quota(workload) or (says(workload, "Finished") and not _has_pods(job, name, view)):
+    if not holds_quota(workload) or says(workload, "Finished"):
         return None
     return gang_of(job, workload, view.policy)
 
@@ -112,10 +112,6 @@ def _pair(namespace: str, name: str, view: View) -> tuple[Job, Workload] | None:
     workload = view.get(Ref("Workload", namespace, name))
     job = _job_of(workload, view) if isinstance(workload, Workload) else None
     return (job, workload) if isinstance(workload, Workload) and job is not None and is_gang(job) else None
-
-
-def _has_pods(job: Job, name: str, view: View) -> bool:
-    return any(may_run(each) and _is_of(each, name) for each in view.owned(job.metadata.uid, "Pod"))
 
 
 def _least(job: Job, workload: Workload) -> int:

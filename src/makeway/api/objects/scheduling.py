@@ -59,7 +59,7 @@ class GangWorkloadStatus(Wire, frozen=True):
     preemption_policy: Literal["PreemptLowerPriority", "Never"] | None = None
     gang: str = ""
     placed: str = ""
-    state: Literal["", "Waiting", "Partly", "Placed", "Leaving"] = ""
+    state: Literal["Waiting", "Partly", "Placed", "Leaving"] | None = None
     conditions: Conditions = ()
 
 
