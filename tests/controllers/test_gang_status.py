@@ -144,6 +144,9 @@ def test_nothing_is_written_after_a_restart() -> None:
     play = PodWorld(node("a", "2"))
     play.create(gang("w", 3), *members("w", 3), gang("v", 1), *members("v", 1))
     play.run(5)
+    big, small = ({"name": "w", "podGroup": "g", "podGroupReplicaKey": key} for key in ("big", "small"))
+    play.create(pod("s", workloadRef=small), *(pod(f"b{n}", "3", workloadRef=big) for n in range(3)))
+    play.run(5)
     store: Any = Counting(play.store)
     before = [each.value() for each in play.store.list(GANGS).items]
     play.engine = play.new_engine(DirectWriter(store))

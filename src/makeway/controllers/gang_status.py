@@ -21,7 +21,7 @@ from makeway.controllers.contract import GANG_WORKLOAD, NOTHING, Action, Change,
 from makeway.controllers.job_gangs import gang_in_queue, priority_in_queue
 from makeway.controllers.pod_cluster import PodCluster
 from makeway.core.model import Millis, stored
-from makeway.core.placement.model import Pod, Preemptor, SchedulingWorkload
+from makeway.core.placement.model import ForPod, Pod, Preemptor, SchedulingWorkload
 from makeway.core.placement.nodes import Placement
 from makeway.core.placement.resolution import NOT_MATCHING, Divergence, divergence
 
@@ -73,7 +73,7 @@ def standing(known: SchedulingWorkload, state: Placement, said: Mapping[Preempto
     lacking = _lacking(known, pods)
     why: Said | None = lacking
     if on_nodes < len(pods):
-        why = next(iter(said.values()), None)
+        why = said[min(said, key=_name_of)] if said else None
     what: Literal["Waiting", "Partly", "Placed", "Leaving"] = "Partly" if on_nodes else "Waiting"
     if any(pod.terminating and pod.preempted_by_scheduler for pod in pods):
         what, why = "Leaving", Said(PREEMPTED, "Pods of it had to make way.")
@@ -81,6 +81,10 @@ def standing(known: SchedulingWorkload, state: Placement, said: Mapping[Preempto
         what = "Placed"
     counts = ["-" if group.min_count is None else str(group.min_count) for group in known.groups]
     return Standing(",".join(counts), f"{on_nodes}/{len(pods)}", what, why)
+
+
+def _name_of(item: Preemptor) -> tuple[str, ...]:
+    return item.key if isinstance(item, ForPod) else (item.namespace, item.member.group, item.member.replica)
 
 
 def _lacking(known: SchedulingWorkload, pods: list[Pod]) -> Said | None:

@@ -14,7 +14,8 @@ SCHEDULING_OURS = "scheduling.makeway.dev/v1alpha1"
 GROUPS_STAY = (
     "self.size() == oldSelf.size() && self.all(g, oldSelf.exists(o, o.name == g.name"
     " && has(o.policy.basic) == has(g.policy.basic) && has(o.policy.gang) == has(g.policy.gang)"
-    " && (!has(g.policy.gang) || o.policy.gang.preemptionMode == g.policy.gang.preemptionMode)))"
+    " && (!has(g.policy.gang) || o.policy.gang.preemptionMode == g.policy.gang.preemptionMode)))",
+    "of a gang only minCount can be changed",
 )
 
 
