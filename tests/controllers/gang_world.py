@@ -176,6 +176,7 @@ class Story:
     def __init__(self, store: MemoryStore, seed: int) -> None:
         self._store = store
         self._dice = random.Random(f"gangs {seed}")
+        self._other_dice = random.Random(f"mates {seed}")
         self._at = Millis(NOON + 1)
         self._made = 0
         self._is_eager = bool(seed % 3)  # whether who leaves is replaced while it does, or when it is gone
@@ -261,8 +262,12 @@ class Story:
 
     def _delete_pod(self) -> None:
         found = self._store.list(PODS).items
-        if found:
-            self._store.delete(PODS, "default", self._dice.choice(found).name)
+        if not found:
+            return
+        first = self._dice.choice(found).name
+        mates = [each.name for each in found if each.name.partition("-")[0] == first.partition("-")[0]]
+        for name in sorted({first, self._other_dice.choice(mates)}):
+            self._store.delete(PODS, "default", name)
 
     def _add_node(self) -> None:
         self._made += 1
@@ -331,7 +336,7 @@ class GangWorld:
         story = Story(self.store, seed)
         self.engine = Restarting(self._make, self.faults)
         actors: list[Actor] = [story, Kubelets(self.store), self.engine, self._seen]
-        if profile == "none":  # else a write may be lost or late
+        if profile in ("none", "watch"):  # else a write may be lost or late
             actors.append(self.judge)
         self.driver = Virtual(self.clock, actors)
 
