@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 
 from makeway.api.documents import Tree
+from makeway.api.objects.scheduling import GROUPS_STAY
 from makeway.api.schema import QUANTITY, QUANTITY_FROM_ZERO, crds, openapi
 from makeway.api.versions import KINDS, Kind, find_kind
 from makeway.testing.strategies import objects_of
@@ -319,7 +320,8 @@ def test_what_cannot_be_changed_says_so() -> None:
     rule = [{"rule": "self == oldSelf", "message": "cannot be changed"}]
     assert at("LocalQueue", "spec.clusterQueue")["x-kubernetes-validations"] == rule
     groups = at("Workload", "spec.podGroups", "v1alpha1", "scheduling.makeway.dev")
-    assert groups["x-kubernetes-validations"] == rule
+    assert groups["x-kubernetes-validations"] == [{"rule": GROUPS_STAY[0], "message": GROUPS_STAY[1]}]
+    assert "minCount" not in GROUPS_STAY[0]
 
 
 def test_the_older_version_has_its_older_spellings() -> None:

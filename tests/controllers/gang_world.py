@@ -56,6 +56,7 @@ class Judge:
     broken: list[str] = field(default_factory=list)
     evicted: int = 0
     bound: int = 0
+    gathered: set[str] = field(default_factory=set)  # gangs of which somebody was bound since they were last counted
     is_late: bool = False  # the write that is made was sent before, when it was right
 
     def __getattr__(self, name: str) -> Any:
@@ -123,6 +124,20 @@ class Judge:
         member = member_of(pod)
         if member is not None:
             self.stood.setdefault(member.workload, set()).add(pod.metadata.uid)
+            self.gathered.add(member.workload)
+
+    def step(self, now: Millis) -> bool:
+        """After the engine has written: enough of each gang that it bound pods of are there to stay (decision 0063)."""
+        for name in sorted(self.gathered):
+            policy = self.policy_of(name)
+            stay = [each for each in self.standing(name) if each.metadata.deletion_timestamp is None]
+            if policy is not None and len(stay) < policy.min_count:
+                self.broken.append(f"of gang {name} {len(stay)} pods will stand, and {policy.min_count} must")
+        self.gathered.clear()
+        return False
+
+    def next_at(self) -> Millis | None:
+        return None
 
     # --- what is stored ---
 
@@ -161,8 +176,10 @@ class Story:
     def __init__(self, store: MemoryStore, seed: int) -> None:
         self._store = store
         self._dice = random.Random(f"gangs {seed}")
+        self._other_dice = random.Random(f"mates {seed}")
         self._at = Millis(NOON + 1)
         self._made = 0
+        self._is_eager = bool(seed % 3)  # whether who leaves is replaced while it does, or when it is gone
         self._wanted: dict[str, tuple[int, Tree]] = {}  # gang or pod -> how many, and what they look like
         self._known: dict[str, tuple[str, str]] = {}  # uid -> of whom, and its last phase
         self._back_at: dict[str, Millis] = {}  # when those who were deleted come again
@@ -216,7 +233,7 @@ class Story:
         self._wanted[name] = (count, shape)
 
     def _replace(self, now: Millis) -> bool:
-        """Who was deleted comes again a second later, under another name; who has ended does not."""
+        """Who was deleted comes again, at once or a second later, under another name; who has ended does not."""
         there = {each.uid: each for each in self._store.list(PODS).items}
         for uid in [uid for uid in self._known if uid not in there]:
             name, phase = self._known.pop(uid)
@@ -230,7 +247,7 @@ class Story:
                 name, _ = self._known[uid]
                 value: Pod = each.value()
                 self._known[uid] = (name, view(value.status, PodStatus).phase)
-                live[name] = live.get(name, 0) + 1
+                live[name] = live.get(name, 0) + (not each.deleting or not self._is_eager)
         made = False
         self._back_at = {name: at for name, at in self._back_at.items() if at > now}
         for name, (count, shape) in self._wanted.items():
@@ -245,8 +262,12 @@ class Story:
 
     def _delete_pod(self) -> None:
         found = self._store.list(PODS).items
-        if found:
-            self._store.delete(PODS, "default", self._dice.choice(found).name)
+        if not found:
+            return
+        first = self._dice.choice(found).name
+        mates = [each.name for each in found if each.name.partition("-")[0] == first.partition("-")[0]]
+        for name in sorted({first, self._other_dice.choice(mates)}):
+            self._store.delete(PODS, "default", name)
 
     def _add_node(self) -> None:
         self._made += 1
@@ -315,6 +336,8 @@ class GangWorld:
         story = Story(self.store, seed)
         self.engine = Restarting(self._make, self.faults)
         actors: list[Actor] = [story, Kubelets(self.store), self.engine, self._seen]
+        if profile in ("none", "watch"):  # else a write may be lost or late
+            actors.append(self.judge)
         self.driver = Virtual(self.clock, actors)
 
     def _make(self) -> Engine:

@@ -1,8 +1,8 @@
 """Jobs, pods and nodes in virtual time: the real controllers over a Store in memory, and nodes that only keep time.
 
 A pod that is bound runs at once, for as long as its annotation ``test/runs`` says, and ends with the code of
-``test/exit``; without one it never ends by itself. A pod that is deleted takes its whole grace period, and then ends
-with the code of ``test/stopped``.
+``test/exit``; without one it never ends by itself. ``test/runs-2`` and ``test/exit-2`` are for the first of index 2.
+A pod that is deleted takes its whole grace period, and then ends with the code of ``test/stopped``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from makeway.api.quantity import Time
 from makeway.api.versions import find_kind, kind_of
 from makeway.controllers.budgets import Budgets
 from makeway.controllers.contract import Controller
+from makeway.controllers.job_counts import INDEX
 from makeway.controllers.job_gangs import JobGangs
 from makeway.controllers.job_pods import JobPods
 from makeway.controllers.lost_nodes import LostNodes
@@ -57,6 +58,7 @@ class Nodes:
     store: MemoryStore
     ends: dict[str, tuple[Millis, int]] = field(default_factory=dict)  # uid -> when, and with which code
     ran: dict[str, str] = field(default_factory=dict)  # uid -> name, of all that ever ran
+    begun: set[tuple[str, str]] = field(default_factory=set)  # Jobs and indexes of which a pod has run
     gone: set[str] = field(default_factory=set)  # uids of pods that nobody looks after any more
 
     def step(self, now: Millis) -> bool:
@@ -76,8 +78,7 @@ class Nodes:
             return False
         if each.uid not in self.ran:
             self.ran[each.uid] = each.name
-            if RUNS in marks:
-                self.ends[each.uid] = (Millis(now + int(marks[RUNS]) * SECOND), int(marks.get(EXIT, "0")))
+            self._begin(pod, now)
         if each.deleting:
             grace = pod.metadata.deletion_grace_period_seconds or 0
             at, code = self.ends.get(each.uid, (None, 0))
@@ -95,6 +96,16 @@ class Nodes:
             self._tell(pod, "Running", now)
             return True
         return False
+
+    def _begin(self, pod: Pod, now: Millis) -> None:
+        marks = pod.metadata.annotations
+        which = (pod.metadata.labels.get("job-name", ""), marks.get(INDEX, ""))
+        own = "" if which in self.begun else f"-{which[1]}"
+        self.begun.add(which)
+        runs = marks.get(RUNS + own, marks.get(RUNS))
+        if runs is not None:
+            code = marks.get(EXIT + own, marks.get(EXIT, "0"))
+            self.ends[pod.metadata.uid] = (Millis(now + int(runs) * SECOND), int(code))
 
     def _tell(self, pod: Pod, phase: str, now: Millis, code: int | None = None) -> None:
         time = str(Time.of_millis(now))
@@ -163,7 +174,7 @@ class PodWorld:
 
     def pods(self, of: str = "") -> list[Tree]:
         found = [each.tree() for each in self.store.list(PODS).items]
-        return [each for each in found if not of or each["metadata"]["labels"].get("job-name") == of]
+        return [each for each in found if not of or each["metadata"].get("labels", {}).get("job-name") == of]
 
     def phases(self, of: str = "") -> list[str]:
         return sorted(each["status"]["phase"] for each in self.pods(of))
@@ -224,9 +235,10 @@ def node(name: str = "n", cpu: str = "100", labels: Tree | None = None, **spec: 
 
 def job(
     name: str, *, runs: int | None = None, exit: int = 0, stopped: int = 143, queue: str = "", cpu: str = "1",
-    labels: Tree | None = None, annotations: Tree | None = None, pod: Tree | None = None, **spec: Any,
+    labels: Tree | None = None, annotations: Tree | None = None, pod: Tree | None = None,
+    marks: Tree | None = None, **spec: Any,
 ) -> Tree:  # fmt: skip
-    marks = {**({} if runs is None else {RUNS: str(runs)}), EXIT: str(exit), STOPPED: str(stopped)}
+    marks = {**({} if runs is None else {RUNS: str(runs)}), EXIT: str(exit), STOPPED: str(stopped), **(marks or {})}
     containers = [{"name": "work", "image": "x", "command": ["x"], "resources": {"requests": {"cpu": cpu}}}]
     template = {
         "metadata": {"annotations": marks},

@@ -55,10 +55,10 @@ def test_who_is_too_important_is_named_by_what_it_holds() -> None:
 def test_who_holds_it_is_told_again_only_after_a_while() -> None:
     told, key = Told(), ("d", "p")
     first, second = "0/1. Preemption does not help: x.", "0/1. Preemption does not help: y."
-    assert told.is_news(key, "", first, Millis(0))
-    assert not told.is_news(key, first, first, Millis(10))
-    assert not told.is_news(key, first, second, Millis(RENEWED_AFTER_MS - 1))
-    assert told.is_news(key, first, "0/2. Preemption does not help: x.", Millis(20)), "more than who holds it"
-    assert told.is_news(key, first, second, Millis(RENEWED_AFTER_MS + 20))
+    assert told.renewed(key, "", first, Millis(0)) == first
+    assert told.renewed(key, first, second, Millis(RENEWED_AFTER_MS - 1)) == first
+    other = "0/2. Preemption does not help: x."
+    assert told.renewed(key, first, other, Millis(20)) == other, "more than who holds it"
+    assert told.renewed(key, first, second, Millis(RENEWED_AFTER_MS + 20)) == second
     told.forget(key)
-    assert not told.is_news(key, first, second, Millis(0)), "after a restart nobody is told all at once"
+    assert told.renewed(key, first, second, Millis(0)) == first, "after a restart nobody is told all at once"

@@ -25,3 +25,10 @@ def test_gangs_on_nodes_with_faults(fuzz_inputs: int, fuzz_seed: int, in_time: I
     if not in_time.was_cut:
         assert min(evicted, bound) > SEEDS
         assert {"watch.lost", "write.conflict", "crash.before", "crash.after"} <= fired
+
+
+@pytest.mark.property
+@pytest.mark.parametrize("seed", [115, 151, 166])
+def test_gangs_of_which_members_leave_while_too_few_others_come(seed: int) -> None:
+    """In these stories a gang that counts its leaving members would be bound in part."""
+    assert GangWorld(seed, "none").run() == []

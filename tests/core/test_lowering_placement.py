@@ -9,6 +9,7 @@ from makeway.core.lowering.placement import NODE_NAME, cluster_of, pod_of
 from makeway.core.model import Expression, Millis, Taint
 from makeway.core.placement.model import Budget, Cluster, Group, Member, Pod, Spread, Term
 from makeway.core.placement.resolution import known_classes
+from makeway.core.policy import Gates
 
 NOW = Millis(1_700_000_000_000)
 API = {
@@ -191,6 +192,19 @@ def test_the_priorities_of_a_workload_are_those_of_its_status_or_else_of_its_cla
     assert (found.priority, found.preemption_priority, found.policy) == (8, 80, "PreemptLowerPriority")
     (found,) = lowered(named).workloads
     assert (found.priority, found.preemption_priority) == (0, 0), "its classes are gone since it was let in"
+
+
+def test_what_belongs_to_a_gate_that_is_off_is_not_in_the_cluster() -> None:
+    groups = [{"name": "g", "policy": {"gang": {"minCount": 2, "preemptionMode": "PodGroup"}}}]
+    found = workload(podGroups=groups, status={"priority": 8, "preemptionPriority": 80})
+    member = wire_pod(workloadRef={"name": "w", "podGroup": "g"})
+    without_units = cluster_of((found, member), NOW, Gates(workload_aware_preemption=False))
+    (lone,) = without_units.workloads
+    assert (lone.priority, lone.preemption_priority) == (8, 8)
+    assert lone.groups == (Group(key=("default", "w", "g"), min_count=2, whole=False),)
+    assert without_units.pods[0].member == Member("w", "g")
+    without_gangs = cluster_of((found, member), NOW, Gates(generic_workload=False))
+    assert (without_gangs.workloads, without_gangs.pods[0].member) == ((), None)
 
 
 def test_a_budget() -> None:

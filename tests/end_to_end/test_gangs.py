@@ -25,11 +25,19 @@ def evictions(machine: Machine, name: str) -> list[tuple[str, str, int]]:
     return [(each["reason"], each["underlyingCause"], each["count"]) for each in stats.get("evictions", ())]
 
 
+def shown(machine: Machine) -> list[str]:
+    """What ``get`` tells of the one gang, without its name and age."""
+    told = machine.run("get", "gwl").stdout.splitlines()
+    assert told[0].split() == ["NAME", "PRIORITY", "GANG", "PLACED", "STATE", "AGE"]
+    return told[1].split()[1:-1]
+
+
 def test_a_gang_makes_way_for_a_higher_one_with_one_eviction_and_comes_again(machine: Machine) -> None:
     machine.apply(flavor(), *queue("cq", 10), priority("high", 10), priority("low", 1))
     machine.apply(gang("old", 3, "low", 600))
     machine.until(lambda: machine.is_running("old") and len(machine.pods("old")) == 3, "all of it runs")
     assert places(machine, "old") == ["a", "a", "b"]
+    machine.until(lambda: shown(machine) == ["1", "3", "3/3", "Placed"], "the gang shows that it is placed")
     first = {each["metadata"]["uid"] for each in machine.pods("old")}
     machine.apply(gang("new", 2, "high", 2))
     machine.until_ended("new")

@@ -423,7 +423,7 @@ MultiKueueClusterStatus: Whether the cluster can be reached.
 
 GangWorkloadSpec: Groups of pods.
   controllerRef: The object that the pods belong to, for information. Cannot be changed.
-  podGroups: The groups. Cannot be changed.
+  podGroups: The groups. Of a group only minCount can be changed.
   priorityClassName: Class of the priority with which the pods are placed. Cannot be changed.
   preemptionPriorityClassName: Class of the priority that protects them. Not below the other; cannot be changed.
 
@@ -448,6 +448,9 @@ GangWorkloadStatus: What was resolved for the groups.
   priority: The priority with which the pods are placed.
   preemptionPriority: The priority that protects them.
   preemptionPolicy: Whether the pods may preempt others.
+  gang: How many pods each gang group needs, e.g. "3" or "2,4"; "-" for a group that is placed one by one.
+  placed: How many of the pods that exist are on nodes, e.g. "2/3".
+  state: Waiting (none is on a node), Partly, Placed (every pod, and enough), or Leaving (they had to make way).
 
 Namespace: A scope for names.
 Node: A machine that runs pods.

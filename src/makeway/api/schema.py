@@ -177,6 +177,8 @@ def _node(field: Field, printing: Printing) -> Schema:
         schema["default"] = _written(field.default)
     if limit.immutable:
         schema["x-kubernetes-validations"] = [{"rule": "self == oldSelf", "message": "cannot be changed"}]
+    elif all(limit.transition):
+        schema["x-kubernetes-validations"] = [{"rule": limit.transition[0], "message": limit.transition[1]}]
     return schema
 
 

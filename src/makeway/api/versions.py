@@ -133,6 +133,13 @@ KINDS: tuple[Kind, ...] = (
         Kind(
             name="Workload", group=group, versions=("v1alpha1",), type=scheduling.GangWorkload, plural="workloads",
             namespaced=True, short_names=("gangworkload", "gwl"),
+            columns=(
+                Column("Priority", "integer", ".status.priority"),
+                Column("Gang", "string", ".status.gang"),
+                Column("Placed", "string", ".status.placed"),
+                Column("State", "string", ".status.state"),
+                _AGE,
+            ),
         )
         for group in ("scheduling.k8s.io", "scheduling.makeway.dev")
     ),

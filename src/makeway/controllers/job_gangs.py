@@ -4,6 +4,9 @@ A Job with the annotation ``makeway.dev/gang: "true"`` gets a scheduling Workloa
 queueing Workload: as many pods as were admitted are placed together and make way together, with the priority that they
 have in the queue. Its pods refer to it from their start on (``job_running``).
 
+What that gang is follows from the Job and its queueing Workload alone (``gang_in_queue``). The pod scheduler asks the
+same function, so that the pods are never without their priority: the stored object only shows it (decision 0062).
+
 If placement evicts one of its pods, or the node of one is lost, the queueing Workload is evicted too, once: the Job
 stops in order, its quota comes back, and it is queued again. A gang that finds no place is evicted like everybody
 whose pods are not ready in time.
@@ -23,7 +26,6 @@ from makeway.api.names import GANG, WORKLOAD, WORKLOAD_REF
 from makeway.api.objects.kubernetes import Job, JobSpec, Pod
 from makeway.api.objects.kubernetes import view as read
 from makeway.api.objects.meta import ObjectMeta
-from makeway.api.objects.pods import PodSpec
 from makeway.api.objects.scheduling import (
     ControllerReference,
     GangPolicy,
@@ -36,11 +38,13 @@ from makeway.api.objects.scheduling import (
 from makeway.api.objects.workload import PodSetUpdate, Workload
 from makeway.controllers.contract import GANG_WORKLOAD, NOTHING, Action, Change, Create, Delete, Outcome, Ref, View
 from makeway.controllers.eviction import Evict, condition, event_of_eviction, holds_quota, says, since, status_of
-from makeway.controllers.job_counts import may_run, status_of_pod
+from makeway.controllers.job_counts import status_of_pod
+from makeway.controllers.job_edits import indexes_in
 from makeway.controllers.jobs import owner_of, status_of_job
 from makeway.controllers.pod_edits import NODE_LOST, PREEMPTED
 from makeway.core.lowering.workloads import effective_priority
 from makeway.core.model import Millis
+from makeway.core.policy import Policy
 
 EVICTED = {PREEMPTED: "Preempted", NODE_LOST: "NodeFailures"}  # why a pod had to leave -> why its Workload has to
 
@@ -51,11 +55,47 @@ def is_gang(job: Job) -> bool:
     return job.metadata.annotations.get(GANG) == "true"
 
 
-def gang_update(job: Job, workload: Workload, pod_set: str) -> Iterator[tuple[str, PodSetUpdate]]:
+def gang_update(job: Job, workload: Workload, pod_set: str, policy: Policy) -> Iterator[tuple[str, PodSetUpdate]]:
     """What the pods of a gang get at their start: to whom they belong."""
-    if is_gang(job):
+    if is_gang(job) and policy.gates.generic_workload:
         reference = f"{workload.metadata.name}/{pod_set}"
         yield f"annotation {GANG}", PodSetUpdate(annotations={WORKLOAD_REF: reference})
+
+
+# --- what the gang is ------------------------------------------------------------------------------------------------
+
+
+def gang_of(job: Job, workload: Workload, policy: Policy) -> GangWorkload:
+    """The gang of a Job, as its scheduling Workload shows it, with the priority of its queue."""
+    meta, owner = workload.metadata, job.metadata
+    gang = PodGroupPolicy(gang=GangPolicy(min_count=_least(job, workload), preemption_mode="PodGroup"))
+    priority = effective_priority(workload, policy)
+    return GangWorkload(
+        metadata=ObjectMeta(
+            name=meta.name, namespace=meta.namespace, owner_references=(owner_of(owner.name, owner.uid),)
+        ),
+        spec=GangWorkloadSpec(
+            controller_ref=ControllerReference(api_group="batch", kind="Job", name=owner.name),
+            pod_groups=(PodGroup(name=workload.spec.pod_sets[0].name, policy=gang),),
+        ),
+        status=GangWorkloadStatus(
+            priority=priority, preemption_priority=priority, preemption_policy="PreemptLowerPriority"
+        ),
+    )
+
+
+def gang_in_queue(namespace: str, name: str, view: View) -> GangWorkload | None:
+    """The gang of the queueing Workload of this name, while that holds quota: until the last of its pods is gone.
+
+    It counts whether or not its scheduling Workload is stored, and whatever that says. None: there is none.
+    """
+    pair = _pair(namespace, name, view)
+    if pair is None or not view.policy.gates.generic_workload:
+        return None
+    job, workload = pair
+    if not holds_quota(workload) or says(workload, "Finished"):
+        return None
+    return gang_of(job, workload, view.policy)
 
 
 def priority_in_queue(gang: GangWorkload, view: View) -> int | None:
@@ -63,14 +103,32 @@ def priority_in_queue(gang: GangWorkload, view: View) -> int | None:
 
     Its status says so too, but later: who makes it cannot write both at once.
     """
-    meta = gang.metadata
-    workload = view.get(Ref("Workload", meta.namespace, meta.name))
-    if not isinstance(workload, Workload):
-        return None
-    job = _job_of(workload, view)
-    if job is None or not is_gang(job) or not _is_owned(gang, job):
-        return None
-    return effective_priority(workload, view.policy)
+    pair = _pair(gang.metadata.namespace, gang.metadata.name, view)
+    return effective_priority(pair[1], view.policy) if pair is not None and is_owned(gang, pair[0]) else None
+
+
+def _pair(namespace: str, name: str, view: View) -> tuple[Job, Workload] | None:
+    """The queueing Workload of this name and its Job, if that is to be a gang."""
+    workload = view.get(Ref("Workload", namespace, name))
+    job = _job_of(workload, view) if isinstance(workload, Workload) else None
+    return (job, workload) if isinstance(workload, Workload) and job is not None and is_gang(job) else None
+
+
+def _least(job: Job, workload: Workload) -> int:
+    """The pods that were admitted; of a Job that has fewer left to run, those."""
+    admission = status_of(workload).admission
+    pod_set = workload.spec.pod_sets[0]
+    assigned = () if admission is None else admission.pod_set_assignments
+    counts = [each.count for each in assigned if each.name == pod_set.name and each.count is not None]
+    admitted = counts[0] if counts else pod_set.count
+    completions = read(job.spec, JobSpec).completions
+    if completions is None:
+        return max(1, admitted)
+    status = status_of_job(job)
+    return max(1, min(admitted, completions - status.succeeded - indexes_in(status.failed_indexes)))
+
+
+# --- edits -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +145,28 @@ class Rank:
         return gang if after == status else replace(gang, status=after)
 
 
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """How many pods of its first group must have a place together: the one number of it that may change."""
+
+    least: int
+
+    def __call__(self, gang: Any) -> Any:
+        first, *others = gang.spec.pod_groups
+        policy = first.policy.gang
+        if policy is None or policy.min_count == self.least:
+            return gang
+        resized = replace(first, policy=replace(first.policy, gang=replace(policy, min_count=self.least)))
+        return replace(gang, spec=replace(gang.spec, pod_groups=(resized, *others)))
+
+
 class JobGangs:
     @property
     def kinds(self) -> frozenset[str]:
-        return frozenset({"Job", "Workload"})
+        return frozenset({"Job", "Workload", GANG_WORKLOAD})
 
     def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
-        found = view.get(whom)
+        found = view.get(Ref("Workload", whom.namespace, whom.name) if whom.kind == GANG_WORKLOAD else whom)
         job = _job_of(found, view) if isinstance(found, Workload) else found
         if not isinstance(job, Job) or not is_gang(job) or job.metadata.deletion_timestamp is not None:
             return NOTHING
@@ -124,68 +197,36 @@ class _Looking:
         meta = self.workload.metadata
         ref = Ref(GANG_WORKLOAD, meta.namespace, meta.name)
         gang = self.view.get(ref)
-        is_ours = _is_owned(gang, self.job)
-        pods = [each for each in self.view.owned(self.job.metadata.uid, "Pod") if _is_of(each, meta.name)]
         if self._stays:
+            pods = [each for each in self.view.owned(self.job.metadata.uid, "Pod") if _is_of(each, meta.name)]
             yield from self._evict(pods)
-        if not self._stays or gang is None:
-            if gang is None and self._stays:
-                yield Action(Create(self._gang(self._least(pods))))
-            elif gang is not None and is_ours and (not holds_quota(self.workload) or says(self.workload, "Finished")):
-                yield Action(Delete(ref, gang.metadata.uid))
-            return
-        if not is_ours:
-            return  # somebody else's: his groups are not ours to change
-        yield from self._kept(ref, gang, pods)
+            if gang is None:
+                yield Action(Create(gang_of(self.job, self.workload, self.view.policy)))
+        if gang is None or not is_owned(gang, self.job) or gang.metadata.deletion_timestamp is not None:
+            return  # somebody else's is not ours to change
+        if self._stays:
+            yield from self._kept(ref, gang)
+        elif not holds_quota(self.workload) or says(self.workload, "Finished"):
+            yield Action(Delete(ref, gang.metadata.uid))
 
     @property
     def _stays(self) -> bool:
         workload = self.workload
         return (
-            says(workload, "Admitted")
+            self.view.policy.gates.generic_workload
+            and says(workload, "Admitted")
             and not says(workload, "Evicted")
             and not says(workload, "Finished")
             and workload.metadata.deletion_timestamp is None
         )
 
-    def _kept(self, ref: Ref, gang: GangWorkload, pods: Sequence[Pod]) -> Iterator[Action]:
-        policy = gang.spec.pod_groups[0].policy.gang
-        stored, least = 0 if policy is None else policy.min_count, self._least(pods)
-        if least < stored or (least > stored and not any(may_run(each) for each in pods)):
-            yield Action(Delete(ref, gang.metadata.uid))  # what it says cannot be changed; it is made anew
-            return
+    def _kept(self, ref: Ref, gang: GangWorkload) -> Iterator[Action]:
+        resize = Resize(_least(self.job, self.workload))
         rank = Rank(effective_priority(self.workload, self.view.policy))
-        if rank(gang) is not gang:
+        if resize(gang) is not gang:
+            yield Action(Change(ref, resize, status=False, uid=gang.metadata.uid))
+        elif rank(gang) is not gang:
             yield Action(Change(ref, rank, uid=gang.metadata.uid))
-
-    # --- how many ---
-
-    def _least(self, pods: Sequence[Pod]) -> int:
-        """The pods that were admitted; of a Job that has fewer left to run, and has to place them, those."""
-        admission = status_of(self.workload).admission
-        pod_set = self.workload.spec.pod_sets[0]
-        assigned = () if admission is None else admission.pod_set_assignments
-        counts = [each.count for each in assigned if each.name == pod_set.name and each.count is not None]
-        admitted = counts[0] if counts else pod_set.count
-        live = [each for each in pods if may_run(each)]
-        completions = read(self.job.spec, JobSpec).completions
-        waits = any(not read(each.spec, PodSpec).node_name for each in live)
-        if completions is None or not waits or len(live) >= admitted:
-            return admitted
-        return max(1, min(admitted, completions - status_of_job(self.job).succeeded))
-
-    def _gang(self, least: int) -> GangWorkload:
-        meta, job = self.workload.metadata, self.job.metadata
-        policy = PodGroupPolicy(gang=GangPolicy(min_count=least, preemption_mode="PodGroup"))
-        return GangWorkload(
-            metadata=ObjectMeta(
-                name=meta.name, namespace=meta.namespace, owner_references=(owner_of(job.name, job.uid),)
-            ),
-            spec=GangWorkloadSpec(
-                controller_ref=ControllerReference(api_group="batch", kind="Job", name=job.name),
-                pod_groups=(PodGroup(name=self.workload.spec.pod_sets[0].name, policy=policy),),
-            ),
-        )
 
     # --- who had to leave ---
 
@@ -205,7 +246,7 @@ class _Looking:
             return
 
 
-def _is_owned(gang: Any, job: Job) -> bool:
+def is_owned(gang: Any, job: Job) -> bool:
     return gang is not None and any(each.uid == job.metadata.uid for each in gang.metadata.owner_references)
 
 

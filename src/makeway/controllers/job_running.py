@@ -343,7 +343,10 @@ class _Looking:
         if len(present) < len(flavors):  # in use, so it cannot have gone for good: pods must not run elsewhere
             return Outcome(again_at=Millis(self.now + LOOK_AGAIN_MS))
         name = pair.pod_set.name
-        updates = (*updates_for(pair.workload, name, present), *gang_update(pair.job, pair.workload, name))
+        updates = (
+            *updates_for(pair.workload, name, present),
+            *gang_update(pair.job, pair.workload, name, self.view.policy),
+        )
         template, conflict = started(pair.spec.template, updates)
         if conflict:
             return _finish(pair, End("FailedToStart", f"The job cannot start: {conflict}"), self.now)

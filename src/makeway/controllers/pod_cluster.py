@@ -17,14 +17,27 @@ from makeway.api.objects.pods import PodSpec, PodStatus
 from makeway.api.objects.scheduling import GangWorkload
 from makeway.controllers.contract import GANG_WORKLOAD, Ref, View
 from makeway.controllers.job_counts import may_run
-from makeway.controllers.job_gangs import priority_in_queue
-from makeway.core.lowering.placement import budget_of, classes_of, node_of, pod_of, scheduling_workload_of
+from makeway.controllers.job_gangs import gang_in_queue, priority_in_queue
+from makeway.core.lowering.placement import budget_of, classes_of, gated, node_of, pod_of, scheduling_workload_of
 from makeway.core.model import Millis
-from makeway.core.placement.model import Cluster, ForGroup, ForPod, Member, Pod, PodKey, Preemptor, SchedulingWorkload
+from makeway.core.placement.model import (
+    Cluster,
+    ForGroup,
+    ForPod,
+    GroupKey,
+    Member,
+    Pod,
+    PodKey,
+    Preemptor,
+    SchedulingWorkload,
+)
 from makeway.core.placement.nodes import Placement
 from makeway.core.placement.resolution import Classes
+from makeway.core.policy import Gates
 
 SCHEDULERS = ("", "default-scheduler", "makeway-scheduler")  # names of whom pods may ask for and get us
+
+WORKLOADS = (GANG_WORKLOAD, "Workload")  # of either kind there may be one of a name; together they are one gang
 
 Place = tuple[str, Member]  # namespace, and a replica of a group
 
@@ -34,11 +47,12 @@ class PodCluster:
         self.state = Placement()
         self.freed: dict[str, None] = {}  # nodes where somebody could find a place by what changed
         self.touched: dict[Preemptor, None] = {}  # who is to be looked at anew, or is no more
-        self.remustered: dict[tuple[str, str], None] = {}  # Workloads of which a pod came, went or has another priority
+        self.remustered: dict[tuple[str, str], None] = {}  # Workloads that may show something else by what changed
         self.unready: set[str] = set()
         self.leaving: dict[Place, dict[PodKey, bool]] = {}  # members on their way out; whether we evicted them
         self._begun: dict[PodKey, str] = {}  # uids of those who go with a unit of which somebody we evicted is gone
         self._classes: Classes = {}
+        self._gates = Gates()
         self._has_begun = False
 
     # --- as stored ---
@@ -48,13 +62,14 @@ class PodCluster:
         if self._has_begun:
             return
         self._has_begun = True
-        self._classes = classes_of(view.all("PriorityClass"))
+        self._classes, self._gates = classes_of(view.all("PriorityClass")), view.policy.gates
+        names = {(each.metadata.namespace, each.metadata.name) for kind in WORKLOADS for each in view.all(kind)}
         nodes = list(view.all("Node"))
         self.unready = {each.metadata.name for each in nodes if not _is_ready(each)}
         lowered = [each for pod in view.all("Pod") if (each := self._lowered(pod, None, now)) is not None]
         self.state = Placement.of(Cluster(
             nodes=tuple(map(node_of, nodes)),
-            workloads=tuple(self._lowered_workload(each, view) for each in view.all(GANG_WORKLOAD)),
+            workloads=tuple(gang for key in sorted(names) if (gang := self._lowered_workload(key, view)) is not None),
             budgets=tuple(map(budget_of, view.all("PodDisruptionBudget"))),
         ), scoring=view.policy.scoring)  # fmt: skip
         for pod in lowered:
@@ -69,14 +84,17 @@ class PodCluster:
             self._see_pod((whom.namespace, whom.name), found, now)
         elif whom.kind == "Node":
             self._see_node(whom.name, found)
-        elif whom.kind == GANG_WORKLOAD:
-            self._see_workload((whom.namespace, whom.name), found, view)
+        elif whom.kind in WORKLOADS:
+            self._see_workload((whom.namespace, whom.name), view)
+        elif whom.kind == "Job" and found is not None:
+            for each in view.owned(found.metadata.uid):
+                self._see_workload((each.metadata.namespace, each.metadata.name), view)
         elif whom.kind == "PodDisruptionBudget":
             self._see_budget((whom.namespace, whom.name), found)
         elif whom.kind == "PriorityClass":
             self._classes = classes_of(view.all("PriorityClass"))
             for each in view.all(GANG_WORKLOAD):
-                self._see_workload((each.metadata.namespace, each.metadata.name), each, view)
+                self._see_workload((each.metadata.namespace, each.metadata.name), view)
             for each in view.all("Pod"):
                 self._see_pod((each.metadata.namespace, each.metadata.name), each, now)
 
@@ -86,8 +104,8 @@ class PodCluster:
         if fresh == known:
             return
         for each, other in ((known, fresh), (fresh, known)):
-            if each is not None and each.member is not None and (other is None or other.priority != each.priority):
-                self.remustered[(key[0], each.member.workload)] = None
+            if each is not None and _is_shown_otherwise(each, other):
+                self.remuster(each)
         if known is not None:
             self._note_begun(known, fresh)
             self._note_room(known, fresh)
@@ -111,7 +129,8 @@ class PodCluster:
         ):
             return None
         created = pod.metadata.creation_timestamp
-        fresh = pod_of(pod, self._classes, now, arrived=0 if created is None else created.millis, shares_network=True)
+        arrived = 0 if created is None else created.millis
+        fresh = gated(pod_of(pod, self._classes, now, arrived=arrived, shares_network=True), self._gates)
         is_same = known is not None and known.uid == fresh.uid and (known.node is None) == (fresh.node is None)
         if known is not None and is_same and wire.view(pod.status, PodStatus).start_time is None:
             fresh = replace(fresh, start=known.start)  # it has no time yet: that of its binding, or of the first look
@@ -154,17 +173,26 @@ class PodCluster:
         for key in sorted(key for key in state.nominated if state.pods[key].nominated == name):
             self.touched[self.item_of(state.pods[key])] = None
 
-    def _lowered_workload(self, gang: GangWorkload, view: View) -> SchedulingWorkload:
-        """One that was made for a Job has the priority of its queue from its start, whatever its status says yet."""
-        return scheduling_workload_of(gang, self._classes, in_queue=priority_in_queue(gang, view))
+    def _lowered_workload(self, key: tuple[str, str], view: View) -> SchedulingWorkload | None:
+        """The gang of a queueing Workload is what its queue says it is, whatever is stored of it, or is not."""
+        if not self._gates.generic_workload:
+            return None
+        stored: GangWorkload | None = view.get(Ref(GANG_WORKLOAD, *key))
+        made = gang_in_queue(*key, view)
+        gang = stored if made is None else made
+        if gang is None:
+            return None
+        priority = priority_in_queue(gang, view)
+        return scheduling_workload_of(gang, self._classes, in_queue=priority, gates=self._gates)
 
-    def _see_workload(self, key: tuple[str, str], workload: GangWorkload | None, view: View) -> None:
+    def _see_workload(self, key: tuple[str, str], view: View) -> None:
         state = self.state
         known = state.workloads.get(key)
-        fresh = None if workload is None else self._lowered_workload(workload, view)
+        fresh = self._lowered_workload(key, view)
         if known == fresh:
             return
         self._touch_referring(key)  # as they were
+        self.remustered[key] = None
         if fresh is None:
             state.remove_workload(*key)
         else:
@@ -194,6 +222,7 @@ class PodCluster:
             self.freed[pod.nominated] = None
         self._drop(pod)
         self._put(replace(pod, node=node, nominated=None, start=now))
+        self.remuster(pod)
 
     def nominated(self, key: PodKey, node: str | None) -> None:
         pod = self.state.pods[key]
@@ -206,6 +235,12 @@ class PodCluster:
         pod = self.state.pods[key]
         self._drop(pod)
         self._put(replace(pod, terminating=True, preempted_by_scheduler=pod.preempted_by_scheduler or for_others))
+        self.remuster(pod)
+
+    def remuster(self, pod: Pod) -> None:
+        """What its Workload shows may be another by this pod."""
+        if pod.member is not None:
+            self.remustered[(pod.key[0], pod.member.workload)] = None
 
     def _put(self, pod: Pod) -> None:
         self.state.add_pod(pod)
@@ -253,6 +288,14 @@ class PodCluster:
             return []
         return [self.state.pods[key] for key in sorted(self.state.running.get((item.namespace, item.member), ()))]
 
+    def need_more(self, key: GroupKey, more: int) -> None:
+        """Within a trial: let a gang need so many pods more. So those of it that leave count for nothing."""
+        workload = self.state.workloads[key[:2]]
+        self.state.put_workload(replace(workload, groups=tuple(
+            replace(each, min_count=each.min_count + more) if each.key == key and each.min_count is not None else each
+            for each in workload.groups
+        )))  # fmt: skip
+
     def half_evicted(self, key: PodKey) -> Iterable[PodKey]:
         """Pods that go with this one and have not been told to: a unit goes as a whole (S-15.1.2)."""
         pod = self.state.pods.get(key)
@@ -266,6 +309,12 @@ class PodCluster:
             return ()
         mates = self.state.running.get(place, set()) if pod.terminating else {key}
         return sorted(each for each in mates if not self.state.pods[each].terminating)
+
+
+def _is_shown_otherwise(pod: Pod, other: Pod | None) -> bool:
+    if other is None:
+        return True
+    return (pod.priority, pod.node is None, pod.terminating) != (other.priority, other.node is None, other.terminating)
 
 
 def _matters(pod: Pod, other: Pod | None) -> bool:

@@ -35,16 +35,13 @@ class Told:
     def __init__(self) -> None:
         self._at: dict[PodKey, Millis] = {}
 
-    def is_news(self, key: PodKey, before: str, after: str, now: Millis) -> bool:
-        if before == after:
-            return False
-        if (
-            before.partition(TRIED)[0] == after.partition(TRIED)[0]
-            and now < self._at.setdefault(key, now) + RENEWED_AFTER_MS
-        ):
-            return False
+    def renewed(self, key: PodKey, before: str, after: str, now: Millis) -> str:
+        """What a pod is told that was told ``before``: the same, if nothing is new but who holds what it lacks."""
+        is_alike = before.partition(TRIED)[0] == after.partition(TRIED)[0]
+        if before == after or (is_alike and now < self._at.setdefault(key, now) + RENEWED_AFTER_MS):
+            return before
         self._at[key] = now
-        return True
+        return after
 
     def forget(self, key: PodKey) -> None:
         self._at.pop(key, None)

@@ -23,6 +23,7 @@ from typing import Literal
 
 from makeway.controllers.contract import (
     GANG_WORKLOAD,
+    NOTHING,
     Action,
     Attempt,
     Change,
@@ -33,8 +34,8 @@ from makeway.controllers.contract import (
     Ref,
     View,
 )
-from makeway.controllers.gang_status import told_gang
-from makeway.controllers.pod_cluster import PodCluster
+from makeway.controllers.gang_status import FOR_MEMBERS, FOR_PODS, FOR_VICTIMS, UNSCHEDULABLE, GangBoard, Said
+from makeway.controllers.pod_cluster import WORKLOADS, PodCluster
 from makeway.controllers.pod_edits import NOT_WHOLE, PREEMPTED, Bind, Disrupt, Promise, Wait, said, whose
 from makeway.controllers.pod_messages import Told, told_waiting
 from makeway.controllers.pod_queue import PodQueue, Rank, Shape
@@ -43,6 +44,7 @@ from makeway.core.placement.delayed import CycleAnswer, cycle
 from makeway.core.placement.hindrances import might_take
 from makeway.core.placement.model import ForGroup, ForPod, Pod, PodKey, Preemptor
 from makeway.core.placement.preemption import ONGOING
+from makeway.core.trace import Rule
 
 QUEUE = Ref("PodQueue", "", "")  # no object: whoever decides is looked at under this name
 DECISIONS_PER_LOOK = 20
@@ -61,11 +63,12 @@ class PodScheduling:
         self._decision = ""  # the id that the writes of the decision of the moment carry
         self._told = Told()
         self._promises: dict[Preemptor, Promise] = {}  # of those for whom others leave
+        self._board = GangBoard()
         self.decisions = 0  # cycles, for tests and figures
 
     @property
     def kinds(self) -> frozenset[str]:
-        return frozenset({"Pod", "Node", "PodDisruptionBudget", "PriorityClass", GANG_WORKLOAD, QUEUE.kind})
+        return frozenset({"Pod", "Node", "PodDisruptionBudget", "PriorityClass", "Job", *WORKLOADS, QUEUE.kind})
 
     def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
         cluster = self._cluster
@@ -80,11 +83,17 @@ class PodScheduling:
             self._answered(key)
             message = "The gang that it is part of makes way"
             actions = tuple(self._evict(cluster.half_evicted(key), PREEMPTED, message, view, now))
-        elif whom.kind == GANG_WORKLOAD and (gang := view.get(whom)) is not None:
-            actions = tuple(told_gang(gang, cluster.state, now))
-        remustered, cluster.remustered = cluster.remustered, {}
-        look = tuple(Ref(GANG_WORKLOAD, *key) for key in remustered)
-        return Outcome(actions, look=(*look, QUEUE) if self._has_news else look)
+        shown = NOTHING
+        if whom.kind == GANG_WORKLOAD:
+            cluster.remustered.pop((whom.namespace, whom.name), None)
+            shown = self._board.look(whom, cluster, view, now)
+        return Outcome((*actions, *shown.actions), shown.again_at, self._looks())
+
+    def _looks(self) -> tuple[Ref, ...]:
+        """Who else is to be looked at: Workloads that may show something else, and the queue."""
+        remustered, self._cluster.remustered = self._cluster.remustered, {}
+        gangs = tuple(Ref(GANG_WORKLOAD, *key) for key in remustered)
+        return (*gangs, QUEUE) if self._has_news else gangs
 
     @property
     def _has_news(self) -> bool:
@@ -113,8 +122,7 @@ class PodScheduling:
         self._take_in(now)
         attempts, self._attempts = tuple(self._attempts), []
         placings, self._placings = tuple(self._placings), []
-        look = (QUEUE,) if self._has_news else ()
-        return Outcome(tuple(actions), self._queue.next_at(), look, attempts=attempts, placings=placings)
+        return Outcome(tuple(actions), self._queue.next_at(), self._looks(), attempts=attempts, placings=placings)
 
     def _take_in(self, now: Millis) -> None:
         cluster, queue = self._cluster, self._queue
@@ -186,16 +194,18 @@ class PodScheduling:
     # --- one decision ---
 
     def _decide(self, item: Preemptor, view: View, now: Millis) -> list[Action]:
-        cluster, members = self._cluster, self._cluster.members(item)
+        members = self._cluster.members(item)
         if not members or any(pod.key in self._writing for pod in members):
             return []  # it is no more, or comes again when its writes are answered
-        if isinstance(item, ForGroup) and cluster.leaving.get((item.namespace, item.member)):
-            self._break_promise(item)
-            self._queue.refuse(item, self._rank(item, members), ("leaving", item), now, counts=False)
-            return self._tell(members, {}, "It waits for pods of its gang that leave.", view, now)
         self.decisions += 1
         self._decision = f"nodes/{self.decisions}"
-        answer = cycle(cluster.state, item, pod_by_pod=not view.policy.gates.workload_aware_preemption)
+        answer = self._sought(item, view)
+        if answer is None:
+            self._break_promise(item)
+            self._queue.refuse(item, self._rank(item, members), ("leaving", item), now, counts=False)
+            message = "It waits for pods of its gang that leave."
+            self._say(item, members, FOR_MEMBERS, message)
+            return self._tell(members, {}, message, view, now)
         self._attempts.append(self._attempt(item, answer))
         self._placings.append(self._placing(item, answer, members, view))
         if answer.bound:
@@ -205,6 +215,24 @@ class PodScheduling:
             self._stranded.pop(item, None)
             return self._preempt(item, answer, members, view, now)
         return self._refuse(item, answer, members, view, now)
+
+    def _sought(self, item: Preemptor, view: View) -> CycleAnswer | None:
+        """What one cycle says; None: it has to wait for members that leave.
+
+        A gang that makes way as a whole does so before any of it comes again. Where members leave for other reasons the
+        rest is placed if that makes enough of it without them, and nobody is evicted: their room will be free.
+        """
+        cluster, pod_by_pod = self._cluster, not view.policy.gates.workload_aware_preemption
+        leaving = cluster.leaving.get((item.namespace, item.member), {}) if isinstance(item, ForGroup) else {}
+        if not isinstance(item, ForGroup) or not leaving:
+            return cycle(cluster.state, item, pod_by_pod=pod_by_pod)
+        key = (item.namespace, item.member.workload, item.member.group)
+        if cluster.state.groups[key].whole and any(leaving.values()):
+            return None
+        with cluster.state.trial():
+            cluster.need_more(key, len(leaving))
+            answer = cycle(cluster.state, item, pod_by_pod=pod_by_pod)
+        return answer if answer.bound or answer.reason == ONGOING else None
 
     def _attempt(self, item: Preemptor, answer: CycleAnswer) -> Attempt:
         pods = self._cluster.state.pods
@@ -257,6 +285,7 @@ class PodScheduling:
         count = len(answer.actuated)
         message = f"It waits for {count} {'pod that makes' if count == 1 else 'pods that make'} way."
         self._break_promise(item)
+        self._say(item, members, FOR_VICTIMS, message)
         promise = self._promises[item] = Promise()
         victims = tuple(self._evict(answer.actuated, PREEMPTED, f"Preempted by {by}", view, now, promise, by))
         told = self._tell(members, answer.nominated, message, view, now, again=True)
@@ -281,7 +310,10 @@ class PodScheduling:
         is_leaving_awaited = answer.reason == ONGOING
         if not is_leaving_awaited:
             self._break_promise(item)
-        words = self._words(item, answer, members)
+        words = self._words(item, answer, members, view, now)
+        is_short = any(step.rule == Rule.PLACE_TOO_FEW for step in answer.why)
+        reason = FOR_VICTIMS if is_leaving_awaited else FOR_PODS if is_short else UNSCHEDULABLE
+        self._say(item, members, reason, words[members[0].key])
         actions = self._tell(members, answer.nominated, words, view, now)
         shape = self._shape(item, self._cluster.members(item))
         self._queue.refuse(item, self._rank(item, members), shape, now, counts=not is_leaving_awaited)
@@ -320,11 +352,13 @@ class PodScheduling:
 
     # --- writes ---
 
-    def _words(self, item: Preemptor, answer: CycleAnswer, members: Sequence[Pod]) -> Mapping[PodKey, str]:
-        cluster = self._cluster
-        return told_waiting(
-            cluster.state, cluster.unready, members, len(cluster.running(item)), self._least(item), answer
-        )
+    def _words(
+        self, item: Preemptor, answer: CycleAnswer, members: Sequence[Pod], view: View, now: Millis
+    ) -> Mapping[PodKey, str]:
+        cluster, least = self._cluster, self._least(item)
+        fresh = told_waiting(cluster.state, cluster.unready, members, len(cluster.running(item)), least, answer)
+        before = {key: said(stored) for key in fresh if (stored := view.get(_ref(key))) is not None}
+        return {key: self._told.renewed(key, before.get(key, ""), words, now) for key, words in fresh.items()}
 
     def _tell(
         self,
@@ -343,16 +377,21 @@ class PodScheduling:
             if pod.nominated != node:
                 self._cluster.nominated(pod.key, node)
             stored = view.get(_ref(pod.key))
-            if stored is None:
-                continue
             message = words if isinstance(words, str) else words[pod.key]
-            is_news = self._told.is_news(pod.key, said(stored), message, now)
-            edit = Wait(message if is_news else None, node or "", now)
-            if not again and edit(stored) in (stored, None):
+            edit = Wait(message, node or "", now)
+            if stored is None or (not again and edit(stored) in (stored, None)):
                 continue
+            is_news = said(stored) != message
             notes = (Note(_ref(pod.key), "Warning", "FailedScheduling", message),) if is_news else ()
             actions += self._change(pod.key, edit, view, *notes)
         return actions
+
+    def _say(self, item: Preemptor, members: Sequence[Pod], reason: str, message: str) -> None:
+        """Let the Workload of these pods show why they wait."""
+        member = members[0].member
+        if member is not None:
+            self._board.say((members[0].key[0], member.workload), item, Said(reason, message))
+            self._cluster.remuster(members[0])
 
     def _break_promise(self, item: Preemptor) -> None:
         promise = self._promises.pop(item, None)

@@ -25,7 +25,7 @@ from makeway.api.objects.kubernetes import Event, EventSource, ObjectReference
 from makeway.api.objects.meta import ObjectMeta
 from makeway.api.quantity import Time
 from makeway.api.versions import kind_of
-from makeway.controllers.contract import Note, Ref
+from makeway.controllers.contract import GANG_WORKLOAD, Note, Ref
 from makeway.core.model import Millis, stored
 from makeway.runtime.executor import Call
 from makeway.runtime.live_writer import Submit
@@ -64,6 +64,8 @@ def source_of(note: Note) -> str:
         return JOB_SOURCE
     if note.about.kind == "Pod":
         return SCHEDULER_SOURCE if note.reason in PLACED else NODE_SOURCE
+    if note.about.kind == GANG_WORKLOAD:
+        return SCHEDULER_SOURCE
     waits = note.type == "Warning" and note.reason not in LIFE_WARNINGS
     return ADMISSION_SOURCE if note.about.kind == "Workload" and (waits or note.reason in DECIDED) else WORKLOAD_SOURCE
 

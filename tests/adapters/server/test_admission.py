@@ -146,6 +146,15 @@ def test_there_is_one_default_class_and_it_counts(tmp_path: Path) -> None:
 # --- what a pod can be asked for -------------------------------------------------------------------------------------
 
 
+def test_the_node_that_a_pod_was_promised_goes_when_it_gets_one(admin: httpx.Client, name: str) -> None:
+    made(admin, PODS, pod(name))
+    promise = admin.patch(f"{PODS}/{name}/status", json={"status": {"nominatedNodeName": "n2"}}, headers=MERGE)
+    assert promise.json()["status"]["nominatedNodeName"] == "n2"
+    assert admin.post(f"{PODS}/{name}/binding", json={"target": {"kind": "Node", "name": "n1"}}).status_code == 201
+    bound = admin.get(f"{PODS}/{name}").json()
+    assert (bound["spec"]["nodeName"], "nominatedNodeName" in bound["status"]) == ("n1", False)
+
+
 def test_a_pod_is_bound_once(admin: httpx.Client, name: str) -> None:
     made(admin, PODS, pod(name))
     binding = {"target": {"kind": "Node", "name": "n1"}, "metadata": {"name": name, "annotations": {"a": "b"}}}

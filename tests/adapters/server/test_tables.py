@@ -69,6 +69,13 @@ def test_a_workload() -> None:
     }  # fmt: skip
 
 
+def test_a_scheduling_workload() -> None:
+    tree = {"status": {"priority": 10, "gang": "3", "placed": "2/3", "state": "Partly"}}
+    expected = {"Name": "x", "Priority": 10, "Gang": "3", "Placed": "2/3", "State": "Partly", "Age": "60m"}
+    for group in ("scheduling.k8s.io", "scheduling.makeway.dev"):
+        assert row("Workload", tree, group=group, version="v1alpha1") == expected
+
+
 def test_a_cluster_queue_in_either_version() -> None:
     tree = {"spec": {"cohortName": "c", "queueingStrategy": "StrictFIFO"}, "status": {"admittedWorkloads": 2}}
     plain = {"Name": "x", "Cohort": "c", "Pending Workloads": 0}

@@ -28,6 +28,7 @@ from makeway.api.objects.kubernetes import (
     view,
 )
 from makeway.api.objects.meta import Wire
+from makeway.api.objects.pods import PodSpec, PodStatus
 from makeway.api.objects.queueing import AdmissionCheck, ClusterQueue, ResourceFlavor
 from makeway.api.objects.scheduling import GangWorkload, GangWorkloadStatus
 from makeway.api.problems import Problem
@@ -70,7 +71,7 @@ class Admission:
         elif isinstance(value, Namespace):
             return _same_finalizers(old.value(), value)
         elif isinstance(value, Pod):
-            return replace(value, spec=_with_given(old.value().spec, _defaulted_pod(value.spec)))
+            return _bound(old.value(), replace(value, spec=_with_given(old.value().spec, _defaulted_pod(value.spec))))
         elif isinstance(value, Job):
             return replace(value, spec=_defaulted_job(value.spec))
         return value
@@ -156,6 +157,14 @@ def _with_given(old: Raw, new: Raw) -> Raw:
     before, after = msgspec.json.decode(old), msgspec.json.decode(new)
     given = ("priority", "preemptionPolicy", "priorityClassName")
     return amended(new, {name: before[name] for name in given if name in before and name not in after})
+
+
+def _bound(old: Pod, new: Pod) -> Pod:
+    """A pod that gets its node has no use for the one that it was promised: that goes in the same write."""
+    has_come = bool(view(new.spec, PodSpec).node_name) and not view(old.spec, PodSpec).node_name
+    if not has_come or not view(new.status, PodStatus).nominated_node_name:
+        return new
+    return replace(new, status=amended(new.status, {"nominatedNodeName": None}))
 
 
 def _with_priority(objects: Objects, pod: Pod) -> Pod:

@@ -154,9 +154,10 @@ def bound(ahead: RuledObjects, namespace: str, name: str, binding: Binding, now:
     if why:
         raise Conflict(f"Operation cannot be fulfilled on {called(PODS, name)}: {why}")
     meta = replace(pod.metadata, annotations={**pod.metadata.annotations, **binding.metadata.annotations})
+    status = _with_condition(pod.status, _condition("PodScheduled", now))
     ahead.put(old, replace(
         pod, metadata=meta, spec=amended(pod.spec, {"nodeName": binding.target.name}),
-        status=_with_condition(pod.status, _condition("PodScheduled", now)),
+        status=amended(status, {"nominatedNodeName": None}),  # the promise is kept, or no longer needed
     ))  # fmt: skip
 
 

@@ -10,6 +10,14 @@ from makeway.api.objects.queueing import Conditions
 SCHEDULING = "scheduling.k8s.io/v1alpha1"
 SCHEDULING_OURS = "scheduling.makeway.dev/v1alpha1"
 
+# The groups of a Workload stay what they are; only how many pods a gang needs may change (decision 0062).
+GROUPS_STAY = (
+    "self.size() == oldSelf.size() && self.all(g, oldSelf.exists(o, o.name == g.name"
+    " && has(o.policy.basic) == has(g.policy.basic) && has(o.policy.gang) == has(g.policy.gang)"
+    " && (!has(g.policy.gang) || o.policy.gang.preemptionMode == g.policy.gang.preemptionMode)))",
+    "of a gang only minCount can be changed",
+)
+
 
 class ControllerReference(Wire, frozen=True):
     api_group: Annotated[str, SUBDOMAIN] = ""
@@ -40,7 +48,7 @@ class GangWorkloadSpec(Wire, frozen=True):
     controller_ref: Annotated[ControllerReference | None, Limit(immutable=True)] = None
     pod_groups: Annotated[
         tuple[PodGroup, ...],
-        Limit(required=True, min_items=1, max_items=8, too_many="Invalid", keyed_by=("name",), immutable=True),
+        Limit(required=True, min_items=1, max_items=8, too_many="Invalid", keyed_by=("name",), transition=GROUPS_STAY),
     ] = ()
     priority_class_name: Annotated[str, Limit(immutable=True)] = ""
     preemption_priority_class_name: Annotated[str, Limit(immutable=True)] = ""
@@ -50,6 +58,9 @@ class GangWorkloadStatus(Wire, frozen=True):
     priority: int | None = None
     preemption_priority: int | None = None
     preemption_policy: Literal["PreemptLowerPriority", "Never"] | None = None
+    gang: str = ""
+    placed: str = ""
+    state: Literal["Waiting", "Partly", "Placed", "Leaving"] | None = None
     conditions: Conditions = ()
 
 

@@ -92,6 +92,8 @@ def validate_update(old: Wire, new: Wire, around: Surroundings = ANYWHERE) -> li
             problems.extend(workloads.check_workload_update(old, new))
         case queueing.ResourceFlavor(), queueing.ResourceFlavor():
             problems.extend(queues.check_resource_flavor_update(old, new))
+        case GangWorkload(), GangWorkload():
+            problems.extend(scheduling.check_gang_workload_update(old, new))
         case Pod(), Pod():
             problems.extend(pod_updates.check_pod_update(old, new))
         case Job(), Job():

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from makeway.api.names import SYSTEM_CLASSES
-from makeway.api.objects.scheduling import GangWorkload
+from makeway.api.objects.scheduling import GangWorkload, PodGroup
 from makeway.api.problems import Problem
 from makeway.api.structure import did_you_mean, told
 
@@ -31,6 +31,20 @@ def check_gang_workload(
                 yield Problem(f"spec.controllerRef.{name}", message, "it has a / or %, or is . or ..")
     if priority_classes is not None:
         yield from _check_classes(workload, {**priority_classes, **SYSTEM_CLASSES}, default_class)
+
+
+def check_gang_workload_update(old: GangWorkload, new: GangWorkload) -> Iterator[Problem]:
+    """Of its groups only ``minCount`` may change: a gang whose members finish needs fewer (decision 0062)."""
+    before, after = (sorted(map(_fixed_part, each.spec.pod_groups)) for each in (old, new))
+    if before != after:
+        hint = "of a gang only minCount may change; make another Workload for other groups"
+        yield Problem("spec.podGroups", "cannot be changed after creation", hint)
+
+
+def _fixed_part(group: PodGroup) -> tuple[str, bool, str]:
+    """What says which pods it is about and how they are treated: all but how many must be there."""
+    basic, gang = group.policy.basic, group.policy.gang
+    return group.name, basic is not None, "" if gang is None else gang.preemption_mode
 
 
 def _check_classes(workload: GangWorkload, classes: Mapping[str, int], default_class: str) -> Iterator[Problem]:

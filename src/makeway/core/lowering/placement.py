@@ -6,6 +6,7 @@ Pods that have ended are left out: they hold no room and no place in the queue.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TypeVar
 
 from makeway.api.names import DEFAULT_NAMESPACE, WORKLOAD_REF
@@ -47,24 +48,33 @@ from makeway.core.placement.resolution import (
     known_classes,
     resolve,
 )
+from makeway.core.policy import Gates
 from makeway.core.requests import units
 
 T = TypeVar("T", bound=Wire)
 
 NODE_NAME = "metadata.name"  # the one field that a required node affinity may ask for; kept beside the labels
+OURS = Gates()  # as they are where nobody turned them
 ENDED = ("Succeeded", "Failed")
 
 
-def cluster_of(objects: Iterable[Wire], now: Millis) -> Cluster:
-    """The cluster that these objects describe; of others nothing is read. Equal arrivals keep the order given."""
+def cluster_of(objects: Iterable[Wire], now: Millis, gates: Gates = OURS) -> Cluster:
+    """The cluster that these objects describe; of others nothing is read. Equal arrivals keep the order given.
+
+    What belongs to a gate that is off has no effect, so it is not in the cluster (api 9.2).
+    """
     everything = list(objects)
     classes = classes_of(_of(everything, wire.PriorityClass))
     live = [each for each in _of(everything, wire.Pod) if is_live(each)]
     live.sort(key=lambda each: _millis_of(each.metadata))
     return Cluster(
         nodes=tuple(map(node_of, _of(everything, wire.Node))),
-        pods=tuple(pod_of(each, classes, now, arrived=place) for place, each in enumerate(live)),
-        workloads=tuple(scheduling_workload_of(each, classes) for each in _of(everything, GangWorkload)),
+        pods=tuple(gated(pod_of(each, classes, now, arrived=place), gates) for place, each in enumerate(live)),
+        workloads=tuple(
+            scheduling_workload_of(each, classes, gates=gates)
+            for each in _of(everything, GangWorkload)
+            if gates.generic_workload
+        ),
         budgets=tuple(map(budget_of, _of(everything, wire.PodDisruptionBudget))),
     )
 
@@ -148,6 +158,11 @@ def pod_of(pod: wire.Pod, classes: Classes, now: Millis, *, arrived: int = 0, sh
     )
 
 
+def gated(pod: Pod, gates: Gates) -> Pod:
+    """A pod as it counts: without gangs its reference says nothing, and it is a plain pod (api 9.2)."""
+    return pod if gates.generic_workload or pod.member is None else replace(pod, member=None)
+
+
 def _policy(text: str) -> PreemptionPolicy | None:
     return "Never" if text == "Never" else "PreemptLowerPriority" if text == "PreemptLowerPriority" else None
 
@@ -201,12 +216,14 @@ def classes_of(classes: Iterable[wire.PriorityClass]) -> dict[str, PriorityClass
 
 
 def scheduling_workload_of(
-    workload: GangWorkload, classes: Classes, *, in_queue: int | None = None
+    workload: GangWorkload, classes: Classes, *, in_queue: int | None = None, gates: Gates = OURS
 ) -> SchedulingWorkload:
     """What its status says counts; what it does not say yet comes from the classes (S-15.1.1).
 
     ``in_queue``: the priority of the queueing Workload that it was made for, which counts before all of that (api 12).
+    Without workload-aware preemption its pods make way one by one, with the priority they are placed with (api 9.2).
     """
+    has_units = gates.workload_aware_preemption
     namespace, name = key_of(workload.metadata)
     spec, status = workload.spec, workload.status or GangWorkloadStatus()
     resolved = resolve(spec.priority_class_name, spec.preemption_priority_class_name, classes)
@@ -223,12 +240,12 @@ def scheduling_workload_of(
             Group(
                 key=(namespace, name, each.name),
                 min_count=None if each.policy.gang is None else each.policy.gang.min_count,
-                whole=each.policy.gang is not None and each.policy.gang.preemption_mode == "PodGroup",
+                whole=has_units and each.policy.gang is not None and each.policy.gang.preemption_mode == "PodGroup",
             )
             for each in spec.pod_groups
         ),
         priority=priority,
-        preemption_priority=max(priority, as_victim),
+        preemption_priority=max(priority, as_victim) if has_units else priority,
         policy=status.preemption_policy or resolved.policy,
     )
 
