@@ -8,7 +8,8 @@ Promises: time and memory are bounded by the size of the text (aliases cannot ex
 lines are looked up only when somebody asks; then the text of that one document is read once more.
 
 Stricter than kubectl where that helps: a key set twice, text after the end of a document, bytes that are not UTF-8,
-documents too large or too deep for an API server. Not here: what the trees mean (``api.validation``).
+documents too large or too deep for an API server. A list that is too large as a whole can be read item by item
+(``Pieces``). Not here: what the trees mean (``api.validation``).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from yaml import AliasEvent, MappingEndEvent, MappingStartEvent, ScalarEvent, Se
 
 from makeway.api import json_lines
 from makeway.api.json_lines import JsonReader, JsonValue, Lines, Spot, rendered
+from makeway.api.long_lists import Cut, cut_json, cut_yaml, yaml_item
 from makeway.api.problems import Problem, warning
 
 Tree = Any  # dict | list | str | int | float | bool | None
@@ -53,10 +55,20 @@ class Document:
     tree: Tree
     problems: list[Problem] = field(default_factory=list)
     locate: Callable[[str], int] | None = None
+    pieces: Pieces | None = None  # of a document that is refused for its size; a list is read this way
 
     def line_of(self, path: str) -> int:
         """The line of the value at ``path``, or of the innermost value around it that is there."""
         return self.line if self.locate is None else self.locate(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """A document with ``items`` that is too large for one tree: the document without them, and each by itself."""
+
+    head: Document
+    count: int
+    item: Callable[[int], Document]  # read when it is asked for, each time anew; its paths begin at the item
 
 
 def parse(data: bytes) -> list[Document]:
@@ -74,10 +86,11 @@ def _unreadable(line: int, message: str, hint: str = "") -> Document:
     return Document(0, line, None, [Problem("", message, hint, cause="Syntax")])
 
 
-def _too_large(text: str, line: int) -> Document | None:
-    if len(text) * 4 <= DOCUMENT_BYTES_MAX:
+def _too_large(text: str, line: int, start: int = 0, end: int | None = None) -> Document | None:
+    end = len(text) if end is None else end
+    if (end - start) * 4 <= DOCUMENT_BYTES_MAX:
         return None
-    size = len(text) if text.isascii() else len(text.encode())
+    size = end - start if text.isascii() else len(text[start:end].encode())
     if size <= DOCUMENT_BYTES_MAX:
         return None
     message = f"the document has {size} bytes, more than the {DOCUMENT_BYTES_MAX} that an API server takes"
@@ -99,6 +112,12 @@ def _json_documents(text: str) -> Iterator[Document]:
     while (start := json_lines.after_space(text, at)) < len(text):
         line, counted = line + text.count("\n", counted, start), start
         try:
+            cut = cut_json(text, start) if (len(text) - start) * 4 > DOCUMENT_BYTES_MAX else None
+            if cut is not None and (large := _too_large(text, line, start, cut.end)) is not None:
+                large.pieces = _json_pieces(text, line, cut)
+                at, count = cut.end, count + 1
+                yield large
+                continue
             value = reader.read(start)
         except RecursionError:
             yield _too_deep(line)
@@ -114,7 +133,7 @@ def _json_documents(text: str) -> Iterator[Document]:
 
 def _json_document(text: str, start: int, line: int, value: JsonValue) -> Document:
     tree, end = value.tree, value.end
-    large = _too_large(text[start:end], line)
+    large = _too_large(text, line, start, end)
     if large is not None:
         return large
     if value.too_large:
@@ -129,6 +148,20 @@ def _json_document(text: str, start: int, line: int, value: JsonValue) -> Docume
     return Document(0, line, tree, problems, Lines(lambda: json_lines.spots(text, start, end, line)[0]).line_of)
 
 
+def _json_pieces(text: str, line: int, cut: Cut) -> Pieces:
+    head = _json_document(cut.head, 0, line, JsonReader(cut.head).read(0))
+
+    def item(i: int) -> Document:
+        start, _, lines = cut.pieces[i]
+        try:
+            value = JsonReader(text).read(start)
+        except ValueError as error:  # a number that JSON cannot hold
+            return _unreadable(*json_lines.failure(error, line + lines))
+        return _json_document(text, start, line + lines, value)
+
+    return Pieces(head, len(cut.pieces), item)
+
+
 def _json_ends(text: str, at: int, failed: Document) -> Iterator[Document]:
     """The rest as YAML; the reason it is not JSON is told if it looks like JSON and is no YAML either."""
     end = json_lines.after_space(text, at)
@@ -139,7 +172,8 @@ def _json_ends(text: str, at: int, failed: Document) -> Iterator[Document]:
         yield from rest
         return
     for position, document in enumerate(rest):
-        broken = position == 0 and document.locate is None and document.problems[0].cause == "Syntax"
+        causes = ("Syntax", "TooMany")
+        broken = position == 0 and document.locate is None and document.problems[0].cause in causes
         yield failed if broken else document
 
 
@@ -190,6 +224,9 @@ def _yaml_documents(text: str, start: int, line: int) -> Iterator[Document]:
 def _composed(chunk: str, line: int) -> Iterator[Document]:
     large = _too_large(chunk, line)
     if large is not None:
+        cut = cut_yaml(chunk)
+        if cut is not None:
+            large.pieces = _yaml_pieces(chunk, line, cut)
         yield large
         return
     loader = None
@@ -209,6 +246,18 @@ def _composed(chunk: str, line: int) -> Iterator[Document]:
     finally:
         if loader is not None:
             loader.dispose()
+
+
+def _yaml_pieces(chunk: str, line: int, cut: Cut) -> Pieces | None:
+    heads = list(_composed(cut.head, line))
+
+    def item(i: int) -> Document:
+        piece = cut.pieces[i]
+        found = list(_composed(yaml_item(chunk, piece), line + piece.line)) or [Document(0, line + piece.line, None)]
+        found[0].problems.extend(problem for each in found[1:] for problem in each.problems)
+        return found[0]
+
+    return Pieces(heads[0], len(cut.pieces), item) if len(heads) == 1 else None
 
 
 def _read(loader: Any, chunk: str, line: int) -> Document | None:
