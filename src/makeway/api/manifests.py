@@ -81,12 +81,15 @@ class Manifest:
         return _under(self.prefix, older_path(self.kind, self.version, path) if self.kind else path)
 
     def warn(self, path: str, message: str, hint: str) -> None:
-        """Tell it, unless something is told at that place already."""
-        here = self.written(path)
-        self._told = self._told or {problem.path for problem in self.problems}
+        self.tell(warning(path, message, hint))
+
+    def tell(self, problem: Problem) -> None:
+        """A problem at a path of the stored version, unless something is told at that place already."""
+        here = self.written(problem.path)
+        self._told = self._told or {each.path for each in self.problems}
         if here not in self._told:
             self._told.add(here)
-            self.problems.append(warning(here, message, hint))
+            self.problems.append(replace(problem, path=here))
 
 
 def findings(manifests: Iterable[Manifest]) -> list[Finding]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from makeway.api.conditions import is_true
+from makeway.api.names import SCHEDULERS
 from makeway.api.objects import kubernetes as wire
 from makeway.api.objects.pods import PodSpec, PodStatus
 from makeway.api.objects.scheduling import GangWorkload
@@ -23,8 +24,6 @@ from makeway.core.model import Millis
 from makeway.core.placement.model import Cluster, ForGroup, ForPod, Member, Pod, PodKey, Preemptor, SchedulingWorkload
 from makeway.core.placement.nodes import Placement
 from makeway.core.placement.resolution import Classes
-
-SCHEDULERS = ("", "default-scheduler", "makeway-scheduler")  # names of whom pods may ask for and get us
 
 Place = tuple[str, Member]  # namespace, and a replica of a group
 

@@ -21,6 +21,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
+from makeway.api.objects.kubernetes import view as read
+from makeway.api.objects.pods import PodSpec
+from makeway.api.validation.placement import not_heeded
 from makeway.controllers.contract import (
     GANG_WORKLOAD,
     Action,
@@ -47,6 +50,7 @@ from makeway.core.trace import Rule
 QUEUE = Ref("PodQueue", "", "")  # no object: whoever decides is looked at under this name
 DECISIONS_PER_LOOK = 20
 MANY_NODES = 16  # where more have changed, nobody asks whom that could help
+WORDS_MAX = 1000  # of an event
 STRANDED_MS = 30_000  # so long a gang of which only a part stands may look for a place for the rest
 
 
@@ -233,7 +237,8 @@ class PodScheduling:
         for key, node in answer.bound.items():
             self._cluster.bound(key, node, now)
             words = f"Successfully assigned {'/'.join(key)} to {node}"
-            actions += self._change(key, Bind(node), view, Note(_ref(key), "Normal", "Scheduled", words), status=False)
+            notes = (Note(_ref(key), "Normal", "Scheduled", words), *_ignored(key, view))
+            actions += self._change(key, Bind(node), view, *notes, status=False)
         self._queue.placed(item)
         rest = [pod for pod in members if pod.key not in answer.bound]
         if rest:  # enough of the gang stand; what is left may preempt in a cycle of its own (G6)
@@ -394,6 +399,17 @@ class PodScheduling:
 
 def _ref(key: PodKey) -> Ref:
     return Ref("Pod", *key)
+
+
+def _ignored(key: PodKey, view: View) -> Iterator[Note]:
+    """What the pod asked for and had no say in where it went; of volumes its node tells."""
+    stored = view.get(_ref(key))
+    found = () if stored is None else not_heeded(read(stored.spec, PodSpec))
+    words = "; ".join(f"spec.{each.path}: {each.message}" for each in found if not each.path.startswith("volumes["))
+    if words:
+        yield Note(
+            _ref(key), "Warning", "NotHeeded", words if len(words) <= WORDS_MAX else f"{words[: WORDS_MAX - 1]}…"
+        )
 
 
 def _is_stored(pod: Pod, view: View) -> bool:

@@ -280,17 +280,41 @@ class ConfigMapVolumeSource(Wire, frozen=True):
     optional: bool = False
 
 
+class PersistentVolumeClaimVolumeSource(Wire, frozen=True):
+    """Read to be told: no volume is bound."""
+
+    claim_name: str = ""
+
+
+class EphemeralVolumeSource(Wire, frozen=True):
+    """A claim that is made for the pod; read to be told."""
+
+
 class Volume(Wire, frozen=True):
-    """A volume of a sort that we do not serve has none of these."""
+    """A volume of a sort that we do not know has none of these."""
 
     name: str = ""
     empty_dir: EmptyDirVolumeSource | None = None
     host_path: HostPathVolumeSource | None = None
     secret: SecretVolumeSource | None = None
     config_map: ConfigMapVolumeSource | None = None
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
 
 
 # The pod.
+
+
+class PodResourceClaim(Wire, frozen=True):
+    """A device that is allocated by claim; read to be told."""
+
+    name: str = ""
+
+
+class PodSchedulingGroup(Wire, frozen=True):
+    """The gang of a pod where gangs are PodGroup objects; read to be told."""
+
+    pod_group_name: str = ""
 
 
 class PodSpec(Wire, frozen=True):
@@ -318,6 +342,8 @@ class PodSpec(Wire, frozen=True):
     priority_class_name: str = ""
     preemption_policy: str = ""  # "": that of the class
     workload_ref: WorkloadReference | None = None
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    scheduling_group: PodSchedulingGroup | None = None
 
 
 class PodTemplate(Wire, frozen=True):

@@ -1,0 +1,142 @@
+"""What a pod asks for and our pod scheduler does not do, so that nothing is ignored in silence.
+
+Only what Kubernetes' scheduler heeds is told, and what its admission adds to a pod for it: what a pod asks of the node
+that runs it is for the node to tell. Each check below is one line of ``_CHECKS``; who builds what it tells of removes
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from makeway.api.names import SCHEDULERS
+from makeway.api.objects.kubernetes import Job, JobSpec, Pod, view
+from makeway.api.objects.meta import Wire
+from makeway.api.objects.pods import PodSpec, PodTemplate, TopologySpreadConstraint
+from makeway.api.objects.workload import Workload
+from makeway.api.problems import Problem, warning
+from makeway.api.structure import short
+
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def not_heeded(spec: PodSpec) -> Iterator[Problem]:
+    """Warnings, one per thing, with paths that begin at the spec; none for a pod that asks for another scheduler."""
+    if spec.scheduler_name in SCHEDULERS:
+        for check in _CHECKS:
+            yield from check(spec)
+
+
+def advise_pods(value: Wire | None) -> Iterator[Problem]:
+    """What is not heeded of a Pod that waits, and of the pod templates of a Job or Workload."""
+    try:
+        for path, spec in _specs(value):
+            for each in not_heeded(spec):
+                yield warning(f"{path}.{each.path}", each.message, each.hint)
+    except msgspec.MsgspecError:  # a part of a pod that no rule has judged
+        return
+
+
+def _specs(value: Wire | None) -> Iterator[tuple[str, PodSpec]]:
+    match value:
+        case Pod():
+            spec = view(value.spec, PodSpec)
+            if not spec.node_name:
+                yield "spec", spec
+        case Job():
+            yield "spec.template.spec", view(view(value.spec, JobSpec).template, PodTemplate).spec
+        case Workload():
+            for i, each in enumerate(value.spec.pod_sets):
+                yield f"spec.podSets[{i}].template.spec", view(each.template, PodTemplate).spec
+
+
+def _preferred_pods(spec: PodSpec) -> Iterator[Problem]:
+    affinity = spec.affinity
+    for name, found in (("podAffinity", affinity.pod_affinity), ("podAntiAffinity", affinity.pod_anti_affinity)):
+        if found.preferred:
+            message = "is not heeded: which pods stand on a node does not make it a better or worse one"
+            hint = "make it required, or prefer nodes by their labels with nodeAffinity"
+            yield warning(f"affinity.{name}.{PREFERRED}", message, hint)
+
+
+def _spreads(spec: PodSpec) -> Iterator[Problem]:
+    for i, each in enumerate(spec.topology_spread_constraints):
+        path = f"topologySpreadConstraints[{i}]"
+        if each.when_unsatisfiable == "ScheduleAnyway":
+            message = "ScheduleAnyway is not heeded: the pods are not spread by this constraint"
+            yield warning(f"{path}.whenUnsatisfiable", message, "use DoNotSchedule")
+        else:
+            yield from _spread_policies(spec, each, path)
+
+
+def _spread_policies(spec: PodSpec, spread: TopologySpreadConstraint, path: str) -> Iterator[Problem]:
+    """Of a constraint that is kept: whom it counts, and where."""
+    if spread.match_label_keys:
+        message = "is not heeded: all pods that labelSelector matches are counted"
+        yield warning(f"{path}.matchLabelKeys", message, "put the labels into labelSelector")
+    if spread.node_taints_policy == "Honor":
+        message = "Honor is not heeded: nodes count whose taints keep the pod away"
+        yield warning(f"{path}.nodeTaintsPolicy", message, "exclude these nodes with a nodeSelector")
+    if spread.node_affinity_policy == "Ignore" and spec.node_selector:
+        message = "Ignore is not heeded: only nodes that nodeSelector matches count"
+        yield warning(f"{path}.nodeAffinityPolicy", message, "use Honor")
+    if spread.node_affinity_policy == "Honor" and spec.affinity.node_affinity.required is not None:
+        message = "Honor is not heeded for nodeAffinity: also nodes that it excludes count"
+        yield warning(f"{path}.nodeAffinityPolicy", message, "exclude these nodes with a nodeSelector")
+
+
+def _claims(spec: PodSpec) -> Iterator[Problem]:
+    if spec.resource_claims:
+        message = "is not heeded: no device is allocated, and every node is as good as another"
+        yield warning("resourceClaims", message, "ask for devices as a resource, for example nvidia.com/gpu")
+
+
+def _volumes(spec: PodSpec) -> Iterator[Problem]:
+    for i, each in enumerate(spec.volumes):
+        for name, found in (("persistentVolumeClaim", each.persistent_volume_claim), ("ephemeral", each.ephemeral)):
+            if found is not None:
+                message = "is not heeded: no volume is bound, and a node need not reach it"
+                yield warning(f"volumes[{i}].{name}", message, "name the nodes that do with a nodeSelector")
+
+
+def _scheduling_group(spec: PodSpec) -> Iterator[Problem]:
+    if spec.scheduling_group is not None:
+        message = "is not heeded: the pod is placed by itself"
+        yield warning("schedulingGroup", message, "name a scheduling Workload and its group with workloadRef")
+
+
+def _runtime_class(spec: PodSpec) -> Iterator[Problem]:
+    if spec.runtime_class_name and not spec.overhead:
+        name = short(spec.runtime_class_name)
+        message = f"nodeSelector, tolerations and overhead of RuntimeClass {name} are not added to the pod"
+        yield warning("runtimeClassName", message, "write them into the pod")
+
+
+def _host_addresses(spec: PodSpec) -> Iterator[Problem]:
+    for group, containers in (("containers", spec.containers), ("initContainers", spec.init_containers)):
+        for i, container in enumerate(containers):
+            for j, port in enumerate(container.ports):
+                if port.host_port and port.host_ip not in ("", "0.0.0.0", "::"):
+                    message = f"is not heeded: port {port.host_port} is taken on all addresses of the node"
+                    yield warning(f"{group}[{i}].ports[{j}].hostIP", message, "")
+
+
+def _tolerations(spec: PodSpec) -> Iterator[Problem]:
+    for i, each in enumerate(spec.tolerations):
+        if each.operator in ("Lt", "Gt"):
+            message = f"{each.operator} is not heeded: it is read as Equal"
+            yield warning(f"tolerations[{i}].operator", message, "use Equal or Exists")
+
+
+_CHECKS: tuple[Callable[[PodSpec], Iterator[Problem]], ...] = (
+    _preferred_pods,
+    _spreads,
+    _claims,
+    _volumes,
+    _scheduling_group,
+    _runtime_class,
+    _host_addresses,
+    _tolerations,
+)
