@@ -86,15 +86,17 @@ def _unreadable(line: int, message: str, hint: str = "") -> Document:
     return Document(0, line, None, [Problem("", message, hint, cause="Syntax")])
 
 
-def _too_large(text: str, line: int, start: int = 0, end: int | None = None) -> Document | None:
+def _too_large(
+    text: str, line: int, start: int = 0, end: int | None = None, *, noun: str = "document"
+) -> Document | None:
     end = len(text) if end is None else end
     if (end - start) * 4 <= DOCUMENT_BYTES_MAX:
         return None
     size = end - start if text.isascii() else len(text[start:end].encode())
     if size <= DOCUMENT_BYTES_MAX:
         return None
-    message = f"the document has {size} bytes, more than the {DOCUMENT_BYTES_MAX} that an API server takes"
-    return Document(0, line, None, [Problem("", message, "split it into several documents", cause="TooMany")])
+    message = f"the {noun} has {size} bytes, more than the {DOCUMENT_BYTES_MAX} that an API server takes"
+    return Document(0, line, None, [Problem("", message, f"split it into several {noun}s", cause="TooMany")])
 
 
 def _too_deep(line: int) -> Document:
@@ -131,9 +133,9 @@ def _json_documents(text: str) -> Iterator[Document]:
             yield _json_document(text, start, line, value)
 
 
-def _json_document(text: str, start: int, line: int, value: JsonValue) -> Document:
+def _json_document(text: str, start: int, line: int, value: JsonValue, *, noun: str = "document") -> Document:
     tree, end = value.tree, value.end
-    large = _too_large(text, line, start, end)
+    large = _too_large(text, line, start, end, noun=noun)
     if large is not None:
         return large
     if value.too_large:
@@ -157,7 +159,7 @@ def _json_pieces(text: str, line: int, cut: Cut) -> Pieces:
             value = JsonReader(text).read(start)
         except ValueError as error:  # a number that JSON cannot hold
             return _unreadable(*json_lines.failure(error, line + lines))
-        return _json_document(text, start, line + lines, value)
+        return _json_document(text, start, line + lines, value, noun="object")
 
     return Pieces(head, len(cut.pieces), item)
 
@@ -221,8 +223,8 @@ def _yaml_documents(text: str, start: int, line: int) -> Iterator[Document]:
         start, line, extra = cut.end(), cut_line, cut.group(1).strip()
 
 
-def _composed(chunk: str, line: int) -> Iterator[Document]:
-    large = _too_large(chunk, line)
+def _composed(chunk: str, line: int, *, noun: str = "document") -> Iterator[Document]:
+    large = _too_large(chunk, line, noun=noun)
     if large is not None:
         cut = cut_yaml(chunk)
         if cut is not None:
@@ -253,7 +255,8 @@ def _yaml_pieces(chunk: str, line: int, cut: Cut) -> Pieces | None:
 
     def item(i: int) -> Document:
         piece = cut.pieces[i]
-        found = list(_composed(yaml_item(chunk, piece), line + piece.line)) or [Document(0, line + piece.line, None)]
+        here = line + piece.line
+        found = list(_composed(yaml_item(chunk, piece), here, noun="object")) or [Document(0, here, None)]
         found[0].problems.extend(problem for each in found[1:] for problem in each.problems)
         return found[0]
 

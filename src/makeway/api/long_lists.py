@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from makeway.api.json_lines import after_space
 
+ITEMS_MAX = 500_000  # more cannot be objects: 256 MiB would leave each less than it takes to say what it is
 _ANY = json.JSONDecoder(parse_int=float).raw_decode  # only for where a value ends: a long integer is no reason to stop
 _ITEMS = re.compile(r"^items:[ \t]*(?:#.*)?\n(?:[ \t]*(?:#.*)?\n)*( *)-(?=[ \n])", re.MULTILINE)
 
@@ -60,7 +61,7 @@ def cut_json(text: str, start: int) -> Cut | None:
         if text.startswith("}", at):
             break
         at = _after(",", text, at)
-    if items is None:
+    if items is None or len(pieces) > ITEMS_MAX:
         return None
     breaks = "\n" * text.count("\n", *items)
     return Cut(f"{text[start : items[0]]}[{breaks}]{text[items[1] : at + 1]}", at + 1, pieces)
@@ -76,7 +77,8 @@ def _json_pieces(text: str, start: int, at: int) -> tuple[list[Piece], int]:
     while True:
         line, counted = line + text.count("\n", counted, at), at
         _, end = _ANY(text, at)
-        pieces.append(Piece(at, end, line))
+        if len(pieces) <= ITEMS_MAX:
+            pieces.append(Piece(at, end, line))
         at = after_space(text, end)
         if text.startswith("]", at):
             return pieces, at + 1
@@ -107,6 +109,8 @@ def cut_yaml(chunk: str) -> Cut | None:
     line, at, last = 0, 0, len(chunk)
     start: int | None = None
     for each in mark.finditer(chunk, found.start(1)):
+        if len(pieces) >= ITEMS_MAX:
+            return None
         if start is not None:
             pieces.append(Piece(start, each.start(), line))
         if each.group(1) is None:

@@ -23,7 +23,10 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def not_heeded(spec: PodSpec) -> Iterator[Problem]:
-    """Warnings, one per thing, with paths that begin at the spec; none for a pod that asks for another scheduler."""
+    """Warnings, one per thing: paths begin at the spec, and messages say how the pod is placed instead.
+
+    None for a pod that asks for another scheduler.
+    """
     if spec.scheduler_name in SCHEDULERS:
         for check in _CHECKS:
             yield from check(spec)
@@ -34,7 +37,7 @@ def advise_pods(value: Wire | None) -> Iterator[Problem]:
     try:
         for path, spec in _specs(value):
             for each in not_heeded(spec):
-                yield warning(f"{path}.{each.path}", each.message, each.hint)
+                yield warning(f"{path}.{each.path}", f"not heeded: {each.message}", each.hint)
     except msgspec.MsgspecError:  # a part of a pod that no rule has judged
         return
 
@@ -56,7 +59,7 @@ def _preferred_pods(spec: PodSpec) -> Iterator[Problem]:
     affinity = spec.affinity
     for name, found in (("podAffinity", affinity.pod_affinity), ("podAntiAffinity", affinity.pod_anti_affinity)):
         if found.preferred:
-            message = "is not heeded: which pods stand on a node does not make it a better or worse one"
+            message = "which pods stand on a node does not make it a better or worse one"
             hint = "make it required, or prefer nodes by their labels with nodeAffinity"
             yield warning(f"affinity.{name}.{PREFERRED}", message, hint)
 
@@ -65,7 +68,7 @@ def _spreads(spec: PodSpec) -> Iterator[Problem]:
     for i, each in enumerate(spec.topology_spread_constraints):
         path = f"topologySpreadConstraints[{i}]"
         if each.when_unsatisfiable == "ScheduleAnyway":
-            message = "ScheduleAnyway is not heeded: the pods are not spread by this constraint"
+            message = "with ScheduleAnyway the constraint does not spread the pods"
             yield warning(f"{path}.whenUnsatisfiable", message, "use DoNotSchedule")
         else:
             yield from _spread_policies(spec, each, path)
@@ -74,22 +77,22 @@ def _spreads(spec: PodSpec) -> Iterator[Problem]:
 def _spread_policies(spec: PodSpec, spread: TopologySpreadConstraint, path: str) -> Iterator[Problem]:
     """Of a constraint that is kept: whom it counts, and where."""
     if spread.match_label_keys:
-        message = "is not heeded: all pods that labelSelector matches are counted"
+        message = "all pods that labelSelector matches are counted"
         yield warning(f"{path}.matchLabelKeys", message, "put the labels into labelSelector")
     if spread.node_taints_policy == "Honor":
-        message = "Honor is not heeded: nodes count whose taints keep the pod away"
+        message = "nodes count also if their taints keep the pod away"
         yield warning(f"{path}.nodeTaintsPolicy", message, "exclude these nodes with a nodeSelector")
     if spread.node_affinity_policy == "Ignore" and spec.node_selector:
-        message = "Ignore is not heeded: only nodes that nodeSelector matches count"
+        message = "only nodes that nodeSelector matches count"
         yield warning(f"{path}.nodeAffinityPolicy", message, "use Honor")
     if spread.node_affinity_policy == "Honor" and spec.affinity.node_affinity.required is not None:
-        message = "Honor is not heeded for nodeAffinity: also nodes that it excludes count"
+        message = "nodes count also if nodeAffinity excludes them"
         yield warning(f"{path}.nodeAffinityPolicy", message, "exclude these nodes with a nodeSelector")
 
 
 def _claims(spec: PodSpec) -> Iterator[Problem]:
     if spec.resource_claims:
-        message = "is not heeded: no device is allocated, and every node is as good as another"
+        message = "no device is allocated, and every node is as good as another"
         yield warning("resourceClaims", message, "ask for devices as a resource, for example nvidia.com/gpu")
 
 
@@ -97,13 +100,13 @@ def _volumes(spec: PodSpec) -> Iterator[Problem]:
     for i, each in enumerate(spec.volumes):
         for name, found in (("persistentVolumeClaim", each.persistent_volume_claim), ("ephemeral", each.ephemeral)):
             if found is not None:
-                message = "is not heeded: no volume is bound, and a node need not reach it"
+                message = "no volume is bound, and a node need not reach it"
                 yield warning(f"volumes[{i}].{name}", message, "name the nodes that do with a nodeSelector")
 
 
 def _scheduling_group(spec: PodSpec) -> Iterator[Problem]:
     if spec.scheduling_group is not None:
-        message = "is not heeded: the pod is placed by itself"
+        message = "the pod is placed by itself"
         yield warning("schedulingGroup", message, "name a scheduling Workload and its group with workloadRef")
 
 
@@ -119,14 +122,14 @@ def _host_addresses(spec: PodSpec) -> Iterator[Problem]:
         for i, container in enumerate(containers):
             for j, port in enumerate(container.ports):
                 if port.host_port and port.host_ip not in ("", "0.0.0.0", "::"):
-                    message = f"is not heeded: port {port.host_port} is taken on all addresses of the node"
+                    message = f"port {port.host_port} is taken on all addresses of the node"
                     yield warning(f"{group}[{i}].ports[{j}].hostIP", message, "")
 
 
 def _tolerations(spec: PodSpec) -> Iterator[Problem]:
     for i, each in enumerate(spec.tolerations):
         if each.operator in ("Lt", "Gt"):
-            message = f"{each.operator} is not heeded: it is read as Equal"
+            message = f"{each.operator} is read as Equal"
             yield warning(f"tolerations[{i}].operator", message, "use Equal or Exists")
 
 
