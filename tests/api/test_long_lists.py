@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from typing import Any
 
@@ -49,7 +49,7 @@ def indented(tree: Any) -> str:
     return yaml.dump(tree, Dumper=Deep)
 
 
-WRITERS = [json.dumps, as_kubectl, as_yaml, indented]
+WRITERS: list[Callable[[Any], str]] = [json.dumps, as_kubectl, as_yaml, indented]
 
 
 def read(text: str) -> tuple[list[Finding], list[Any], list[Any]]:

@@ -17,7 +17,7 @@ import click
 
 from makeway.api.manifests import Manifest
 from makeway.api.names import SCHEDULERS
-from makeway.api.objects.kubernetes import Node, Pod, PodDisruptionBudget, PriorityClass, view
+from makeway.api.objects.kubernetes import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass, view
 from makeway.api.objects.meta import Wire
 from makeway.api.objects.pods import PodSpec
 from makeway.api.objects.scheduling import GangWorkload
@@ -30,7 +30,7 @@ from makeway.core.lowering.placement import cluster_of, is_live, key_of, member_
 from makeway.core.model import Millis
 from makeway.core.placement.model import Cluster, PodKey
 
-TAKES_PART = (Node, Pod, GangWorkload, PodDisruptionBudget, PriorityClass)
+TAKES_PART = (Node, Pod, GangWorkload, PodDisruptionBudget, PriorityClass, Namespace)
 NAMES_MAX = 10  # that one line tells
 _INDEX = re.compile(r"\[\d+\]")
 

@@ -14,7 +14,7 @@ import msgspec
 from makeway.api.names import SCHEDULERS
 from makeway.api.objects.kubernetes import Job, JobSpec, Pod, view
 from makeway.api.objects.meta import Wire
-from makeway.api.objects.pods import PodSpec, PodTemplate, TopologySpreadConstraint
+from makeway.api.objects.pods import PodSpec, PodTemplate
 from makeway.api.objects.workload import Workload
 from makeway.api.problems import Problem, warning
 from makeway.api.structure import short
@@ -66,28 +66,9 @@ def _preferred_pods(spec: PodSpec) -> Iterator[Problem]:
 
 def _spreads(spec: PodSpec) -> Iterator[Problem]:
     for i, each in enumerate(spec.topology_spread_constraints):
-        path = f"topologySpreadConstraints[{i}]"
         if each.when_unsatisfiable == "ScheduleAnyway":
             message = "with ScheduleAnyway the constraint does not spread the pods"
-            yield warning(f"{path}.whenUnsatisfiable", message, "use DoNotSchedule")
-        else:
-            yield from _spread_policies(spec, each, path)
-
-
-def _spread_policies(spec: PodSpec, spread: TopologySpreadConstraint, path: str) -> Iterator[Problem]:
-    """Of a constraint that is kept: whom it counts, and where."""
-    if spread.match_label_keys:
-        message = "all pods that labelSelector matches are counted"
-        yield warning(f"{path}.matchLabelKeys", message, "put the labels into labelSelector")
-    if spread.node_taints_policy == "Honor":
-        message = "nodes count also if their taints keep the pod away"
-        yield warning(f"{path}.nodeTaintsPolicy", message, "exclude these nodes with a nodeSelector")
-    if spread.node_affinity_policy == "Ignore" and spec.node_selector:
-        message = "only nodes that nodeSelector matches count"
-        yield warning(f"{path}.nodeAffinityPolicy", message, "use Honor")
-    if spread.node_affinity_policy == "Honor" and spec.affinity.node_affinity.required is not None:
-        message = "nodes count also if nodeAffinity excludes them"
-        yield warning(f"{path}.nodeAffinityPolicy", message, "exclude these nodes with a nodeSelector")
+            yield warning(f"topologySpreadConstraints[{i}].whenUnsatisfiable", message, "use DoNotSchedule")
 
 
 def _claims(spec: PodSpec) -> Iterator[Problem]:
