@@ -10,12 +10,12 @@ import pytest
 from makeway.api import codec
 from makeway.api.objects.kubernetes import view
 from makeway.api.objects.pods import PodSpec
-from makeway.api.validation.placement import PREFERRED, advise_pods, not_heeded
+from makeway.api.validation.placement import advise_pods, not_heeded
+from makeway.api.validation.where import PREFERRED, REQUIRED
 
 TERM = {"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "zone"}
 SOFT = [{"weight": 1, "podAffinityTerm": TERM}]
 NEAR = {"podAffinity": {PREFERRED: SOFT}}
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def spread(**more: Any) -> dict[str, Any]:

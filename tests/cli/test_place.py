@@ -339,8 +339,9 @@ def test_a_class_that_is_not_among_the_manifests_is_an_error_for_pods_too() -> N
     result = ran("-f", str(NODES), "-f", "-", stdin=text)
     line = text[: text.index("importnat")].count("\n") + 1
     assert (result.exit_code, result.stdout) == (1, "")
+    path = "items[1].spec.priorityClassName"
     assert result.stderr.splitlines() == [
-        f'<stdin>:{line}: error: Pod default/p: items[1].spec.priorityClassName: no PriorityClass is called "importnat"',
+        f'<stdin>:{line}: error: Pod default/p: {path}: no PriorityClass is called "importnat"',
         "  hint: did you mean important?",
         "nothing is placed: 1 error",
     ]

@@ -157,6 +157,7 @@ def test_what_is_not_heeded_is_told_once_when_the_pod_is_bound() -> None:
     (note,) = (each for each in play.engine.notes if each.reason == "NotHeeded")
     assert (note.about.name, note.type) == ("second", "Warning")
     assert note.message == (
-        "spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution: which pods stand on a node does not "
-        "make it a better or worse one; spec.resourceClaims: no device is allocated, and every node is as good as another"
+        "spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution: "
+        "which pods stand on a node does not make it a better or worse one; "
+        "spec.resourceClaims: no device is allocated, and every node is as good as another"
     ), "its node tells about the volume"

@@ -14,12 +14,11 @@ documents too large or too deep for an API server. A list that is too large as a
 
 from __future__ import annotations
 
-import base64
 import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import yaml
@@ -29,6 +28,7 @@ from makeway.api import json_lines
 from makeway.api.json_lines import JsonReader, JsonValue, Lines, Spot, rendered
 from makeway.api.long_lists import Cut, cut_json, cut_yaml, yaml_item
 from makeway.api.problems import Problem, warning
+from makeway.api.yaml_scalars import RESOLVED_STARTS, TAGS, key_of, plain, tagged
 
 Tree = Any  # dict | list | str | int | float | bool | None
 DEPTH_MAX = 100
@@ -38,7 +38,6 @@ VALUES_MAX = 500_000  # values that the aliases of one document may add to it
 joined = json_lines.joined
 tokens = json_lines.tokens
 
-_TAGS = "tag:yaml.org,2002:"
 _CUT = re.compile(r"^---(.*)$", re.MULTILINE)
 _EMPTY = re.compile(r"(?:(?:[ \t]*|\.\.\.[ \t]*)(?:#[\t -~]*)?(?:\n|\Z))*")  # comments and `...` only
 _BRACE = re.compile(r"\s*\{")
@@ -370,7 +369,7 @@ class _Builder:
             if event.anchor is not None:
                 self._anchors[event.anchor] = event
             text: str = event.value
-            if event.tag is None and (not event.implicit[0] or text[:1] not in _RESOLVED_STARTS):
+            if event.tag is None and (not event.implicit[0] or text[:1] not in RESOLVED_STARTS):
                 return text
             return self._named(event)
         self._keys[-1] = "?"
@@ -386,7 +385,7 @@ class _Builder:
         text = str(event.value)
         self._keys[-1] = text
         try:
-            name = _name(event)
+            name = key_of(event)
         except ValueError:
             self._misfit(event)
             return text
@@ -400,12 +399,12 @@ class _Builder:
         text = event.value
         if event.tag is not None:
             try:
-                return self._finite(_tagged(event.tag, text), text)
+                return self._finite(tagged(event.tag, text), text)
             except ValueError:
                 return self._misfit(event)
-        if not event.implicit[0] or text[:1] not in _RESOLVED_STARTS:
+        if not event.implicit[0] or text[:1] not in RESOLVED_STARTS:
             return text
-        return self._finite(_plain(text), text)
+        return self._finite(plain(text), text)
 
     def _finite(self, value: Tree, text: str) -> Tree:
         if type(value) is not float:
@@ -415,7 +414,7 @@ class _Builder:
         return json_lines.as_json(value)
 
     def _misfit(self, event: ScalarEvent) -> None:
-        shown = str(event.tag).replace(_TAGS, "!!")
+        shown = str(event.tag).replace(TAGS, "!!")
         self._tell(f"the tag {shown} does not fit {_short(event.value)}", "remove the tag")
 
     def _alias(self, event: Any) -> Tree:
@@ -455,7 +454,7 @@ class _Builder:
 def _is_merge(event: Any) -> bool:
     if type(event) is not ScalarEvent or event.value != "<<":
         return False
-    return event.tag == f"{_TAGS}merge" or (event.tag is None and bool(event.implicit[0]))
+    return event.tag == f"{TAGS}merge" or (event.tag is None and bool(event.implicit[0]))
 
 
 def _set_twice(path: str, first: int, again: int) -> Problem:
@@ -521,86 +520,7 @@ class _Spotter:
         if type(event) is not ScalarEvent:
             return "?"
         try:
-            name = _name(event)
+            name = key_of(event)
         except ValueError:
             name = None
         return str(event.value) if name is None else name
-
-
-# --- plain words and numbers of YAML --------------------------------------------------------------------------------
-
-_RESOLVED_STARTS = frozenset(["", *"+-.0123456789yYnNtTfFoO~"])  # of anything else a plain scalar is a text
-_WORDS: dict[str, bool | float | None] = {
-    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
-    **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
-    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
-    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
-    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
-    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
-}
-_INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[oO]?([0-7]+)|0[bB]([01]+)|(0|[1-9][0-9]*))")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_TIME = re.compile(r"\d{4}-\d\d?-\d\d?(?:[Tt]\d\d?:\d\d?:\d\d?(\.\d+)?(Z|[-+]\d\d:\d\d)| +\d\d?:\d\d?:\d\d?(\.\d+)?)?")
-_KINDS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "null": (type(None),)}
-_CACHED_LENGTH_MAX = 40
-
-
-def _plain(text: str) -> Tree:
-    """An unquoted scalar, as kubectl reads it: YAML 1.1 words, Go's integers (0x, 0o, 0b, leading 0), floats."""
-    return _resolved(text) if len(text) <= _CACHED_LENGTH_MAX else _resolved.__wrapped__(text)
-
-
-@lru_cache(maxsize=16_384)
-def _resolved(text: str) -> Tree:
-    if text in _WORDS:
-        return _WORDS[text]
-    if text[0] not in "+-.0123456789":
-        return text
-    digits = text.replace("_", "")
-    if text[0] != "." and (match := _INTEGER.fullmatch(digits)) is not None:
-        number = _integer(*match.groups(""))
-        if number is not None:
-            return number
-    if not text.startswith("._") and _FLOAT.fullmatch(digits):
-        value = float(digits)
-        return text if math.isinf(value) else value
-    return text
-
-
-def _integer(sign: str, hexadecimal: str, octal: str, binary: str, decimal: str) -> int | None:
-    """What fits 64 bits, unsigned only without a sign; None for what does not."""
-    if decimal and len(decimal) > 20:
-        return None
-    base = 16 if hexadecimal else 8 if octal else 2 if binary else 10
-    size = int(hexadecimal or octal or binary or decimal, base)
-    value = -size if sign == "-" else size
-    return value if -(2**63) <= value < (2**63 if sign else 2**64) else None
-
-
-def _tagged(tag: str, text: str) -> Tree:
-    """A scalar with a tag; raises ValueError if the tag asks for what the text is not. Unknown tags say nothing."""
-    kind = tag.removeprefix(_TAGS) if tag.startswith(_TAGS) else ""
-    if kind == "binary":
-        return base64.b64decode(text.replace("\n", ""), validate=True).decode("utf-8", "replace")
-    if kind == "timestamp":
-        if _TIME.fullmatch(text) is None:
-            raise ValueError(text)
-        return text
-    if kind not in _KINDS:
-        return text
-    value = _plain(text)
-    if type(value) not in _KINDS[kind] or (kind == "float" and value >= 2**63 and type(value) is int):
-        raise ValueError(text)
-    return float(value) if kind == "float" else value
-
-
-def _name(event: Any) -> str | None:
-    """A scalar as the key of a mapping; None if it cannot be one. Raises ValueError if its tag does not fit."""
-    if event.tag is None and not event.implicit[0]:
-        return str(event.value)
-    value = _plain(event.value) if event.tag is None else _tagged(event.tag, event.value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None or (isinstance(value, int) and value >= 2**63):
-        return None
-    return json_lines.float_name(value) if isinstance(value, float) else str(value)

@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Raw
 
-from makeway.api.objects.meta import Condition, LabelSelector, ObjectMeta, OfType, Toleration, Wire, made
+from makeway.api.objects.meta import Condition, LabelSelector, ObjectMeta, OfType, Wire, made
 from makeway.api.quantity import Quantity, Time
 
 Amounts = dict[str, Quantity]  # resource -> how much
@@ -100,6 +100,16 @@ class TopologySpreadConstraint(Wire, frozen=True):
     node_affinity_policy: str = "Honor"
     node_taints_policy: str = "Ignore"
     match_label_keys: tuple[str, ...] = ()
+
+
+class Toleration(Wire, frozen=True):
+    """The toleration of a pod, where Kubernetes knows more operators than of a flavor."""
+
+    key: str = ""
+    operator: str = ""  # Equal if not set; Exists, Lt, Gt
+    value: str = ""
+    effect: str = ""  # "": any
+    toleration_seconds: int | None = None
 
 
 class PodSchedulingGate(Wire, frozen=True):

@@ -18,8 +18,7 @@ from makeway.api.objects.pods import PodSpec, PodTemplate
 from makeway.api.objects.workload import Workload
 from makeway.api.problems import Problem, warning
 from makeway.api.structure import short
-
-PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+from makeway.api.validation.where import PREFERRED
 
 
 def not_heeded(spec: PodSpec) -> Iterator[Problem]:
