@@ -161,3 +161,10 @@ def test_what_is_not_heeded_is_told_once_when_the_pod_is_bound() -> None:
         "which pods stand on a node does not make it a better or worse one; "
         "spec.resourceClaims: no device is allocated, and every node is as good as another"
     ), "its node tells about the volume"
+
+
+def test_a_toleration_with_an_operator_that_is_not_heeded_stops_nobody() -> None:
+    play = PodWorld(node("a", "2"))
+    play.create(pod("odd", tolerations=[{"key": "k", "operator": "Gt", "value": "1"}]), pod("plain"))
+    play.settle()
+    assert [node_of(play, name) for name in ("odd", "plain")] == ["a", "a"]

@@ -97,6 +97,7 @@ class _Together:
         self._near: dict[tuple[type[Wire], str, str], str] = {}
         for manifest in manifests:
             self._enter(manifest)
+        self.names[PriorityClass, ""].extend(SYSTEM_CLASSES)
         classes = self.values(PriorityClass)
         self.classes = {**{each.metadata.name: each.value for each in classes}, **SYSTEM_CLASSES}
         defaults = [(each.value, each.metadata.name) for each in classes if each.global_default]

@@ -114,6 +114,10 @@ def _rules(value: Wire, around: Surroundings) -> Iterator[Problem]:
             yield from pods.check_job(value)
         case Pod():
             yield from pods.check_pod(value)
+        case Node():
+            yield from pods.check_node(value)
+        case PodDisruptionBudget():
+            yield from pods.check_budget(value)
         case PriorityClass():
             yield from pods.check_priority_class(value)
         case Configuration():

@@ -10,7 +10,7 @@ import msgspec
 
 from makeway.api.documents import joined
 from makeway.api.names import COMPLETIONS_EQUAL_PARALLELISM, MAX_EXEC_TIME_LABEL, MIN_PARALLELISM, WORKLOAD_REF
-from makeway.api.objects.kubernetes import Job, Pod, PriorityClass, view
+from makeway.api.objects.kubernetes import Job, Node, Pod, PodDisruptionBudget, PriorityClass, view
 from makeway.api.problems import Problem, entry, warning
 from makeway.api.quantity import Quantity
 from makeway.api.structure import told
@@ -25,7 +25,7 @@ from makeway.api.validation.fields import (
     is_qualified,
     is_subdomain,
 )
-from makeway.api.validation.where import check_choice, check_where
+from makeway.api.validation.where import check_choice, check_label_operators, check_where
 
 JsonObject = dict[str, Any]
 _INT = re.compile(r"[0-9]{1,10}")
@@ -176,6 +176,16 @@ def _check_queueing_marks(job: Job, spec: JsonObject, mode: str) -> Iterator[Pro
     if seconds is not None and (not _INT.fullmatch(seconds) or not 0 < int(seconds) < 2**31):
         message = f"{told(seconds)} is not a whole number of seconds above 0"
         yield Problem(f"metadata.labels[{MAX_EXEC_TIME_LABEL}]", message)
+
+
+def check_node(node: Node) -> Iterator[Problem]:
+    for i, taint in enumerate(msgspec.json.decode(bytes(node.spec)).get("taints") or ()):
+        yield from check_choice(taint.get("effect"), _EFFECTS, f"spec.taints[{i}].effect")
+
+
+def check_budget(budget: PodDisruptionBudget) -> Iterator[Problem]:
+    selector = msgspec.json.decode(bytes(budget.spec)).get("selector") or {}
+    yield from check_label_operators(selector, "spec.selector")
 
 
 def check_priority_class(priority: PriorityClass) -> Iterator[Problem]:
