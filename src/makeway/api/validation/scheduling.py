@@ -30,14 +30,10 @@ def check_gang_workload(
                 message = f"{told(value)} cannot be part of a path"
                 yield Problem(f"spec.controllerRef.{name}", message, "it has a / or %, or is . or ..")
     if priority_classes is not None:
-        yield from check_classes(workload, priority_classes, default_class)
+        yield from _check_classes(workload, {**priority_classes, **SYSTEM_CLASSES}, default_class)
 
 
-def check_classes(
-    workload: GangWorkload, priority_classes: Mapping[str, int], default_class: str = ""
-) -> Iterator[Problem]:
-    """Whether the classes that it names exist, and do not make it less as a victim than as a preemptor (S-15.1.6)."""
-    classes = {**priority_classes, **SYSTEM_CLASSES}
+def _check_classes(workload: GangWorkload, classes: Mapping[str, int], default_class: str) -> Iterator[Problem]:
     spec = workload.spec
     missing = False
     for name, value in (
@@ -60,3 +56,10 @@ def check_classes(
                 f"{told(spec.preemption_priority_class_name)} has value {preemption}, below the {priority} of {whose}"
             )
             yield Problem("spec.preemptionPriorityClassName", message, "a victim is never less than a preemptor")
+
+
+def check_classes(
+    workload: GangWorkload, priority_classes: Mapping[str, int], default_class: str = ""
+) -> Iterator[Problem]:
+    """Whether the classes that it names exist, and do not make it less as a victim than as a preemptor (S-15.1.6)."""
+    yield from _check_classes(workload, {**priority_classes, **SYSTEM_CLASSES}, default_class)
