@@ -167,3 +167,12 @@ def test_a_pod_that_runs_is_a_plain_pod_where_its_gang_is_not_there() -> None:
 def test_the_field_wins_over_the_annotation() -> None:
     both = pod(workloadRef={"name": "w", "podGroup": "workers"}, annotations={"makeway.dev/workload-ref": "x/y"})
     assert told(gang(), both) == []
+
+
+def test_the_gang_of_a_job_is_made_from_its_queueing_workload() -> None:
+    template = {"spec": job()["spec"]["template"]["spec"]}
+    queued = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": "w", "namespace": "default"},
+        "spec": {"podSets": [{"name": "main", "count": 1, "template": template}]},
+    }  # fmt: skip
+    assert told(queued, pod(workloadRef={"name": "w", "podGroup": "main"})) == []

@@ -136,6 +136,8 @@ class _Together:
         """Warn if what is named is not there, or will not do."""
         path, kind, name, outcome, namespace, group = reference
         found = self.found[kind].get((namespace, name))
+        if kind is GangWorkload and (namespace, name) in self.found[Workload]:
+            return  # the gang of a Job: it is made from this one, under its name
         if found is None and kind is PriorityClass and self.complete:
             hint = self._hint(kind, name, namespace)
             manifest.tell(Problem(path, f"no PriorityClass is called {told(name)}", hint, cause="Forbidden"))
