@@ -10,7 +10,7 @@ import pytest
 from makeway.api import codec
 from makeway.api.objects.kubernetes import view
 from makeway.api.objects.pods import PodSpec
-from makeway.api.validation.placement import advise_pods, not_heeded
+from makeway.api.validation.placement import advise_pods, in_one_line, not_heeded
 from makeway.api.validation.where import PREFERRED, REQUIRED
 
 TERM = {"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "zone"}
@@ -121,3 +121,11 @@ def test_pods_that_wait_and_templates_of_jobs_and_workloads_are_looked_at() -> N
     found = advice("Workload", "kueue.x-k8s.io/v1beta2", podSets=sets, queueName="q")
     assert found == [(f"spec.podSets[1].template.spec.{told[0]}", told[1])]
     assert list(advise_pods(None)) == []
+
+
+def test_an_event_is_one_line_of_bounded_length() -> None:
+    many = [spread(topologyKey=f"k{n}", whenUnsatisfiable="ScheduleAnyway") for n in range(50)]
+    found = in_one_line(spec_of(topologySpreadConstraints=many))
+    assert len(found) == 1000
+    assert found.endswith("…")
+    assert in_one_line(spec_of()) == ""

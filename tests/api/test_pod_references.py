@@ -175,4 +175,5 @@ def test_the_gang_of_a_job_is_made_from_its_queueing_workload() -> None:
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": "w", "namespace": "default"},
         "spec": {"podSets": [{"name": "main", "count": 1, "template": template}]},
     }  # fmt: skip
-    assert told(queued, pod(workloadRef={"name": "w", "podGroup": "main"})) == []
+    found = told(queued, pod(workloadRef={"name": "w", "podGroup": "main"}))
+    assert [path for _, path, *_ in found] == ["spec.queueName"], "nothing about the pod"

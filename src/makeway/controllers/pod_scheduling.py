@@ -23,7 +23,7 @@ from typing import Literal
 
 from makeway.api.objects.kubernetes import view as read
 from makeway.api.objects.pods import PodSpec
-from makeway.api.validation.placement import not_heeded
+from makeway.api.validation.placement import in_one_line
 from makeway.controllers.contract import (
     GANG_WORKLOAD,
     Action,
@@ -50,7 +50,6 @@ from makeway.core.trace import Rule
 QUEUE = Ref("PodQueue", "", "")  # no object: whoever decides is looked at under this name
 DECISIONS_PER_LOOK = 20
 MANY_NODES = 16  # where more have changed, nobody asks whom that could help
-WORDS_MAX = 1000  # of an event
 STRANDED_MS = 30_000  # so long a gang of which only a part stands may look for a place for the rest
 
 
@@ -402,14 +401,11 @@ def _ref(key: PodKey) -> Ref:
 
 
 def _ignored(key: PodKey, view: View) -> Iterator[Note]:
-    """What the pod asked for and had no say in where it went; of volumes its node tells."""
+    """What the pod asked for and had no say in where it went."""
     stored = view.get(_ref(key))
-    found = () if stored is None else not_heeded(read(stored.spec, PodSpec))
-    words = "; ".join(f"spec.{each.path}: {each.message}" for each in found if not each.path.startswith("volumes["))
+    words = "" if stored is None else in_one_line(read(stored.spec, PodSpec))
     if words:
-        yield Note(
-            _ref(key), "Warning", "NotHeeded", words if len(words) <= WORDS_MAX else f"{words[: WORDS_MAX - 1]}…"
-        )
+        yield Note(_ref(key), "Warning", "NotHeeded", words)
 
 
 def _is_stored(pod: Pod, view: View) -> bool:

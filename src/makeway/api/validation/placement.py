@@ -20,6 +20,8 @@ from makeway.api.problems import Problem, warning
 from makeway.api.structure import short
 from makeway.api.validation.where import PREFERRED
 
+WORDS_MAX = 1000
+
 
 def not_heeded(spec: PodSpec) -> Iterator[Problem]:
     """Warnings, one per thing: paths begin at the spec, and messages say how the pod is placed instead.
@@ -29,6 +31,13 @@ def not_heeded(spec: PodSpec) -> Iterator[Problem]:
     if spec.scheduler_name in SCHEDULERS:
         for check in _CHECKS:
             yield from check(spec)
+
+
+def in_one_line(spec: PodSpec) -> str:
+    """The same for an event; of volumes the node tells that has none for the pod. "": there is nothing to tell."""
+    found = (each for each in not_heeded(spec) if not each.path.startswith("volumes["))
+    words = "; ".join(f"spec.{each.path}: {each.message}" for each in found)
+    return words if len(words) <= WORDS_MAX else f"{words[: WORDS_MAX - 1]}…"
 
 
 def advise_pods(value: Wire | None) -> Iterator[Problem]:
