@@ -377,3 +377,59 @@ def test_crds_are_the_same_as_yaml_and_as_json() -> None:
 def test_crds_use_no_aliases() -> None:
     text = CliRunner().invoke(main, ["crds"]).stdout
     assert not any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.CSafeLoader))
+
+
+# --- pods -----------------------------------------------------------------------------------------------------------
+
+SOFT = textwrap.dedent(
+    """\
+    apiVersion: batch/v1
+    kind: Job
+    metadata: {name: work}
+    spec:
+      template:
+        spec:
+          restartPolicy: Never
+          priorityClassName: urgent
+          containers: [{name: c, image: i}]
+          topologySpreadConstraints:
+          - maxSkew: 1
+            topologyKey: zone
+            whenUnsatisfiable: ScheduleAnyway
+    """
+)
+
+
+def test_what_the_pod_scheduler_does_not_heed_is_a_warning_with_its_line() -> None:
+    put(job_yaml=SOFT)
+    classes, spread = found("-f", "job.yaml")
+    assert (classes["line"], classes["severity"], classes["path"]) == (
+        8, "warning", "spec.template.spec.priorityClassName",
+    )  # fmt: skip
+    assert (spread["line"], spread["severity"]) == (13, "warning")
+    assert spread["path"] == "spec.template.spec.topologySpreadConstraints[0].whenUnsatisfiable"
+    assert spread["message"] == "not heeded: with ScheduleAnyway the constraint does not spread the pods"
+    assert spread["hint"] == "use DoNotSchedule"
+
+
+def test_other_commands_do_not_speak_of_what_only_placement_does() -> None:
+    put(job_yaml=SOFT)
+    assert "not heeded" not in CliRunner().invoke(main, ["plan", "-f", "job.yaml"]).output
+
+
+def test_a_list_larger_than_any_document_is_checked_item_by_item() -> None:
+    """Findings have the lines of the file, and an object that no server would take is one of them."""
+    flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "a"}}
+    wide = {**flavor, "metadata": {"name": "wide", "annotations": {"a": "x" * 200_000}}}
+    too_wide = {**flavor, "metadata": {"name": "too-wide", "annotations": {"a": "x" * 3 * 2**20}}}
+    items = [{**wide, "metadata": {**wide["metadata"], "name": f"w{n}"}} for n in range(20)]  # type: ignore[dict-item]
+    items += [{**flavor, "spec": {"nodeLabel": {}}}, too_wide]
+    tree = {"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}}
+    for name, text in (("a.json", json.dumps(tree, indent=4)), ("a.yaml", yaml.safe_dump(tree, width=10**9))):
+        Path(name).write_text(text)
+        everything = found("-f", name)
+        listed = [each for each in everything if each["path"] == "items[20].spec.nodeLabel"]
+        line = next(i for i, each in enumerate(text.splitlines(), 1) if "nodeLabel" in each)
+        assert [(each["line"], each["document"], each["name"]) for each in listed] == [(line, 1, "a")]
+        (refused,) = (each for each in everything if each["path"] == "items[21]")
+        assert refused["message"].startswith("the object has 31")

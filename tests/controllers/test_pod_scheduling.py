@@ -147,3 +147,31 @@ def test_which_of_the_free_nodes_is_for_the_policy_to_say(scoring: Literal["Spre
     play.create(*(pod(f"p{n}") for n in range(3)))
     play.settle()
     assert {node_of(play, f"p{n}") for n in range(3)} == taken
+
+
+def test_what_is_not_heeded_is_told_once_when_the_pod_is_bound() -> None:
+    term = {"weight": 1, "podAffinityTerm": {"topologyKey": "zone"}}
+    soft = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
+    claimed = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    play = PodWorld(node("a", "1"))
+    play.create(pod("first"), pod("second", affinity=soft, volumes=claimed, resourceClaims=[{"name": "gpu"}]))
+    play.settle()
+    told = [each for each in play.engine.notes if each.reason == "NotHeeded"]
+    assert told == [], "it waits, and may never be placed by us"
+    play.store.delete(PODS, "default", "first", grace=0)
+    play.settle()
+    assert node_of(play, "second") == "a"
+    (note,) = (each for each in play.engine.notes if each.reason == "NotHeeded")
+    assert (note.about.name, note.type) == ("second", "Warning")
+    assert note.message == (
+        "spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution: "
+        "which pods stand on a node does not make it a better or worse one; "
+        "spec.resourceClaims: no device is allocated, and every node is as good as another"
+    ), "its node tells about the volume"
+
+
+def test_a_toleration_with_an_operator_that_is_not_heeded_stops_nobody() -> None:
+    play = PodWorld(node("a", "2"))
+    play.create(pod("odd", tolerations=[{"key": "k", "operator": "Gt", "value": "1"}]), pod("plain"))
+    play.settle()
+    assert [node_of(play, name) for name in ("odd", "plain")] == ["a", "a"]

@@ -8,17 +8,17 @@ Promises: time and memory are bounded by the size of the text (aliases cannot ex
 lines are looked up only when somebody asks; then the text of that one document is read once more.
 
 Stricter than kubectl where that helps: a key set twice, text after the end of a document, bytes that are not UTF-8,
-documents too large or too deep for an API server. Not here: what the trees mean (``api.validation``).
+documents too large or too deep for an API server. A list that is too large as a whole can be read item by item
+(``Pieces``). Not here: what the trees mean (``api.validation``).
 """
 
 from __future__ import annotations
 
-import base64
 import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import yaml
@@ -26,7 +26,9 @@ from yaml import AliasEvent, MappingEndEvent, MappingStartEvent, ScalarEvent, Se
 
 from makeway.api import json_lines
 from makeway.api.json_lines import JsonReader, JsonValue, Lines, Spot, rendered
+from makeway.api.long_lists import Cut, cut_json, cut_yaml, yaml_item
 from makeway.api.problems import Problem, warning
+from makeway.api.yaml_scalars import RESOLVED_STARTS, TAGS, key_of, plain, tagged
 
 Tree = Any  # dict | list | str | int | float | bool | None
 DEPTH_MAX = 100
@@ -36,7 +38,6 @@ VALUES_MAX = 500_000  # values that the aliases of one document may add to it
 joined = json_lines.joined
 tokens = json_lines.tokens
 
-_TAGS = "tag:yaml.org,2002:"
 _CUT = re.compile(r"^---(.*)$", re.MULTILINE)
 _EMPTY = re.compile(r"(?:(?:[ \t]*|\.\.\.[ \t]*)(?:#[\t -~]*)?(?:\n|\Z))*")  # comments and `...` only
 _BRACE = re.compile(r"\s*\{")
@@ -53,10 +54,20 @@ class Document:
     tree: Tree
     problems: list[Problem] = field(default_factory=list)
     locate: Callable[[str], int] | None = None
+    pieces: Pieces | None = None  # of a document that is refused for its size; a list is read this way
 
     def line_of(self, path: str) -> int:
         """The line of the value at ``path``, or of the innermost value around it that is there."""
         return self.line if self.locate is None else self.locate(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """A document with ``items`` that is too large for one tree: the document without them, and each by itself."""
+
+    head: Document
+    count: int
+    item: Callable[[int], Document]  # read when it is asked for, each time anew; its paths begin at the item
 
 
 def parse(data: bytes) -> list[Document]:
@@ -74,14 +85,17 @@ def _unreadable(line: int, message: str, hint: str = "") -> Document:
     return Document(0, line, None, [Problem("", message, hint, cause="Syntax")])
 
 
-def _too_large(text: str, line: int) -> Document | None:
-    if len(text) * 4 <= DOCUMENT_BYTES_MAX:
+def _too_large(
+    text: str, line: int, start: int = 0, end: int | None = None, *, noun: str = "document"
+) -> Document | None:
+    end = len(text) if end is None else end
+    if (end - start) * 4 <= DOCUMENT_BYTES_MAX:
         return None
-    size = len(text) if text.isascii() else len(text.encode())
+    size = end - start if text.isascii() else len(text[start:end].encode())
     if size <= DOCUMENT_BYTES_MAX:
         return None
-    message = f"the document has {size} bytes, more than the {DOCUMENT_BYTES_MAX} that an API server takes"
-    return Document(0, line, None, [Problem("", message, "split it into several documents", cause="TooMany")])
+    message = f"the {noun} has {size} bytes, more than the {DOCUMENT_BYTES_MAX} that an API server takes"
+    return Document(0, line, None, [Problem("", message, f"split it into several {noun}s", cause="TooMany")])
 
 
 def _too_deep(line: int) -> Document:
@@ -99,6 +113,12 @@ def _json_documents(text: str) -> Iterator[Document]:
     while (start := json_lines.after_space(text, at)) < len(text):
         line, counted = line + text.count("\n", counted, start), start
         try:
+            cut = cut_json(text, start) if (len(text) - start) * 4 > DOCUMENT_BYTES_MAX else None
+            if cut is not None and (large := _too_large(text, line, start, cut.end)) is not None:
+                large.pieces = _json_pieces(text, line, cut)
+                at, count = cut.end, count + 1
+                yield large
+                continue
             value = reader.read(start)
         except RecursionError:
             yield _too_deep(line)
@@ -112,9 +132,9 @@ def _json_documents(text: str) -> Iterator[Document]:
             yield _json_document(text, start, line, value)
 
 
-def _json_document(text: str, start: int, line: int, value: JsonValue) -> Document:
+def _json_document(text: str, start: int, line: int, value: JsonValue, *, noun: str = "document") -> Document:
     tree, end = value.tree, value.end
-    large = _too_large(text[start:end], line)
+    large = _too_large(text, line, start, end, noun=noun)
     if large is not None:
         return large
     if value.too_large:
@@ -129,6 +149,20 @@ def _json_document(text: str, start: int, line: int, value: JsonValue) -> Docume
     return Document(0, line, tree, problems, Lines(lambda: json_lines.spots(text, start, end, line)[0]).line_of)
 
 
+def _json_pieces(text: str, line: int, cut: Cut) -> Pieces:
+    head = _json_document(cut.head, 0, line, JsonReader(cut.head).read(0))
+
+    def item(i: int) -> Document:
+        start, _, lines = cut.pieces[i]
+        try:
+            value = JsonReader(text).read(start)
+        except ValueError as error:  # a number that JSON cannot hold
+            return _unreadable(*json_lines.failure(error, line + lines))
+        return _json_document(text, start, line + lines, value, noun="object")
+
+    return Pieces(head, len(cut.pieces), item)
+
+
 def _json_ends(text: str, at: int, failed: Document) -> Iterator[Document]:
     """The rest as YAML; the reason it is not JSON is told if it looks like JSON and is no YAML either."""
     end = json_lines.after_space(text, at)
@@ -139,7 +173,8 @@ def _json_ends(text: str, at: int, failed: Document) -> Iterator[Document]:
         yield from rest
         return
     for position, document in enumerate(rest):
-        broken = position == 0 and document.locate is None and document.problems[0].cause == "Syntax"
+        causes = ("Syntax", "TooMany")
+        broken = position == 0 and document.locate is None and document.problems[0].cause in causes
         yield failed if broken else document
 
 
@@ -187,9 +222,12 @@ def _yaml_documents(text: str, start: int, line: int) -> Iterator[Document]:
         start, line, extra = cut.end(), cut_line, cut.group(1).strip()
 
 
-def _composed(chunk: str, line: int) -> Iterator[Document]:
-    large = _too_large(chunk, line)
+def _composed(chunk: str, line: int, *, noun: str = "document") -> Iterator[Document]:
+    large = _too_large(chunk, line, noun=noun)
     if large is not None:
+        cut = cut_yaml(chunk)
+        if cut is not None:
+            large.pieces = _yaml_pieces(chunk, line, cut)
         yield large
         return
     loader = None
@@ -209,6 +247,19 @@ def _composed(chunk: str, line: int) -> Iterator[Document]:
     finally:
         if loader is not None:
             loader.dispose()
+
+
+def _yaml_pieces(chunk: str, line: int, cut: Cut) -> Pieces | None:
+    heads = list(_composed(cut.head, line))
+
+    def item(i: int) -> Document:
+        piece = cut.pieces[i]
+        here = line + piece.line
+        found = list(_composed(yaml_item(chunk, piece), here, noun="object")) or [Document(0, here, None)]
+        found[0].problems.extend(problem for each in found[1:] for problem in each.problems)
+        return found[0]
+
+    return Pieces(heads[0], len(cut.pieces), item) if len(heads) == 1 else None
 
 
 def _read(loader: Any, chunk: str, line: int) -> Document | None:
@@ -318,7 +369,7 @@ class _Builder:
             if event.anchor is not None:
                 self._anchors[event.anchor] = event
             text: str = event.value
-            if event.tag is None and (not event.implicit[0] or text[:1] not in _RESOLVED_STARTS):
+            if event.tag is None and (not event.implicit[0] or text[:1] not in RESOLVED_STARTS):
                 return text
             return self._named(event)
         self._keys[-1] = "?"
@@ -334,7 +385,7 @@ class _Builder:
         text = str(event.value)
         self._keys[-1] = text
         try:
-            name = _name(event)
+            name = key_of(event)
         except ValueError:
             self._misfit(event)
             return text
@@ -348,12 +399,12 @@ class _Builder:
         text = event.value
         if event.tag is not None:
             try:
-                return self._finite(_tagged(event.tag, text), text)
+                return self._finite(tagged(event.tag, text), text)
             except ValueError:
                 return self._misfit(event)
-        if not event.implicit[0] or text[:1] not in _RESOLVED_STARTS:
+        if not event.implicit[0] or text[:1] not in RESOLVED_STARTS:
             return text
-        return self._finite(_plain(text), text)
+        return self._finite(plain(text), text)
 
     def _finite(self, value: Tree, text: str) -> Tree:
         if type(value) is not float:
@@ -363,7 +414,7 @@ class _Builder:
         return json_lines.as_json(value)
 
     def _misfit(self, event: ScalarEvent) -> None:
-        shown = str(event.tag).replace(_TAGS, "!!")
+        shown = str(event.tag).replace(TAGS, "!!")
         self._tell(f"the tag {shown} does not fit {_short(event.value)}", "remove the tag")
 
     def _alias(self, event: Any) -> Tree:
@@ -403,7 +454,7 @@ class _Builder:
 def _is_merge(event: Any) -> bool:
     if type(event) is not ScalarEvent or event.value != "<<":
         return False
-    return event.tag == f"{_TAGS}merge" or (event.tag is None and bool(event.implicit[0]))
+    return event.tag == f"{TAGS}merge" or (event.tag is None and bool(event.implicit[0]))
 
 
 def _set_twice(path: str, first: int, again: int) -> Problem:
@@ -469,86 +520,7 @@ class _Spotter:
         if type(event) is not ScalarEvent:
             return "?"
         try:
-            name = _name(event)
+            name = key_of(event)
         except ValueError:
             name = None
         return str(event.value) if name is None else name
-
-
-# --- plain words and numbers of YAML --------------------------------------------------------------------------------
-
-_RESOLVED_STARTS = frozenset(["", *"+-.0123456789yYnNtTfFoO~"])  # of anything else a plain scalar is a text
-_WORDS: dict[str, bool | float | None] = {
-    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
-    **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
-    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
-    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
-    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
-    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
-}
-_INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[oO]?([0-7]+)|0[bB]([01]+)|(0|[1-9][0-9]*))")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_TIME = re.compile(r"\d{4}-\d\d?-\d\d?(?:[Tt]\d\d?:\d\d?:\d\d?(\.\d+)?(Z|[-+]\d\d:\d\d)| +\d\d?:\d\d?:\d\d?(\.\d+)?)?")
-_KINDS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "null": (type(None),)}
-_CACHED_LENGTH_MAX = 40
-
-
-def _plain(text: str) -> Tree:
-    """An unquoted scalar, as kubectl reads it: YAML 1.1 words, Go's integers (0x, 0o, 0b, leading 0), floats."""
-    return _resolved(text) if len(text) <= _CACHED_LENGTH_MAX else _resolved.__wrapped__(text)
-
-
-@lru_cache(maxsize=16_384)
-def _resolved(text: str) -> Tree:
-    if text in _WORDS:
-        return _WORDS[text]
-    if text[0] not in "+-.0123456789":
-        return text
-    digits = text.replace("_", "")
-    if text[0] != "." and (match := _INTEGER.fullmatch(digits)) is not None:
-        number = _integer(*match.groups(""))
-        if number is not None:
-            return number
-    if not text.startswith("._") and _FLOAT.fullmatch(digits):
-        value = float(digits)
-        return text if math.isinf(value) else value
-    return text
-
-
-def _integer(sign: str, hexadecimal: str, octal: str, binary: str, decimal: str) -> int | None:
-    """What fits 64 bits, unsigned only without a sign; None for what does not."""
-    if decimal and len(decimal) > 20:
-        return None
-    base = 16 if hexadecimal else 8 if octal else 2 if binary else 10
-    size = int(hexadecimal or octal or binary or decimal, base)
-    value = -size if sign == "-" else size
-    return value if -(2**63) <= value < (2**63 if sign else 2**64) else None
-
-
-def _tagged(tag: str, text: str) -> Tree:
-    """A scalar with a tag; raises ValueError if the tag asks for what the text is not. Unknown tags say nothing."""
-    kind = tag.removeprefix(_TAGS) if tag.startswith(_TAGS) else ""
-    if kind == "binary":
-        return base64.b64decode(text.replace("\n", ""), validate=True).decode("utf-8", "replace")
-    if kind == "timestamp":
-        if _TIME.fullmatch(text) is None:
-            raise ValueError(text)
-        return text
-    if kind not in _KINDS:
-        return text
-    value = _plain(text)
-    if type(value) not in _KINDS[kind] or (kind == "float" and value >= 2**63 and type(value) is int):
-        raise ValueError(text)
-    return float(value) if kind == "float" else value
-
-
-def _name(event: Any) -> str | None:
-    """A scalar as the key of a mapping; None if it cannot be one. Raises ValueError if its tag does not fit."""
-    if event.tag is None and not event.implicit[0]:
-        return str(event.value)
-    value = _plain(event.value) if event.tag is None else _tagged(event.tag, event.value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None or (isinstance(value, int) and value >= 2**63):
-        return None
-    return json_lines.float_name(value) if isinstance(value, float) else str(value)

@@ -13,9 +13,10 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from makeway.api import codec
-from makeway.api.documents import Document, Tree, parse
+from makeway.api.documents import Document, Pieces, Tree, parse
 from makeway.api.objects.meta import Wire
 from makeway.api.problems import Problem, Severity, warning
 from makeway.api.structure import Mode, told
@@ -59,8 +60,13 @@ class Manifest:
     version: str = ""
     prefix: str = ""  # "items[3]" of a List
     line_of: Callable[[str], int] | None = None
-    tree: Tree = None  # as written; the document holds it anyway
+    tree_of: Callable[[], Tree] | None = None
     _told: set[str] | None = None  # where
+
+    @property
+    def tree(self) -> Tree:
+        """The object as it is written; of a long list it is read anew."""
+        return None if self.tree_of is None else self.tree_of()
 
     def findings(self) -> Iterator[Finding]:
         for each in self.problems:
@@ -75,12 +81,15 @@ class Manifest:
         return _under(self.prefix, older_path(self.kind, self.version, path) if self.kind else path)
 
     def warn(self, path: str, message: str, hint: str) -> None:
-        """Tell it, unless something is told at that place already."""
-        here = self.written(path)
-        self._told = self._told or {problem.path for problem in self.problems}
+        self.tell(warning(path, message, hint))
+
+    def tell(self, problem: Problem) -> None:
+        """A problem at a path of the stored version, unless something is told at that place already."""
+        here = self.written(problem.path)
+        self._told = self._told or {each.path for each in self.problems}
         if here not in self._told:
             self._told.add(here)
-            self.problems.append(warning(here, message, hint))
+            self.problems.append(replace(problem, path=here))
 
 
 def findings(manifests: Iterable[Manifest]) -> list[Finding]:
@@ -101,10 +110,42 @@ def load(file: str, data: bytes, mode: Mode = "Strict") -> list[Manifest]:
 def stream(file: str, data: bytes, mode: Mode = "Strict") -> Iterator[Manifest]:
     """``load``, one object at a time."""
     for document in parse(data):
+        pieces = document.pieces
+        if pieces is not None and pieces.head.tree is None and pieces.head.problems:
+            document = replace(pieces.head, index=document.index)
+        elif pieces is not None and _item_kind(pieces.head.tree) is not None:
+            yield from _long_list(file, document.index, pieces, mode)
+            continue
         if document.tree is None and document.problems:
             yield Manifest(file, document.index, document.line, None, "", None, list(document.problems))
         else:
             yield from _objects((file, document, mode), document.tree, "", document.problems)
+
+
+def _long_list(file: str, index: int, pieces: Pieces, mode: Mode) -> Iterator[Manifest]:
+    """The objects of a list that is too large for one document; neither their trees nor their lines are kept."""
+    head = replace(pieces.head, index=index)
+    yield from _objects((file, head, mode), head.tree, "", head.problems)
+    for i in range(pieces.count):
+        prefix, item = f"items[{i}]", pieces.item(i)
+        seen = [replace(problem, path=_under(prefix, problem.path)) for problem in item.problems]
+        if item.tree is None and seen:
+            yield Manifest(file, index, item.line, None, "", None, seen, prefix=prefix)
+            continue
+        document = Document(index, item.line, None, locate=partial(_line_inside, pieces, i, item.line))
+        for each in _objects((file, document, mode), _as_item(item.tree, head.tree), prefix, seen):
+            if each.prefix == prefix:
+                each.tree_of = partial(_tree_of_item, pieces, i)
+            yield each
+
+
+def _line_inside(pieces: Pieces, i: int, line: int, path: str) -> int:
+    inside = path.removeprefix(f"items[{i}]").removeprefix(".")
+    return pieces.item(i).line_of(inside) if inside else line
+
+
+def _tree_of_item(pieces: Pieces, i: int) -> Tree:
+    return _as_item(pieces.item(i).tree, pieces.head.tree)
 
 
 def _objects(place: _Place, tree: Tree, prefix: str, seen: Sequence[Problem]) -> Iterator[Manifest]:
@@ -126,9 +167,13 @@ def _objects(place: _Place, tree: Tree, prefix: str, seen: Sequence[Problem]) ->
     if own:
         yield _manifest(place, tree, prefix, own)
     for i, item in enumerate(items or ()):
-        if item_kind and isinstance(item, dict):  # the items of a ClusterQueueList need not repeat what they are
-            item = {"apiVersion": tree["apiVersion"], "kind": item_kind, **item}
-        yield from _objects(place, item, _under(prefix, f"items[{i}]"), of_items.get(i, ()))
+        yield from _objects(place, _as_item(item, tree), _under(prefix, f"items[{i}]"), of_items.get(i, ()))
+
+
+def _as_item(item: Tree, of: Tree) -> Tree:
+    """The items of a ClusterQueueList need not repeat what they are."""
+    kind = _item_kind(of)
+    return {"apiVersion": of["apiVersion"], "kind": kind, **item} if kind and isinstance(item, dict) else item
 
 
 def _item_kind(tree: Tree) -> str | None:
@@ -169,7 +214,7 @@ def _manifest(place: _Place, tree: Tree, prefix: str, problems: list[Problem]) -
     kind = tree.get("kind") if isinstance(tree, dict) else None
     return Manifest(
         file, document.index, line, None, _name(tree), None, problems,
-        kind_name=kind if isinstance(kind, str) else "", prefix=prefix, line_of=document.line_of, tree=tree,
+        kind_name=kind if isinstance(kind, str) else "", prefix=prefix, line_of=document.line_of, tree_of=lambda: tree,
     )  # fmt: skip
 
 

@@ -64,6 +64,7 @@ ANY_OPTION = "any"  # the one Option of a Workload without flavors to choose fro
 
 DEFAULT_NAMESPACE = "default"
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"  # every namespace carries its own name
+SCHEDULERS = ("", "default-scheduler", "makeway-scheduler")  # names that pods may ask for and get our pod scheduler
 SYSTEM_CLASSES = {
     "system-cluster-critical": 2_000_000_000,
     "system-node-critical": 2_000_001_000,

@@ -10,7 +10,7 @@ Promises: as ``manifests``; hints never cost more than the checks themselves.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -22,9 +22,7 @@ from makeway.api.names import (
     CHECKPOINT_INTERVAL,
     DEFAULT_NAMESPACE,
     MIN_PARALLELISM,
-    MULTIKUEUE_CONTROLLER,
     NAMESPACE_LABEL,
-    PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
     SYSTEM_CLASSES,
 )
@@ -34,10 +32,13 @@ from makeway.api.objects.kubernetes import Job, JobSpec, LimitRange, Namespace, 
 from makeway.api.objects.meta import LabelSelector, ObjectMeta, Wire
 from makeway.api.objects.pods import Container, PodSpec, PodTemplate
 from makeway.api.objects.queueing import ClusterQueue, Cohort, LocalQueue
-from makeway.api.objects.workload import Workload, WorkloadStatus
+from makeway.api.objects.scheduling import GangWorkload
+from makeway.api.objects.workload import Workload
 from makeway.api.problems import Problem, entry, has_errors
 from makeway.api.quantity import MAX_AMOUNT, Duration, Quantity, clamped
-from makeway.api.structure import did_you_mean, short
+from makeway.api.references import Reference, is_finished, is_ranked, references_of
+from makeway.api.structure import did_you_mean, short, told
+from makeway.api.validation.scheduling import check_classes
 
 T = TypeVar("T", bound=Wire)
 FlavorResource = tuple[str, str]
@@ -49,14 +50,18 @@ _RING_MAX = 10  # names of a cycle that are told
 _PAIRS_MAX = 3  # flavors and resources that one warning names
 
 
-def check_together(manifests: Sequence[Manifest]) -> None:
-    """Hold the objects of a set against each other; what is found is added to the problems of each manifest."""
-    together = _Together(manifests)
+def check_together(manifests: Sequence[Manifest], *, complete: bool = False) -> None:
+    """Hold the objects of a set against each other; what is found is added to the problems of each manifest.
+
+    ``complete``: there is nothing beside them, so that a PriorityClass that is not among them is an error.
+    """
+    together = _Together(manifests, complete)
     for manifest in manifests:
         value = manifest.value
-        for reference in (*_queue_references(value), *_job_references(value, _namespace(manifest))):
-            if reference.name:
-                together.resolve(manifest, reference)
+        for reference in references_of(value, _namespace(manifest)):
+            together.resolve(manifest, reference)
+        if isinstance(value, GangWorkload) and not is_ranked(value):
+            _check_classes(together, manifest, value)
         if isinstance(value, ClusterQueue) and not has_errors(manifest.problems):
             _check_cluster_queue(together, manifest, value.spec)
             _check_preemption(together, manifest, value.spec)
@@ -67,67 +72,6 @@ def check_together(manifests: Sequence[Manifest]) -> None:
         ring = " -> ".join(map(short, [*cycle, cycle[0]] if len(cycle) <= _RING_MAX else [*cycle[:_RING_MAX], "…"]))
         message = f"the parents form a cycle, {ring}: every ClusterQueue under it is disabled until it is removed"
         together.found[Cohort]["", cycle[0]].warn("spec.parentName", message, "remove parentName from one of them")
-
-
-class _Reference(NamedTuple):
-    path: str
-    kind: type[Wire]
-    name: str
-    outcome: str  # what happens without it
-    namespace: str = ""
-
-
-def _queue_references(value: Wire | None) -> Iterator[_Reference]:
-    match value:
-        case ClusterQueue(spec=spec):
-            outcome = "the queue stays inactive (FlavorNotFound)"
-            for i, group in enumerate(spec.resource_groups):
-                for j, each in enumerate(group.flavors):
-                    path = f"spec.resourceGroups[{i}].flavors[{j}].name"
-                    yield _Reference(path, queueing.ResourceFlavor, each.name, outcome)
-            checks = spec.admission_checks_strategy.admission_checks if spec.admission_checks_strategy else ()
-            outcome = "the queue stays inactive (AdmissionCheckNotFound)"
-            for i, check in enumerate(checks):
-                path = f"spec.admissionChecksStrategy.admissionChecks[{i}].name"
-                yield _Reference(path, queueing.AdmissionCheck, check.name, outcome)
-        case LocalQueue(spec=spec):
-            outcome = "the workloads of this queue wait (ClusterQueueDoesNotExist)"
-            yield _Reference("spec.clusterQueue", ClusterQueue, spec.cluster_queue, outcome)
-        case queueing.AdmissionCheck(spec=spec):
-            if spec.controller_name == MULTIKUEUE_CONTROLLER and spec.parameters is not None:
-                outcome = "the check stays inactive (BadConfig), and every ClusterQueue that uses it"
-                yield _Reference("spec.parameters.name", queueing.MultiKueueConfig, spec.parameters.name, outcome)
-        case queueing.MultiKueueConfig(spec=spec):
-            for i, name in enumerate(spec.clusters):
-                path = f"spec.clusters[{i}]"
-                yield _Reference(path, queueing.MultiKueueCluster, name, "nothing is dispatched to it")
-
-
-def _job_references(value: Wire | None, namespace: str) -> Iterator[_Reference]:
-    match value:
-        case Job(metadata=meta) if meta.labels.get(QUEUE_LABEL):
-            queue, priority = meta.labels[QUEUE_LABEL], meta.labels.get(PRIORITY_CLASS_LABEL, "")
-            yield _Reference(f"metadata.labels[{QUEUE_LABEL}]", LocalQueue, queue, "the job waits", namespace)
-            path = f"metadata.labels[{PRIORITY_CLASS_LABEL}]"
-            yield _Reference(path, queueing.WorkloadPriorityClass, priority, "the job is not queued")
-        case Workload(spec=spec):
-            if _waits(value):
-                yield _Reference("spec.queueName", LocalQueue, spec.queue_name, "the Workload waits", namespace)
-            reference = spec.priority_class_ref
-            if reference is not None and reference.name not in SYSTEM_CLASSES:
-                ours = reference.kind != "PriorityClass"
-                kind: type[Wire] = queueing.WorkloadPriorityClass if ours else PriorityClass
-                outcome = f"the Workload keeps the priority that is written here, {spec.priority or 0}"
-                yield _Reference("spec.priorityClassRef", kind, reference.name, outcome)
-
-
-def _waits(workload: Workload) -> bool:
-    return not _is_finished(workload) and (workload.status or WorkloadStatus()).admission is None
-
-
-def _is_finished(workload: Workload) -> bool:
-    status = workload.status or WorkloadStatus()
-    return any(each.type == "Finished" and each.status == "True" for each in status.conditions)
 
 
 def _meta(manifest: Manifest) -> ObjectMeta:
@@ -144,7 +88,8 @@ def _namespace(manifest: Manifest) -> str:
 class _Together:
     """The objects of a set by kind and name, and what can be asked about them as a whole."""
 
-    def __init__(self, manifests: Sequence[Manifest]) -> None:
+    def __init__(self, manifests: Sequence[Manifest], complete: bool) -> None:
+        self.complete = complete
         self.found: dict[type[Wire], dict[tuple[str, str], Manifest]] = defaultdict(dict)
         self.queues_of: dict[str, list[Manifest]] = defaultdict(list)  # ClusterQueue -> its LocalQueues
         self.names: dict[tuple[type[Wire], str], list[str]] = defaultdict(list)  # by kind and namespace
@@ -152,6 +97,11 @@ class _Together:
         self._near: dict[tuple[type[Wire], str, str], str] = {}
         for manifest in manifests:
             self._enter(manifest)
+        self.names[PriorityClass, ""].extend(SYSTEM_CLASSES)
+        classes = self.values(PriorityClass)
+        self.classes = {**{each.metadata.name: each.value for each in classes}, **SYSTEM_CLASSES}
+        defaults = [(each.value, each.metadata.name) for each in classes if each.global_default]
+        self.default_class = min(defaults, default=(0, ""))[1]  # of several the lowest (S-15.1.6)
         self.tree = _Tree(self.values(Cohort), self.values(ClusterQueue))
         self.settings = [each.value for each in manifests if isinstance(each.value, Configuration)]
         self.shares_fairly = any(each.fair_sharing is not None for each in self.settings)
@@ -182,27 +132,54 @@ class _Together:
         value = found.value if found is not None else None
         return self.found[ClusterQueue].get(("", value.spec.cluster_queue)) if isinstance(value, LocalQueue) else None
 
-    def resolve(self, manifest: Manifest, reference: _Reference) -> None:
+    def resolve(self, manifest: Manifest, reference: Reference) -> None:
         """Warn if what is named is not there, or will not do."""
-        path, kind, name, outcome, namespace = reference
+        path, kind, name, outcome, namespace, group = reference
         found = self.found[kind].get((namespace, name))
-        if found is None:
-            what = f"{kind.__name__} {short(name)}" + (f" of namespace {short(namespace)}" if namespace else "")
+        if kind is GangWorkload and (namespace, name) in self.found[Workload]:
+            return  # the gang of a Job: it is made from this one, under its name
+        if found is None and kind is PriorityClass and self.complete:
+            hint = self._hint(kind, name, namespace)
+            manifest.tell(Problem(path, f"no PriorityClass is called {told(name)}", hint, cause="Forbidden"))
+        elif found is None:
+            what = f"{_word(kind)} {short(name)}" + (f" of namespace {short(namespace)}" if namespace else "")
             message = f"{what} is not in these manifests: {outcome}, unless it exists already where you apply this"
             manifest.warn(path, message, self._hint(kind, name, namespace))
         elif isinstance(found.value, queueing.ResourceFlavor) and found.value.spec.topology_name:
             message = f"ResourceFlavor {name} names a topology, which makeway does not serve: the queue stays inactive"
             manifest.warn(path, f"{message} (TopologyNotFound)", "remove topologyName from the flavor")
+        elif isinstance(found.value, GangWorkload):
+            groups = [each.name for each in found.value.spec.pod_groups]
+            if group not in groups:
+                message = f"scheduling Workload {short(name)} has no group {short(group)}: {outcome}"
+                manifest.warn(path, message, did_you_mean(group, groups) or f"it has {', '.join(map(short, groups))}")
 
     def _hint(self, kind: type[Wire], name: str, namespace: str) -> str:
         elsewhere = self._namespaces.get((kind, name))
         if elsewhere:
-            what = f"a {kind.__name__} {short(name)} is in namespace {short(elsewhere[0])}"
+            what = f"a {_word(kind)} {short(name)} is in namespace {short(elsewhere[0])}"
             return f"{what}: set metadata.namespace to use it"
         key = (kind, namespace, name)
         if key not in self._near and len(self._near) < _NEAR_SEARCHES_MAX:
             self._near[key] = did_you_mean(name, self.names[kind, namespace][:_NEAR_NAMES_MAX])
-        return self._near.get(key) or f"add the {kind.__name__}, or correct the name"
+        return self._near.get(key) or f"add the {_word(kind)}, or correct the name"
+
+
+def _word(kind: type[Wire]) -> str:
+    return "scheduling Workload" if kind is GangWorkload else kind.__name__
+
+
+def _check_classes(together: _Together, manifest: Manifest, workload: GangWorkload) -> None:
+    """Tell a Workload that would be less as a victim than as a preemptor; an error where that is certain."""
+    spec, classes = workload.spec, together.classes
+    if any(each and each not in classes for each in (spec.priority_class_name, spec.preemption_priority_class_name)):
+        return  # that is told
+    for problem in check_classes(workload, classes, together.default_class):
+        if spec.priority_class_name or together.complete:
+            manifest.tell(problem)
+        else:
+            unless = ": the Workload is refused, unless another class is the default where you apply this"
+            manifest.warn(problem.path, problem.message + unless, problem.hint)
 
 
 def _check_cluster_queue(together: _Together, manifest: Manifest, spec: queueing.ClusterQueueSpec) -> None:
@@ -263,7 +240,7 @@ def _check_checkpoints(together: _Together, manifest: Manifest, value: Job | Wor
     namespace, name = _namespace(manifest), value.metadata.labels.get(QUEUE_LABEL, "")
     if isinstance(value, Workload):
         owners = ((namespace, each.name) for each in value.metadata.owner_references)
-        if _is_finished(value) or any(owner in together.found[Job] for owner in owners):  # its Job is told
+        if is_finished(value) or any(owner in together.found[Job] for owner in owners):  # its Job is told
             return
         name = value.spec.queue_name
     found = together.cluster_queue(name, namespace)
@@ -426,7 +403,7 @@ def _pod_requests(spec: PodSpec, *, limits_count: bool) -> dict[str, int]:
 def _check_fit(together: _Together, manifest: Manifest, value: Job | Workload) -> None:
     """Whether its ClusterQueue can ever hold its pods. Nodes are not looked at, nor objects that have errors."""
     namespace = _namespace(manifest)
-    queue = next((each.name for each in _job_references(value, namespace) if each.kind is LocalQueue), "")
+    queue = next((each.name for each in references_of(value, namespace) if each.kind is LocalQueue), "")
     found = together.cluster_queue(queue, namespace)
     if found is None or has_errors(found.problems) or not together.counts_plainly:
         return

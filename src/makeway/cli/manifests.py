@@ -11,6 +11,8 @@ from dataclasses import asdict
 
 import click
 
+from makeway.api.problems import has_errors
+from makeway.api.validation.placement import advise_pods
 from makeway.cli.files import STDIN, count, gather, summary
 from makeway.cli.screen import print_finding
 
@@ -33,6 +35,9 @@ def validate(named: tuple[str, ...], more: tuple[str, ...], recursive: bool, out
     if paths.count(STDIN) > 1:
         raise click.UsageError("stdin can be read once only\n\nhint: give `-f -` once")
     gathered = gather(paths, recursive)
+    for manifest in gathered.manifests:
+        for problem in () if has_errors(manifest.problems) else advise_pods(manifest.value):
+            manifest.tell(problem)
     found = gathered.findings()
     if output == "json":
         click.echo(json.dumps([asdict(finding) for finding in found], indent=2))

@@ -6,34 +6,27 @@ The answer is data and goes to stdout; what is wrong with the manifests goes to 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import click
 
-from makeway.api.manifests import Manifest
 from makeway.api.names import DEFAULT_NAMESPACE
-from makeway.api.objects.kubernetes import Pod as WirePod
-from makeway.api.objects.kubernetes import PriorityClass, view
-from makeway.api.objects.pods import PodSpec
-from makeway.api.objects.scheduling import GangWorkload
 from makeway.api.structure import did_you_mean
-from makeway.api.validation.scheduling import check_gang_workload
 from makeway.cli.configuration import read_configuration
-from makeway.cli.files import STDIN, count, gather
-from makeway.cli.screen import echo, plain, plural, print_finding
-from makeway.core.lowering.placement import classes_of, cluster_of, key_of
-from makeway.core.model import Millis
-from makeway.core.placement.model import Answer, Cluster, ForGroup, ForPod, Pod, PodKey, Preemptor
-from makeway.core.placement.nodes import Placement, Scoring
-from makeway.core.placement.preemption import decide
-from makeway.core.placement.resolution import default_class
+from makeway.cli.files import STDIN
+from makeway.cli.place_reading import Scene, read_scene, told_left_out
+from makeway.cli.screen import echo, plain
+from makeway.core.lowering import policy_of
+from makeway.core.placement.delayed import sought
+from makeway.core.placement.model import Answer, Cluster, ForGroup, ForPod, GroupKey, Pod, Preemptor
+from makeway.core.placement.nodes import Placement
+from makeway.core.policy import Policy
 from makeway.core.trace import Rule, Step
 
 TOLD_APART = (Rule.PLACE_NODE, Rule.PLACE_MAKES_WAY)  # they have lines of their own
 
-ABOUT_ONE_OF_THEM = (Rule.PLACE_LACKS, Rule.PLACE_CLOSED)  # of a gang: they say which pod
+ABOUT_ONE_OF_THEM = (Rule.PLACE_LACKS, Rule.PLACE_CLOSED, Rule.PLACE_APART)  # of a gang: they say which pod
 
 
 @click.command()
@@ -42,7 +35,7 @@ ABOUT_ONE_OF_THEM = (Rule.PLACE_LACKS, Rule.PLACE_CLOSED)  # of a gang: they say
 @click.option("-R", "--recursive", is_flag=True, help="Look into folders below a folder too.")
 @click.option("--for", "whom", metavar="KIND/NAME", help="Only this one: pod/NAME or workload/NAME.")
 @click.option("-n", "--namespace", default=DEFAULT_NAMESPACE, show_default=True, help="Where --for is looked up.")
-@click.option("--config", metavar="FILE", help="A Configuration; its makeway.scoring counts.")
+@click.option("--config", metavar="FILE", help="A Configuration; its makeway.scoring and feature gates count.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def place(
     named: tuple[str, ...], more: tuple[str, ...], recursive: bool, whom: str | None, namespace: str,
@@ -59,109 +52,88 @@ def place(
         raise click.UsageError(f"no file is named\n\nhint: `{example}`; `-f -` reads stdin")
     if (*named, *more).count(STDIN) > 1:
         raise click.UsageError("stdin can be read once only\n\nhint: give `-` once")
-    scoring = read_configuration(config, undone="placed").makeway.scoring
-    values = [each.value for each in _load((*named, *more), recursive) if each.value is not None]
-    cluster = cluster_of(values, Millis(time.time_ns() // 10**9 * 1000))
-    gated = {key_of(each.metadata) for each in values if isinstance(each, WirePod) and _is_gated(each)}
-    seekers = _queue(cluster, gated) if whom is None else _named(cluster, whom, namespace)
-    found = list(_placed(cluster, seekers, scoring))
+    policy = policy_of(read_configuration(config, undone="placed"))
+    scene = read_scene((*named, *more), recursive, policy.gates)
+    seekers = _queue(scene.cluster) if whom is None else _named(scene, whom, namespace)
+    found = list(_placed(scene.cluster, seekers, policy))
+    asides = [*told_left_out(scene.left_out), *(f"Not heeded: {each}" for each in scene.unheeded)]
+    for note in (*scene.notes, *(asides if output == "json" else ())):
+        click.echo(plain(f"note: {note[:1].lower()}{note[1:]}"), err=True)
     if output == "json":
-        for key in sorted(gated):
-            click.echo(plain(f"note: Pod {'/'.join(key)} has scheduling gates and is left out"), err=True)
         click.echo(json.dumps({"placements": [each.data() for each in found]}, indent=2))
         return
-    for line in _lines(found, gated):
+    for line in _lines(found, asides):
         echo(line)
-
-
-# --- reading ----------------------------------------------------------------------------------------------------------
-
-
-def _load(paths: Sequence[str], recursive: bool) -> list[Manifest]:
-    """The manifests of the paths; ends the program if one has errors."""
-    gathered = gather(paths, recursive)
-    values = [each.value for each in gathered.manifests]
-    classes = classes_of(each for each in values if isinstance(each, PriorityClass))
-    default = default_class(classes)
-    for manifest in gathered.manifests:
-        if isinstance(manifest.value, GangWorkload):
-            amounts = {name: each.value for name, each in classes.items()}
-            problems = check_gang_workload(manifest.value, amounts, default.name if default else "")
-            known = {problem.path for problem in manifest.problems}
-            manifest.problems.extend(each for each in problems if each.path not in known)
-    found = gathered.findings()
-    errors = count(found, "error")
-    for finding in found:
-        print_finding(finding if errors else replace(finding, hint=""), err=True)
-    if errors:
-        click.echo(f"nothing is placed: {plural(errors, 'error')}", err=True)
-        raise click.exceptions.Exit(1)
-    return gathered.manifests
-
-
-def _is_gated(pod: WirePod) -> bool:
-    spec = view(pod.spec, PodSpec)
-    return bool(spec.scheduling_gates) and not spec.node_name
 
 
 # --- for whom ---------------------------------------------------------------------------------------------------------
 
 
-def _queue(cluster: Cluster, gated: set[PodKey]) -> list[Preemptor]:
+def _queue(cluster: Cluster) -> list[Preemptor]:
     """Who waits, the most important first, then who came first; a gang once, with its first pod (S-15.2.1)."""
     ranks = {(each.namespace, each.name): each.priority for each in cluster.workloads}
-    waiting = [pod for pod in cluster.pods if pod.node is None and not pod.terminating and pod.key not in gated]
+    waiting = [pod for pod in cluster.pods if pod.node is None]
     waiting.sort(key=lambda pod: (-_rank(pod, ranks), pod.arrived))
-    return list(dict.fromkeys(_seeker(cluster, pod) for pod in waiting))
+    gangs = _gangs(cluster)
+    return list(dict.fromkeys(_seeker(gangs, pod) for pod in waiting))
+
+
+def _gangs(cluster: Cluster) -> set[GroupKey]:
+    return {group.key for each in cluster.workloads for group in each.groups if group.min_count is not None}
 
 
 def _rank(pod: Pod, ranks: dict[tuple[str, str], int]) -> int:
     return pod.priority if pod.member is None else ranks.get((pod.key[0], pod.member.workload), pod.priority)
 
 
-def _seeker(cluster: Cluster, pod: Pod) -> Preemptor:
-    gangs = {group.key for each in cluster.workloads for group in each.groups if group.min_count is not None}
+def _seeker(gangs: set[GroupKey], pod: Pod) -> Preemptor:
     if pod.member is not None and (pod.key[0], pod.member.workload, pod.member.group) in gangs:
         return ForGroup(pod.key[0], pod.member)
     return ForPod(pod.key)
 
 
-def _named(cluster: Cluster, whom: str, namespace: str) -> list[Preemptor]:
+def _named(scene: Scene, whom: str, namespace: str) -> list[Preemptor]:
+    cluster = scene.cluster
     kind, _, name = whom.partition("/")
     if kind not in ("pod", "workload") or not name:
         raise click.UsageError(f"--for {whom} names nobody\n\nhint: `--for pod/NAME` or `--for workload/NAME`")
     if kind == "workload":
-        return _of_workload(cluster, namespace, name)
+        return _of_workload(scene, namespace, name)
     pods = {pod.key: pod for pod in cluster.pods}
     pod = pods.get((namespace, name))
+    if (left_out := scene.left_out.get((namespace, name))) is not None:
+        hint = "only those that wait for a place from us are placed"
+        raise click.ClickException(plain(f"Pod {name} {left_out.why}") + f"\n\nhint: {hint}")
     if pod is None:
         raise _nobody("Pod", name, namespace, [each[1] for each in pods if each[0] == namespace])
     if pod.node is not None:
         raise click.ClickException(f"Pod {name} is on node {pod.node} already\n\nhint: only who waits is placed")
-    if isinstance(_seeker(cluster, pod), ForGroup) and pod.member is not None:
+    if isinstance(_seeker(_gangs(cluster), pod), ForGroup) and pod.member is not None:
         hint = f"`--for workload/{pod.member.workload}`"
         raise click.ClickException(f"Pod {name} is placed with its gang or not at all\n\nhint: {hint}")
     return [ForPod(pod.key)]
 
 
-def _of_workload(cluster: Cluster, namespace: str, name: str) -> list[Preemptor]:
+def _of_workload(scene: Scene, namespace: str, name: str) -> list[Preemptor]:
+    cluster = scene.cluster
     known = [each.name for each in cluster.workloads if each.namespace == namespace]
     if name not in known:
         raise _nobody("scheduling Workload", name, namespace, known)
+    refers = {
+        pod.key for pod in cluster.pods
+        if pod.key[0] == namespace and pod.member is not None and pod.member.workload == name
+    }  # fmt: skip
     found = [
         each
-        for each in _queue(cluster, set())
+        for each in _queue(cluster)
         if (isinstance(each, ForGroup) and (each.namespace, each.member.workload) == (namespace, name))
-        or (isinstance(each, ForPod) and _refers(cluster, each.key, namespace, name))
+        or (isinstance(each, ForPod) and each.key in refers)
     ]
     if not found:
-        raise click.ClickException(f"no pod of Workload {name} waits\n\nhint: only who waits is placed")
+        its = {key: each for key, each in scene.left_out.items() if each.workload == (namespace, name)}
+        hint = plain("; ".join(told_left_out(its))) or "only who waits is placed"
+        raise click.ClickException(f"no pod of Workload {name} waits\n\nhint: {hint}")
     return found
-
-
-def _refers(cluster: Cluster, key: PodKey, namespace: str, name: str) -> bool:
-    (pod,) = (each for each in cluster.pods if each.key == key)
-    return key[0] == namespace and pod.member is not None and pod.member.workload == name
 
 
 def _nobody(kind: str, name: str, namespace: str, known: list[str]) -> click.ClickException:
@@ -172,11 +144,11 @@ def _nobody(kind: str, name: str, namespace: str, known: list[str]) -> click.Cli
 # --- what becomes of them --------------------------------------------------------------------------------------------
 
 
-def _placed(cluster: Cluster, seekers: list[Preemptor], scoring: Scoring) -> Iterator[_Found]:
+def _placed(cluster: Cluster, seekers: list[Preemptor], policy: Policy) -> Iterator[_Found]:
     """One after another; who is promised a place has it for those after, and who makes way for it is gone."""
-    state = Placement.of(cluster, scoring=scoring)
+    state = Placement.of(cluster, scoring=policy.scoring)
     for each in seekers:
-        answer = decide(state, each)
+        answer = sought(state, each, pod_by_pod=not policy.gates.workload_aware_preemption)
         yield _Found(each, frozenset("/".join(pod.key) for pod in _waiting(cluster, each)), answer)
         for key in answer.victims:
             state.remove_pod(key)
@@ -251,13 +223,13 @@ def _about(step: Step) -> str:
     return ", ".join(step.subjects)
 
 
-def _lines(found: list[_Found], gated: set[PodKey]) -> Iterator[str]:
+def _lines(found: list[_Found], asides: Sequence[str]) -> Iterator[str]:
     if not found:
         yield "Nobody waits for a place."
     for number, each in enumerate(found):
         if number:
             yield ""
         yield from each.lines()
-    if gated:
+    if asides:
         yield ""
-        yield plain(f"Left out, for they have scheduling gates: {', '.join('/'.join(key) for key in sorted(gated))}")
+    yield from map(plain, asides)

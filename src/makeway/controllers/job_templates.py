@@ -19,8 +19,7 @@ from msgspec import Raw
 
 from makeway.api.names import CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL, POD_SET_LABEL, WORKLOAD
 from makeway.api.objects.kubernetes import amended, view
-from makeway.api.objects.meta import Toleration
-from makeway.api.objects.pods import Container, PodSpec, PodTemplate
+from makeway.api.objects.pods import Container, PodSpec, PodTemplate, Toleration
 from makeway.api.objects.queueing import ResourceFlavor
 from makeway.api.objects.workload import PodSetUpdate, Workload
 from makeway.controllers.eviction import status_of
@@ -56,7 +55,8 @@ class Additions:
             for key in sorted(more):
                 if mine.setdefault(key, more[key]) != more[key] and not self.conflict:
                     self.conflict = f"{source} sets {what} {key} to {more[key]!r}, but it is {mine[key]!r}"
-        self.tolerations.extend(each for each in update.tolerations if each not in self.tolerations)
+        asked = (Toleration(**msgspec.structs.asdict(each)) for each in update.tolerations)
+        self.tolerations.extend(each for each in asked if each not in self.tolerations)
 
 
 def updates_for(

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from makeway.api.conditions import is_true
+from makeway.api.names import SCHEDULERS
 from makeway.api.objects import kubernetes as wire
 from makeway.api.objects.pods import PodSpec, PodStatus
 from makeway.api.objects.scheduling import GangWorkload
@@ -34,8 +35,6 @@ from makeway.core.placement.model import (
 from makeway.core.placement.nodes import Placement
 from makeway.core.placement.resolution import Classes
 from makeway.core.policy import Gates
-
-SCHEDULERS = ("", "default-scheduler", "makeway-scheduler")  # names of whom pods may ask for and get us
 
 WORKLOADS = (GANG_WORKLOAD, "Workload")  # of either kind there may be one of a name; together they are one gang
 

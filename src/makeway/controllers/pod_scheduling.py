@@ -21,6 +21,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
+from makeway.api.objects.kubernetes import view as read
+from makeway.api.objects.pods import PodSpec
+from makeway.api.validation.placement import in_one_line
 from makeway.controllers.contract import (
     GANG_WORKLOAD,
     NOTHING,
@@ -264,7 +267,8 @@ class PodScheduling:
         for key, node in answer.bound.items():
             self._cluster.bound(key, node, now)
             words = f"Successfully assigned {'/'.join(key)} to {node}"
-            actions += self._change(key, Bind(node), view, Note(_ref(key), "Normal", "Scheduled", words), status=False)
+            notes = (Note(_ref(key), "Normal", "Scheduled", words), *_ignored(key, view))
+            actions += self._change(key, Bind(node), view, *notes, status=False)
         self._queue.placed(item)
         rest = [pod for pod in members if pod.key not in answer.bound]
         if rest:  # enough of the gang stand; what is left may preempt in a cycle of its own (G6)
@@ -425,6 +429,14 @@ class PodScheduling:
 
 def _ref(key: PodKey) -> Ref:
     return Ref("Pod", *key)
+
+
+def _ignored(key: PodKey, view: View) -> Iterator[Note]:
+    """What the pod asked for and had no say in where it went."""
+    stored = view.get(_ref(key))
+    words = "" if stored is None else in_one_line(read(stored.spec, PodSpec))
+    if words:
+        yield Note(_ref(key), "Warning", "NotHeeded", words)
 
 
 def _is_stored(pod: Pod, view: View) -> bool:

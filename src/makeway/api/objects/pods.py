@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Raw
 
-from makeway.api.objects.meta import Condition, LabelSelector, ObjectMeta, OfType, Toleration, Wire, made
+from makeway.api.objects.meta import Condition, LabelSelector, ObjectMeta, OfType, Wire, made
 from makeway.api.quantity import Quantity, Time
 
 Amounts = dict[str, Quantity]  # resource -> how much
@@ -100,6 +100,16 @@ class TopologySpreadConstraint(Wire, frozen=True):
     node_affinity_policy: str = "Honor"
     node_taints_policy: str = "Ignore"
     match_label_keys: tuple[str, ...] = ()
+
+
+class Toleration(Wire, frozen=True):
+    """The toleration of a pod, where Kubernetes knows more operators than of a flavor."""
+
+    key: str = ""
+    operator: str = ""  # Equal if not set; Exists, Lt, Gt
+    value: str = ""
+    effect: str = ""  # "": any
+    toleration_seconds: int | None = None
 
 
 class PodSchedulingGate(Wire, frozen=True):
@@ -280,17 +290,41 @@ class ConfigMapVolumeSource(Wire, frozen=True):
     optional: bool = False
 
 
+class PersistentVolumeClaimVolumeSource(Wire, frozen=True):
+    """Read to be told: no volume is bound."""
+
+    claim_name: str = ""
+
+
+class EphemeralVolumeSource(Wire, frozen=True):
+    """A claim that is made for the pod; read to be told."""
+
+
 class Volume(Wire, frozen=True):
-    """A volume of a sort that we do not serve has none of these."""
+    """A volume of a sort that we do not know has none of these."""
 
     name: str = ""
     empty_dir: EmptyDirVolumeSource | None = None
     host_path: HostPathVolumeSource | None = None
     secret: SecretVolumeSource | None = None
     config_map: ConfigMapVolumeSource | None = None
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
 
 
 # The pod.
+
+
+class PodResourceClaim(Wire, frozen=True):
+    """A device that is allocated by claim; read to be told."""
+
+    name: str = ""
+
+
+class PodSchedulingGroup(Wire, frozen=True):
+    """The gang of a pod where gangs are PodGroup objects; read to be told."""
+
+    pod_group_name: str = ""
 
 
 class PodSpec(Wire, frozen=True):
@@ -318,6 +352,8 @@ class PodSpec(Wire, frozen=True):
     priority_class_name: str = ""
     preemption_policy: str = ""  # "": that of the class
     workload_ref: WorkloadReference | None = None
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    scheduling_group: PodSchedulingGroup | None = None
 
 
 class PodTemplate(Wire, frozen=True):

@@ -14,11 +14,25 @@ from makeway.api import codec
 from makeway.api.gates import GATES
 from makeway.api.objects import queueing
 from makeway.api.objects.configuration import Configuration
-from makeway.api.objects.kubernetes import Job, Pod, PriorityClass
+from makeway.api.objects.kubernetes import (
+    NOTHING,
+    Job,
+    JobSpec,
+    Node,
+    NodeSpec,
+    NodeStatus,
+    Pod,
+    PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
+    PodDisruptionBudgetStatus,
+    PriorityClass,
+    view,
+)
 from makeway.api.objects.meta import Wire
+from makeway.api.objects.pods import PodSpec, PodStatus, PodTemplate
 from makeway.api.objects.scheduling import GangWorkload
 from makeway.api.objects.workload import Workload
-from makeway.api.problems import Problem
+from makeway.api.problems import Problem, has_errors
 from makeway.api.shapes import Record, shape_of
 from makeway.api.validation import pod_updates, pods, queues, scheduling, workloads
 from makeway.api.validation.configuration import check_configuration
@@ -51,7 +65,30 @@ def validate(value: Wire, around: Surroundings = ANYWHERE) -> list[Problem]:
     if metadata is not None and not isinstance(value, Configuration):
         problems.extend(check_metadata(metadata, namespaced=kind.namespaced))
     problems.extend(_rules(value, around))
+    if not has_errors(problems):
+        problems.extend(_readable(value))
     return problems
+
+
+def _readable(value: Wire) -> Iterator[Problem]:
+    """Kinds of Kubernetes that are kept raw, seen as those who work with them will see them."""
+    match value:
+        case Pod():
+            yield from pods.check_readable(value.spec, PodSpec, "spec")
+            yield from pods.check_readable(value.status, PodStatus, "status")
+        case Job():
+            found = list(pods.check_readable(value.spec, JobSpec, "spec"))
+            template = NOTHING if found else view(value.spec, JobSpec).template
+            yield from found or pods.check_readable(template, PodTemplate, "spec.template")
+        case Node():
+            yield from pods.check_readable(value.spec, NodeSpec, "spec")
+            yield from pods.check_readable(value.status, NodeStatus, "status")
+        case PodDisruptionBudget():
+            yield from pods.check_readable(value.spec, PodDisruptionBudgetSpec, "spec")
+            yield from pods.check_readable(value.status, PodDisruptionBudgetStatus, "status")
+        case Workload():
+            for i, each in enumerate(value.spec.pod_sets):
+                yield from pods.check_readable(each.template, PodTemplate, f"spec.podSets[{i}].template")
 
 
 def _rules(value: Wire, around: Surroundings) -> Iterator[Problem]:
@@ -77,6 +114,10 @@ def _rules(value: Wire, around: Surroundings) -> Iterator[Problem]:
             yield from pods.check_job(value)
         case Pod():
             yield from pods.check_pod(value)
+        case Node():
+            yield from pods.check_node(value)
+        case PodDisruptionBudget():
+            yield from pods.check_budget(value)
         case PriorityClass():
             yield from pods.check_priority_class(value)
         case Configuration():

@@ -10,10 +10,10 @@ import msgspec
 
 from makeway.api.documents import joined
 from makeway.api.names import COMPLETIONS_EQUAL_PARALLELISM, MAX_EXEC_TIME_LABEL, MIN_PARALLELISM, WORKLOAD_REF
-from makeway.api.objects.kubernetes import Job, Pod, PriorityClass
+from makeway.api.objects.kubernetes import Job, Node, Pod, PodDisruptionBudget, PriorityClass, view
 from makeway.api.problems import Problem, entry, warning
 from makeway.api.quantity import Quantity
-from makeway.api.structure import did_you_mean, told
+from makeway.api.structure import told
 from makeway.api.validation.fields import (
     KEY_HINT,
     LABEL_HINT,
@@ -25,6 +25,7 @@ from makeway.api.validation.fields import (
     is_qualified,
     is_subdomain,
 )
+from makeway.api.validation.where import check_choice, check_label_operators, check_where
 
 JsonObject = dict[str, Any]
 _INT = re.compile(r"[0-9]{1,10}")
@@ -83,24 +84,29 @@ def check_pod_spec(spec: JsonObject, path: str, *, restart_policies: tuple[str, 
     if policy is None and "Always" not in restart_policies:
         message = f"required; allowed: {', '.join(restart_policies)}"
         yield Problem(f"{path}.restartPolicy", message, cause="Required")
-    yield from _check_choice(policy, restart_policies, f"{path}.restartPolicy")
+    yield from check_choice(policy, restart_policies, f"{path}.restartPolicy")
     yield from check_pod_resources(spec, path)
     for i, toleration in enumerate(spec.get("tolerations") or ()):
         yield from _check_pod_toleration(toleration, f"{path}.tolerations[{i}]")
-
-
-def _check_choice(value: str | None, allowed: tuple[str, ...], path: str) -> Iterator[Problem]:
-    if value is not None and value not in allowed:
-        message = f"{told(value)} is not supported; allowed: {', '.join(allowed)}"
-        yield Problem(path, message, did_you_mean(value, allowed), cause="NotSupported")
+    yield from check_choice(spec.get("preemptionPolicy"), ("PreemptLowerPriority", "Never"), f"{path}.preemptionPolicy")
+    yield from check_where(spec, path)
 
 
 def _check_pod_toleration(toleration: JsonObject, path: str) -> Iterator[Problem]:
     key, operator, value, effect = (toleration.get(name, "") for name in ("key", "operator", "value", "effect"))
-    yield from _check_choice(operator or None, _OPERATORS, f"{path}.operator")
-    yield from _check_choice(effect or None, _EFFECTS, f"{path}.effect")
+    yield from check_choice(operator or None, _OPERATORS, f"{path}.operator")
+    yield from check_choice(effect or None, _EFFECTS, f"{path}.effect")
     if not operator or operator in _OPERATORS:
         yield from check_toleration(key, operator, value, effect, toleration.get("tolerationSeconds"), path)
+
+
+def check_readable(raw: msgspec.Raw, kind: type[msgspec.Struct], path: str) -> Iterator[Problem]:
+    """What no rule has refused and we could still not read, so that it breaks nobody who comes later."""
+    try:
+        view(raw, kind)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$")
+        yield Problem(path + where.rstrip("`"), what[:1].lower() + what[1:])
 
 
 def check_pod(pod: Pod) -> Iterator[Problem]:
@@ -149,7 +155,7 @@ def check_job(job: Job) -> Iterator[Problem]:
         if value is not None and value < (1 if name == "activeDeadlineSeconds" else 0):
             yield Problem(f"spec.{name}", f"{value} is negative" if value < 0 else f"{value} is below the minimum of 1")
     mode = spec.get("completionMode", "NonIndexed")
-    yield from _check_choice(mode, ("NonIndexed", "Indexed"), "spec.completionMode")
+    yield from check_choice(mode, ("NonIndexed", "Indexed"), "spec.completionMode")
     if mode == "Indexed" and spec.get("completions") is None:
         yield Problem("spec.completions", "required with completionMode: Indexed", cause="Required")
     yield from _check_queueing_marks(job, spec, mode)
@@ -170,6 +176,16 @@ def _check_queueing_marks(job: Job, spec: JsonObject, mode: str) -> Iterator[Pro
     if seconds is not None and (not _INT.fullmatch(seconds) or not 0 < int(seconds) < 2**31):
         message = f"{told(seconds)} is not a whole number of seconds above 0"
         yield Problem(f"metadata.labels[{MAX_EXEC_TIME_LABEL}]", message)
+
+
+def check_node(node: Node) -> Iterator[Problem]:
+    for i, taint in enumerate(msgspec.json.decode(bytes(node.spec)).get("taints") or ()):
+        yield from check_choice(taint.get("effect"), _EFFECTS, f"spec.taints[{i}].effect")
+
+
+def check_budget(budget: PodDisruptionBudget) -> Iterator[Problem]:
+    selector = msgspec.json.decode(bytes(budget.spec)).get("selector") or {}
+    yield from check_label_operators(selector, "spec.selector")
 
 
 def check_priority_class(priority: PriorityClass) -> Iterator[Problem]:

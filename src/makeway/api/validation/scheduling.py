@@ -70,3 +70,10 @@ def _check_classes(workload: GangWorkload, classes: Mapping[str, int], default_c
                 f"{told(spec.preemption_priority_class_name)} has value {preemption}, below the {priority} of {whose}"
             )
             yield Problem("spec.preemptionPriorityClassName", message, "a victim is never less than a preemptor")
+
+
+def check_classes(
+    workload: GangWorkload, priority_classes: Mapping[str, int], default_class: str = ""
+) -> Iterator[Problem]:
+    """Whether the classes that it names exist, and do not make it less as a victim than as a preemptor (S-15.1.6)."""
+    yield from _check_classes(workload, {**priority_classes, **SYSTEM_CLASSES}, default_class)

@@ -9,6 +9,7 @@ from makeway.api.names import MULTIKUEUE_CONTROLLER, PROVISIONING_CONTROLLER
 from makeway.api.objects import queueing
 from makeway.api.objects.meta import LabelSelector
 from makeway.api.objects.meta import Toleration as WireToleration
+from makeway.api.objects.pods import Toleration as PodToleration
 from makeway.api.quantity import Quantity
 from makeway.core.amounts import UNLIMITED
 from makeway.core.model import (
@@ -42,7 +43,7 @@ def flavor_of(flavor: queueing.ResourceFlavor) -> Flavor:
     )
 
 
-def toleration_of(toleration: WireToleration) -> Toleration:
+def toleration_of(toleration: WireToleration | PodToleration) -> Toleration:
     return Toleration(toleration.key, toleration.operator or "Equal", toleration.value, toleration.effect)
 
 

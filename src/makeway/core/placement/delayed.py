@@ -39,15 +39,20 @@ class CycleAnswer:
 def cycle(state: Placement, preemptor: Preemptor, *, pod_by_pod: bool = False) -> CycleAnswer:
     """One look at a pod or gang that waits. ``pod_by_pod``: a gang without workload-aware preemption (S-15.6.4)."""
     who = seeker(state, preemptor)
-    if pod_by_pod and who is not None and not who.single and who.exists >= who.wanted:
-        answer = _pod_by_pod(state, preemptor, who)
-    else:
-        answer = decide(state, preemptor, listing=False)
+    answer = sought(state, preemptor, pod_by_pod=pod_by_pod, listing=False)
     waiting = tuple(pod.key for pod in who.members) if who is not None else ()
     if isinstance(preemptor, ForPod) and who is None and preemptor.key in state.pods:
         waiting = (preemptor.key,)
     cleared = _cleared(state, answer, who.priority, waiting) if who is not None and answer.victims else ()
     return _outcome(answer, waiting, cleared)
+
+
+def sought(state: Placement, preemptor: Preemptor, *, pod_by_pod: bool = False, listing: bool = True) -> Answer:
+    """What ``decide`` says; of a gang without workload-aware preemption what S-15.6.4 says."""
+    who = seeker(state, preemptor)
+    if pod_by_pod and who is not None and not who.single and who.exists >= who.wanted:
+        return _pod_by_pod(state, preemptor, who)
+    return decide(state, preemptor, listing=listing)
 
 
 def _cleared(state: Placement, answer: Answer, priority: int, own: tuple[PodKey, ...]) -> tuple[PodKey, ...]:
