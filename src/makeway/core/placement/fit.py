@@ -34,11 +34,11 @@ def seat_gang(room: Room, need: int, *, search: bool = True) -> Seats | None:
 
 
 def _in_order(room: Room, need: int, seats: Seats, before: Saved) -> Seats:
-    """With a spread a placement may hold only in the order it was made; evictions want one in queue order.
+    """With a spread or affinity a placement may hold only in the order it was made; evictions want one in queue order.
 
     Where none does, the first one is kept.
     """
-    if not room.spreads or not len(room.units) or room.stands(seats):
+    if not room.leaving_can_hurt or not len(room.units) or room.stands(seats):
         return seats
     for pack in (False, True):
         room.load(before)
