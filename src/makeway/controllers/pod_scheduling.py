@@ -8,7 +8,8 @@ already, then the earlier. Each decision is one cycle of ``core.placement.delaye
   the gang goes before its equals, and if it finds no place for a while, what stands of it is released (decision 0058).
 - A placement with victims is nominated first. They are told and deleted once a nomination is stored, so that nobody
   leaves for a promise that a restart would forget. A unit goes as a whole, also if we were gone in between.
-- Who has no place is told why, and is tried again when a node changes or somebody leaves that could help it.
+- Who has no place is told why, and is tried again when something changes that could help it (``pod_news``); and after
+  five minutes without that, whatever happened. What is found only then was missed before, and is counted.
 
 Promises: a look costs what has changed, not what runs or waits; equal objects give equal decisions.
 
@@ -36,17 +37,25 @@ from makeway.controllers.contract import (
 from makeway.controllers.gang_status import told_gang
 from makeway.controllers.pod_cluster import PodCluster
 from makeway.controllers.pod_edits import NOT_WHOLE, PREEMPTED, Bind, Disrupt, Promise, Wait, said, whose
+from makeway.controllers.pod_news import (
+    News,
+    are_some_kept_away,
+    could_help,
+    has_relations,
+    heeds_others,
+    labels_of,
+    look_of,
+)
 from makeway.controllers.pod_queue import PodQueue, Rank, Shape
 from makeway.core.model import Millis
 from makeway.core.placement.delayed import CycleAnswer, cycle
-from makeway.core.placement.hindrances import hindrances, might_take
+from makeway.core.placement.hindrances import hindrances
 from makeway.core.placement.model import ForGroup, ForPod, Pod, PodKey, Preemptor
 from makeway.core.placement.preemption import NEVER, ONGOING
 from makeway.core.trace import Rule
 
 QUEUE = Ref("PodQueue", "", "")  # no object: whoever decides is looked at under this name
 DECISIONS_PER_LOOK = 20
-MANY_NODES = 16  # where more have changed, nobody asks whom that could help
 STRANDED_MS = 30_000  # so long a gang of which only a part stands may look for a place for the rest
 
 
@@ -61,10 +70,12 @@ class PodScheduling:
         self._decision = ""  # the id that the writes of the decision of the moment carry
         self._promises: dict[Preemptor, Promise] = {}  # of those for whom others leave
         self.decisions = 0  # cycles, for tests and figures
+        self.missed = 0  # places that nothing we noticed had brought
 
     @property
     def kinds(self) -> frozenset[str]:
-        return frozenset({"Pod", "Node", "PodDisruptionBudget", "PriorityClass", GANG_WORKLOAD, QUEUE.kind})
+        stored = ("Pod", "Node", "Namespace", "PodDisruptionBudget", "PriorityClass", GANG_WORKLOAD)
+        return frozenset({*stored, QUEUE.kind})
 
     def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
         cluster = self._cluster
@@ -87,7 +98,7 @@ class PodScheduling:
 
     @property
     def _has_news(self) -> bool:
-        return bool(self._cluster.touched or self._cluster.freed or self._queue.is_due)
+        return bool(self._cluster.touched or self._cluster.news or self._queue.is_due)
 
     def _answered(self, key: PodKey) -> None:
         if key not in self._writing:
@@ -111,7 +122,10 @@ class PodScheduling:
         attempts, self._attempts = tuple(self._attempts), []
         placings, self._placings = tuple(self._placings), []
         look = (QUEUE,) if self._has_news else ()
-        return Outcome(tuple(actions), self._queue.next_at(), look, attempts=attempts, placings=placings)
+        return Outcome(
+            tuple(actions), self._queue.next_at(), look, attempts=attempts, placings=placings,
+            at_latest=self._queue.net_at(),
+        )  # fmt: skip
 
     def _take_in(self, now: Millis) -> None:
         cluster, queue = self._cluster, self._queue
@@ -126,22 +140,11 @@ class PodScheduling:
                 self._placings.append(Placing(_name_of(item), "gone"))
                 self._stranded.pop(item, None)
                 self._break_promise(item)
-        freed, cluster.freed = list(cluster.freed), {}
-        if freed:
-            for shape, item in queue.refused():
-                if self._could_help(item, freed):
+        news, cluster.news = cluster.news, News()
+        if news:
+            for shape, item in queue.refused(heeding=news.is_of_arrivals):
+                if could_help(cluster.state, item, cluster.members(item), self._priority(item), news):
                     queue.wake(shape, now)
-
-    def _could_help(self, item: Preemptor, nodes: Sequence[str]) -> bool:
-        state, members = self._cluster.state, self._cluster.members(item)
-        if (
-            len(nodes) > MANY_NODES
-            or state.wary
-            or any(pod.anti_affinity or pod.spread or pod.nominated for pod in members)
-        ):
-            return True
-        kinds = {_look_of(pod): pod for pod in members}.values()
-        return any(might_take(state, node, kinds, self._priority(item)) for node in nodes)
 
     def _priority(self, item: Preemptor) -> int:
         workload = self._cluster.workload(item)
@@ -161,9 +164,9 @@ class PodScheduling:
     def _shape(self, item: Preemptor, members: Sequence[Pod]) -> Shape:
         """What placement looks at, and nothing else."""
         cluster = self._cluster
-        apart = bool(cluster.state.wary) or any(pod.anti_affinity or pod.spread for pod in members)
+        apart = are_some_kept_away(cluster.state) or any(map(has_relations, members))
         kinds = Counter(
-            (*_look_of(pod), pod.nominated, pod.policy, *(_labels(pod) if apart else ())) for pod in members
+            (*look_of(pod), pod.nominated, pod.policy, *(labels_of(pod) if apart else ())) for pod in members
         )
         workload = cluster.workload(item)
         policy = None if workload is None else workload.policy
@@ -194,6 +197,7 @@ class PodScheduling:
         self._decision = f"nodes/{self.decisions}"
         answer = cycle(cluster.state, item, pod_by_pod=not view.policy.gates.workload_aware_preemption)
         self._attempts.append(self._attempt(item, answer))
+        self.missed += self._attempts[-1].is_missed
         self._placings.append(self._placing(item, answer, members, view))
         if answer.bound:
             self._stranded.pop(item, None)
@@ -213,6 +217,7 @@ class PodScheduling:
             victims=len(answer.actuated),
             disrupted=len(units),
             violations=answer.violations,
+            is_missed=self._queue.is_unasked(item) and bool(answer.bound or answer.actuated),
         )
 
     def _placing(self, item: Preemptor, answer: CycleAnswer, members: Sequence[Pod], view: View) -> Placing:
@@ -269,7 +274,7 @@ class PodScheduling:
             cluster.nominated(key, None)
             actions += self._change(key, Wait(None, "", now), view)
         rank, shape = self._rank(item, members), self._shape(item, cluster.members(item))
-        self._queue.refuse(item, rank, shape, now, counts=False)
+        self._queue.refuse(item, rank, shape, now, counts=False, heeds=True)
         return actions
 
     def _refuse(
@@ -278,9 +283,14 @@ class PodScheduling:
         is_leaving_awaited = answer.reason == ONGOING
         if not is_leaving_awaited:
             self._break_promise(item)
-        actions = self._tell(members, answer.nominated, self._why(item, answer, members), view, now)
+        actions: list[Action] = []
+        promised = {pod.key: pod.nominated for pod in members if pod.nominated is not None}
+        if not self._queue.is_unasked(item) or answer.nominated != promised:  # else nobody learns anything new
+            actions = self._tell(members, answer.nominated, self._why(item, answer, members), view, now)
         shape = self._shape(item, self._cluster.members(item))
-        self._queue.refuse(item, self._rank(item, members), shape, now, counts=not is_leaving_awaited)
+        waiting = self._cluster.members(item)
+        heeds = heeds_others(self._cluster.state, item, waiting)
+        self._queue.refuse(item, self._rank(item, members), shape, now, counts=not is_leaving_awaited, heeds=heeds)
         if not is_leaving_awaited and self._is_stranded(item, members):
             since = self._stranded.setdefault(item, now)
             if now >= since + STRANDED_MS:
@@ -411,14 +421,3 @@ def _name_of(item: Preemptor) -> str:
 def _nominates(action: Action, nodes: set[str]) -> bool:
     write = action.write
     return isinstance(write, Change) and isinstance(write.edit, Wait) and write.edit.nominated in nodes
-
-
-def _look_of(pod: Pod) -> tuple[object, ...]:
-    return (
-        tuple(sorted(pod.requests.items())), tuple(sorted(pod.node_selector.items())), pod.affinity, pod.tolerations,
-        pod.ports,
-    )  # fmt: skip
-
-
-def _labels(pod: Pod) -> tuple[object, ...]:
-    return pod.key[0], tuple(sorted(pod.labels.items())), pod.anti_affinity, pod.spread
