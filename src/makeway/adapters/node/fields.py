@@ -187,9 +187,6 @@ def warnings_of(spec: api.PodSpec) -> Iterator[str]:
         yield "hostNetwork: every pod shares the network of this machine"
     if bytes(spec.security_context) not in (b"{}", b"null"):
         yield "securityContext: pods run as the account that runs makeway"
-    affinity = spec.affinity
-    if any((affinity.pod_affinity.required, affinity.pod_affinity.preferred, affinity.pod_anti_affinity.required)):
-        yield "affinity between pods has no effect on one machine"
     for volume in spec.volumes:
         if not any((volume.empty_dir, volume.host_path, volume.secret, volume.config_map)):
             yield f"volume {volume.name}: only emptyDir, hostPath, secret and configMap are served"

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from makeway.core.placement.filters import Relation, relations, usable
+from makeway.core.placement.filters import Beside, Relation, relations, usable
 from makeway.core.placement.model import Pod, PodKey
 from makeway.core.placement.nodes import NOWHERE, Bools, Ints, Placement, amount
 from makeway.core.placement.scoring import scores
 from makeway.core.placement.units import Units
 
 NOT_PLACED = -1
+MOST_CORNERS = 64  # domains that are tried one by one
 Seats = list[int]  # of each member the node, or NOT_PLACED
 Saved = tuple[Ints, list[Ints]]
 
@@ -105,6 +106,19 @@ class Room:
         """Whether more that leave can take a member's place away (S-15.4.5): one that it must stand beside, or a
         domain that holds the least."""
         return any(kind.pod.spread or kind.pod.pod_affinity for kind in self.kinds)
+
+    def corners(self) -> Iterator[Bools]:
+        """Where members want each other beside them and nobody stands yet: the domains, one of which takes them all.
+
+        The first one's choice would bind the others; it looks at its own score only (decision 0064).
+        """
+        for kind in self.kinds:
+            for relation in kind.relations:
+                if isinstance(relation, Beside) and not relation.counts.any():
+                    for number in range(min(MOST_CORNERS, int(relation.domain.max(initial=-1)) + 1)):
+                        nodes: Bools = relation.domain == number
+                        if nodes.any():
+                            yield nodes
 
     @property
     def alike(self) -> bool:
