@@ -191,6 +191,45 @@ def test_a_promise_that_is_cleared_by_hand_is_made_again() -> None:
     assert promised(play, "new") == ["a"]
 
 
+def test_who_loses_a_promise_to_a_more_important_one_may_have_a_place_beside_it() -> None:
+    play = PodWorld(node("a", "3"))
+    play.create(*ranks(high=10, mid=5, low=1))
+    play.create(pod("old", "3", priorityClassName="low", terminationGracePeriodSeconds=3000))
+    play.settle()
+    for rank in ("mid", "high"):
+        play.create(pod(rank, priorityClassName=rank))
+        play.settle()
+    assert promised(play, "mid", "high") == ["a", "a"]
+
+
+@pytest.mark.parametrize(
+    ("asks", "intruder", "at"),
+    [
+        ({}, of_app("odd", "intruder", cpu="2", priorityClassName="high"), "a"),  # it takes the room
+        (apart(term("odd")), of_app("odd", "intruder", cpu="0", priorityClassName="high"), "a2"),  # in the same zone
+        (
+            {}, of_app("odd", "intruder", cpu="0", priorityClassName="high", **apart(term("web"))), "a2",
+        ),
+    ],
+)  # fmt: skip
+def test_who_comes_and_spoils_a_promise_lets_others_make_way_elsewhere(asks: Tree, intruder: Tree, at: str) -> None:
+    """No new preemption starts while one is under way, as long as its place is still one (S-15.6.7)."""
+    zones = {"a": "x", "a2": "x", "b": "y"}
+    play = PodWorld(*(node(name, "2" if len(name) == 1 else "0", {"zone": zone}) for name, zone in zones.items()))
+    play.create(*ranks(high=10, mid=5, low=1))
+    old: Tree = {"terminationGracePeriodSeconds": 3000, "cpu": "2"}
+    play.create(pod("old-a", nodeName="a", priorityClassName="low", **old))
+    play.create(pod("old-b", nodeName="b", priorityClassName="mid", **old))
+    play.settle()
+    play.create(of_app("web", "new", cpu="2", priorityClassName="high", **asks))
+    play.settle()
+    assert promised(play, "new") == ["a"]
+    intruder["spec"]["nodeName"] = at
+    play.create(intruder)
+    play.settle()
+    assert promised(play, "new") == ["b"]
+
+
 def test_an_unrelated_pod_that_comes_wakes_nobody() -> None:
     play = two_zones()
     for zone in "abc":

@@ -42,6 +42,11 @@ class News:
         """Whether nothing happened but that pods came: that helps those only who heed other pods."""
         return not (self.freed or self.are_nodes_others or self.are_namespaces_others)
 
+    @property
+    def are_of_the_wary(self) -> bool:
+        """Whether somebody left, or came, who keeps others away."""
+        return any(pod.anti_affinity for pod in (*self.left, *self.came))
+
     def changed(self, known: Pod | None, fresh: Pod | None) -> None:
         """A pod came, left, or is another than it was."""
         before, after = _place(known), _place(fresh)
@@ -109,10 +114,9 @@ def _stays_alike(known: Pod, fresh: Pod) -> bool:
 
 def heeds_others(state: Placement, item: Preemptor, members: Sequence[Pod]) -> bool:
     """Whether pods that come somewhere could be good news: they are what it waits for, or spoil what it waits for."""
-    kinds = kinds_of(members, apart=True).values()
-    if any(pod.nominated is not None for pod in members):
+    if any(pod.nominated is not None or has_relations(pod) for pod in members):
         return True
-    return any(has_relations(pod) for pod in kinds) or _is_chancy(state, item, members, kinds)
+    return are_some_kept_away(state) and _is_chancy(state, item, members, kinds_of(members, apart=True).values())
 
 
 def has_relations(pod: Pod) -> bool:
@@ -130,19 +134,20 @@ def could_help(state: Placement, item: Preemptor, members: Sequence[Pod], priori
     if not news:
         return False
     promised = {pod.nominated for pod in members if pod.nominated is not None}
-    if len(news.freed) > MANY_NODES or (promised and (news.freed or promised & news.taken.keys())):
+    if len(news.freed) > MANY_NODES or promised & (news.freed.keys() | news.taken.keys()):
         return True
     plain = kinds_of(members).values()
     if any(might_take(state, node, plain, priority) for node in news.freed):
         return True
+    if not any(map(has_relations, members)) and not are_some_kept_away(state) and not news.are_of_the_wary:
+        return False
     kinds = kinds_of(members, apart=True).values()
     if news.are_nodes_others and any(pod.spread for pod in kinds):
         return True
     if news.are_namespaces_others and _heeds_namespaces(state, kinds):
         return True
-    return any(_is_moved(state, pod, news, both=bool(promised)) for pod in kinds) or _is_chancy(
-        state, item, members, kinds
-    )
+    is_moved = any(_is_moved(state, pod, news, both=bool(promised)) for pod in kinds)
+    return is_moved or _is_chancy(state, item, members, kinds)
 
 
 def kinds_of(members: Iterable[Pod], *, apart: bool = False) -> dict[Look, Pod]:

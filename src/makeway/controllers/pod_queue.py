@@ -38,7 +38,6 @@ class Line:
     members: dict[Preemptor, Rank] = field(default_factory=dict)
     refusals: int = 0  # in a row, of those who were tried again
     not_before: Millis = DAWN
-    heeds: bool = False  # other pods matter to them beyond the room that these take
 
     def first(self) -> Preemptor:
         return min(self.members, key=self.members.__getitem__)
@@ -53,6 +52,7 @@ class PodQueue:
         self._tried: dict[Preemptor, Shape] = {}  # of those of them who are tried again
         self._due: dict[Shape, Millis] = {}  # shapes that are to be tried again then, whatever happens
         self._last: dict[Shape, Millis] = {}  # when one of them was refused, the longest ago first
+        self._heeding: dict[Shape, None] = {}  # shapes to whom other pods matter beyond the room that these take
         self._unasked: set[Preemptor] = set()  # of those who are tried again: nothing had happened that could help
 
     # --- those who are due ---
@@ -101,6 +101,7 @@ class PodQueue:
             del self._lines[shape]
             self._due.pop(shape, None)
             self._last.pop(shape, None)
+            self._heeding.pop(shape, None)
 
     # --- those who were refused ---
 
@@ -113,7 +114,8 @@ class PodQueue:
         """
         line = self._lines.setdefault(shape, Line())
         line.members[item] = rank
-        line.heeds = line.heeds or heeds
+        if heeds:
+            self._heeding[shape] = None
         self._last.pop(shape, None)
         self._last[shape] = now
         is_unasked = item in self._unasked
@@ -141,7 +143,7 @@ class PodQueue:
 
     def refused(self, *, heeding: bool = False) -> list[tuple[Shape, Preemptor]]:
         """Of each shape the first. ``heeding``: only of those to whom other pods matter."""
-        lines = ((shape, line) for shape, line in self._lines.items() if line.heeds or not heeding)
+        lines = ((shape, self._lines[shape]) for shape in (self._heeding if heeding else self._lines))
         return [(shape, line.first()) for shape, line in lines if line.members]
 
     def wake(self, shape: Shape, now: Millis) -> None:

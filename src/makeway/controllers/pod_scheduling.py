@@ -270,8 +270,10 @@ class PodScheduling:
             then = victims if i == first else ()
             actions.append(Action(action.write, then, action.notes, answer.why if then else (), self._decision))
         for key in lesser:
-            self._break_promise(cluster.item_of(cluster.state.pods[key]))
+            loser = cluster.item_of(cluster.state.pods[key])
+            self._break_promise(loser)
             cluster.nominated(key, None)
+            cluster.touched[loser] = None  # it may have a place beside the other, or elsewhere
             actions += self._change(key, Wait(None, "", now), view)
         rank, shape = self._rank(item, members), self._shape(item, cluster.members(item))
         self._queue.refuse(item, rank, shape, now, counts=False, heeds=True)
