@@ -334,6 +334,7 @@ class GangWorld:
         self.faults.until = Millis(NOON + STORY_MS)
         self._seen = FaultyStore(self.store, self.faults)
         story = Story(self.store, seed)
+        self._schedulers: list[PodScheduling] = []  # one after another
         self.engine = Restarting(self._make, self.faults)
         actors: list[Actor] = [story, Kubelets(self.store), self.engine, self._seen]
         if profile in ("none", "watch"):  # else a write may be lost or late
@@ -344,7 +345,8 @@ class GangWorld:
         self._seen.forget_watches()
         writer = Writing(self.judge, self.faults)
         seen: Any = self._seen
-        react: list[Controller] = [PodScheduling(), LostNodes(), Budgets()]
+        self._schedulers.append(PodScheduling())
+        react: list[Controller] = [self._schedulers[-1], LostNodes(), Budgets()]
         return Engine(seen, Policy.default(), react, writer=writer, figures_ms=0, kinds=watched_kinds(on_nodes=True))
 
     def run(self) -> list[str]:
@@ -355,6 +357,8 @@ class GangWorld:
         broken = list(self.judge.broken)
         if self.store.resource_version != version:
             broken.append("it does not come to rest")
+        if any(each.missed for each in self._schedulers):
+            broken.append("somebody who waited was forgotten for a while")
         return [*broken, *self._half_bound(), *self._left_over(), *self._needlessly_waiting()]
 
     # --- what must hold in the end ---

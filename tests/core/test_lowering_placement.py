@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from makeway.api.codec import read
 from makeway.core.lowering.placement import NODE_NAME, cluster_of, pod_of
 from makeway.core.model import Expression, Millis, Taint
-from makeway.core.placement.model import Budget, Cluster, Group, Member, Pod, Spread, Term
+from makeway.core.placement.model import Budget, Cluster, Group, Member, Namespace, Pod, Spread, Term
 from makeway.core.placement.resolution import known_classes
 from makeway.core.policy import Gates
 
 NOW = Millis(1_700_000_000_000)
 API = {
     "Node": "v1", "Pod": "v1", "PriorityClass": "scheduling.k8s.io/v1", "PodDisruptionBudget": "policy/v1",
-    "Workload": "scheduling.k8s.io/v1alpha1",
+    "Workload": "scheduling.k8s.io/v1alpha1", "Namespace": "v1",
 }  # fmt: skip
 
 
@@ -229,3 +231,62 @@ def test_what_a_pod_would_rather_have() -> None:
     assert found.preferred == ((7, (Expression("disk", "In", ("ssd",)),)),), (
         "a term without requirements matches no node"
     )
+
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def test_of_whom_a_term_speaks() -> None:
+    """Label keys become part of the selector, by what the pod itself has; one that it has not is not asked about."""
+    asked = {
+        "labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "zone", "namespaces": ["n"],
+        "namespaceSelector": {"matchLabels": {"team": "x"}}, "matchLabelKeys": ["rev", "absent"],
+        "mismatchLabelKeys": ["tenant"],
+    }  # fmt: skip
+    nobody = {"topologyKey": "zone", "matchLabelKeys": ["rev"]}
+    affinity = {"podAffinity": {REQUIRED: [asked]}, "podAntiAffinity": {REQUIRED: [nobody]}}
+    found = the_pod(wire_pod(meta={"labels": {"rev": "1", "tenant": "t"}}, affinity=affinity))
+    selector = (Expression("app", "In", ("a",)), Expression("rev", "In", ("1",)), Expression("tenant", "NotIn", ("t",)))
+    teams = (Expression("team", "In", ("x",)),)
+    assert found.pod_affinity == (Term(selector, "zone", frozenset({"n"}), teams),)
+    assert found.anti_affinity == (Term(None, "zone"),)
+
+
+def test_which_nodes_and_pods_a_spread_counts() -> None:
+    even = {"maxSkew": 1, "topologyKey": "zone", "labelSelector": {}, "matchLabelKeys": ["rev"]}
+    constraints = [{**even, "nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor"}, even]
+    found = the_pod(wire_pod(meta={"labels": {"rev": "1"}}, topologySpreadConstraints=constraints))
+    like = (Expression("rev", "In", ("1",)),)
+    assert found.spread == (
+        Spread(1, "zone", like, heeds_affinity=False, heeds_taints=True),
+        Spread(1, "zone", like),
+    )
+
+
+def test_namespaces_and_their_labels() -> None:
+    assert lowered(parsed("Namespace", "n", {"labels": {"team": "x"}})).namespaces == (Namespace("n", {"team": "x"}),)
+
+
+def container(name: str = "c", requests: Any = None, limits: Any = None, **more: Any) -> dict[str, Any]:
+    return {"name": name, "resources": {"requests": requests or {}, "limits": limits or {}}, **more}
+
+
+@pytest.mark.parametrize(
+    ("spec", "asked"),
+    [
+        ({"containers": [container(limits={"nvidia.com/gpu": "2"})]}, {"nvidia.com/gpu": 2}),
+        ({"containers": [container(requests={"cpu": "1"}, limits={"cpu": "4"})]}, {"cpu": 1000}),
+        (
+            {"containers": [container(requests={"cpu": "1"})], "initContainers": [container("i", limits={"cpu": "3"})]},
+            {"cpu": 3000},
+        ),
+        ({"containers": [container()], "resources": {"limits": {"cpu": "2"}}}, {"cpu": 2000}),
+        ({"containers": [container(requests={"cpu": "1"})], "resources": {"limits": {"cpu": "2"}}}, {"cpu": 1000}),
+        (
+            {"containers": [container(limits={"cpu": "3"})], "resources": {"requests": {"cpu": "4"}}},
+            {"cpu": 4000},
+        ),
+    ],
+)  # fmt: skip
+def test_a_limit_counts_where_there_is_no_request(spec: dict[str, Any], asked: dict[str, int]) -> None:
+    assert the_pod(wire_pod(**spec)).requests == asked

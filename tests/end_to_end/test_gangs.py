@@ -47,3 +47,7 @@ def test_a_gang_makes_way_for_a_higher_one_with_one_eviction_and_comes_again(mac
     assert first.isdisjoint(each["metadata"]["uid"] for each in machine.pods("old"))
     assert evictions(machine, "old") == [("Preempted", "PreemptionByScheduler", 1)]
     assert machine.ended("old") == ""
+    told = machine.client.send("GET", "/metrics").body.decode()
+    assert "# TYPE makeway_pod_wakeups_missed_total counter" in told
+    missed = [line for line in told.splitlines() if line.startswith("makeway_pod_wakeups_missed_total")]
+    assert [line.rpartition(" ")[2] for line in missed] in ([], ["0"]), "nobody was forgotten for a while"

@@ -79,6 +79,21 @@ def one_pass(ground: Ground, members: list[Pod], standing: Standing, *, pack: bo
             best = min(valid, key=lambda name: (-score(ground.nodes[name], pod, there[name], pack=pack), name))
             places[pod.key] = best
             there[best][pod.key] = pod
+    if not pack and places and any(pod.key not in places and pod.pod_affinity for pod in members):
+        return with_late_ones(ground, members, there, places)
+    return places
+
+
+def with_late_ones(ground: Ground, members: list[Pod], there: Standing, places: Places) -> Places:
+    """Who wants another member beside it may come after that one."""
+    for pod in members:
+        if pod.key not in places and pod.pod_affinity:
+            valid = [name for name in ground.nodes if ground.valid(pod, name, there)]
+            if valid:
+                best = min(valid, key=lambda name: (-score(ground.nodes[name], pod, there[name], pack=False), name))
+                found = {**places, pod.key: best}
+                there[best][pod.key] = pod
+                return with_late_ones(ground, members, there, found)
     return places
 
 
@@ -124,10 +139,13 @@ def is_under_way(ground: Ground, members: list[Pod], rank: int) -> bool:
     if not leaving:
         return False
     standing = ground.standing(members, rank, leaving)
-    for pod in promised:
-        if pod.nominated not in ground.nodes or not ground.valid(pod, pod.nominated or "", standing):
+    left = list(promised)
+    while left:
+        fits = [pod for pod in left if ground.valid(pod, pod.nominated or "", standing)][:1]
+        if not fits:
             return False
-        standing[pod.nominated or ""][pod.key] = pod
+        left.remove(fits[0])
+        standing[fits[0].nominated or ""][fits[0].key] = fits[0]
     return True
 
 

@@ -118,6 +118,7 @@ EXPECTED = {
     "kueue_local_queue_resource_usage": ("gauge", ["name", "namespace", "flavor", "resource"]),
     "kueue_build_info": ("gauge", ["git_version", "git_commit", "build_date", "go_version", "compiler", "platform"]),
     "makeway_preemption_rounds_exhausted_total": ("counter", ["cluster_queue"]),
+    "makeway_pod_wakeups_missed_total": ("counter", []),
     "scheduler_podgroup_schedule_attempts_total": ("counter", ["result"]),
     "scheduler_preemption_attempts_total": ("counter", []),
     "scheduler_workload_preemption_attempts_total": ("counter", ["result"]),

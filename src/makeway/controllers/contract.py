@@ -151,6 +151,7 @@ class Attempt(NamedTuple):
     victims: int = 0
     disrupted: int = 0  # Workloads among them, and plain pods
     violations: int = 0  # of disruption budgets
+    is_missed: bool = False  # it found a place that nothing noticed before had brought
 
 
 class Placing(NamedTuple):
@@ -173,6 +174,7 @@ class Outcome:
     notes: tuple[Note, ...] = field(default=())  # events without a write
     attempts: tuple[Attempt, ...] = ()
     placings: tuple[Placing, ...] = ()
+    at_latest: Millis | None = None  # look again by then, but let nobody wait for it: whoever rests until then, rests
 
 
 NOTHING = Outcome()

@@ -3,13 +3,14 @@
 A decision counts from when it is made: a pod that we bind stands on its node, one that we evict is leaving. When the
 write is answered the pod is seen as it is stored, so what did not happen is taken back by itself.
 
-What changed is noted twice: nodes where somebody could find a place now, and items that are to be looked at anew.
+What changed is noted twice: for whoever else it could help (``pod_news``), and by items that are to be looked at anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from makeway.api.conditions import is_true
 from makeway.api.names import SCHEDULERS
@@ -19,7 +20,16 @@ from makeway.api.objects.scheduling import GangWorkload
 from makeway.controllers.contract import GANG_WORKLOAD, Ref, View
 from makeway.controllers.job_counts import may_run
 from makeway.controllers.job_gangs import gang_in_queue, priority_in_queue
-from makeway.core.lowering.placement import budget_of, classes_of, gated, node_of, pod_of, scheduling_workload_of
+from makeway.controllers.pod_news import News
+from makeway.core.lowering.placement import (
+    budget_of,
+    classes_of,
+    gated,
+    namespace_of,
+    node_of,
+    pod_of,
+    scheduling_workload_of,
+)
 from makeway.core.model import Millis
 from makeway.core.placement.model import (
     Cluster,
@@ -44,7 +54,7 @@ Place = tuple[str, Member]  # namespace, and a replica of a group
 class PodCluster:
     def __init__(self) -> None:
         self.state = Placement()
-        self.freed: dict[str, None] = {}  # nodes where somebody could find a place by what changed
+        self.news = News()  # for those who were refused
         self.touched: dict[Preemptor, None] = {}  # who is to be looked at anew, or is no more
         self.remustered: dict[tuple[str, str], None] = {}  # Workloads that may show something else by what changed
         self.unready: set[str] = set()
@@ -70,6 +80,7 @@ class PodCluster:
             nodes=tuple(map(node_of, nodes)),
             workloads=tuple(gang for key in sorted(names) if (gang := self._lowered_workload(key, view)) is not None),
             budgets=tuple(map(budget_of, view.all("PodDisruptionBudget"))),
+            namespaces=tuple(map(namespace_of, view.all("Namespace"))),
         ), scoring=view.policy.scoring)  # fmt: skip
         for pod in lowered:
             self._put(pod)
@@ -90,6 +101,8 @@ class PodCluster:
                 self._see_workload((each.metadata.namespace, each.metadata.name), view)
         elif whom.kind == "PodDisruptionBudget":
             self._see_budget((whom.namespace, whom.name), found)
+        elif whom.kind == "Namespace":
+            self._see_namespace(whom.name, found)
         elif whom.kind == "PriorityClass":
             self._classes = classes_of(view.all("PriorityClass"))
             for each in view.all(GANG_WORKLOAD):
@@ -105,9 +118,9 @@ class PodCluster:
         for each, other in ((known, fresh), (fresh, known)):
             if each is not None and _is_shown_otherwise(each, other):
                 self.remuster(each)
+        self.news.changed(known, fresh)
         if known is not None:
             self._note_begun(known, fresh)
-            self._note_room(known, fresh)
             if _matters(known, fresh):
                 self.touched[self.item_of(known)] = None
             self._drop(known)
@@ -135,14 +148,6 @@ class PodCluster:
             fresh = replace(fresh, start=known.start)  # it has no time yet: that of its binding, or of the first look
         return fresh if fresh.node is None or fresh.nominated is None else replace(fresh, nominated=None)
 
-    def _note_room(self, known: Pod, fresh: Pod | None) -> None:
-        if known.node is not None:
-            stays = fresh is not None and known.terminating and not fresh.terminating  # its eviction did not happen
-            if fresh is None or fresh.node != known.node or fresh.uid != known.uid or stays:
-                self.freed[known.node] = None
-        elif known.nominated is not None and (fresh is None or known.nominated not in (fresh.node, fresh.nominated)):
-            self.freed[known.nominated] = None
-
     def _note_begun(self, known: Pod, fresh: Pod | None) -> None:
         """Whom we evicted is gone: those who go with it have to, whatever becomes of what they make way for."""
         if fresh is not None and fresh.uid == known.uid:
@@ -168,8 +173,13 @@ class PodCluster:
             state.remove_node(name)
         else:
             state.add_node(fresh)
-            self.freed[name] = None
-        for key in sorted(key for key in state.nominated if state.pods[key].nominated == name):
+            self.news.opened(name)
+        self.news.are_nodes_others = True
+        promised = sorted(key for key in state.nominated if state.pods[key].nominated == name)
+        if known is None or fresh is None or known.labels != fresh.labels:  # they stand in other domains now
+            for key in (*sorted(state.standing_on(name)), *promised):
+                self.news.revalued(state.pods[key])
+        for key in promised:
             self.touched[self.item_of(state.pods[key])] = None
 
     def _lowered_workload(self, key: tuple[str, str], view: View) -> SchedulingWorkload | None:
@@ -190,21 +200,31 @@ class PodCluster:
         fresh = self._lowered_workload(key, view)
         if known == fresh:
             return
-        self._touch_referring(key)  # as they were
+        pods = [state.pods[each] for each in sorted(state.referring(*key))]
+        self._touch(pods)  # as they were
         self.remustered[key] = None
         if fresh is None:
             state.remove_workload(*key)
         else:
             state.put_workload(fresh)
-        self._touch_referring(key)
+        self._touch(pods)
+        for pod in pods:
+            self.news.revalued(pod)  # as a victim, or as one that a node was promised, it may be a lesser one by now
 
-    def _touch_referring(self, key: tuple[str, str]) -> None:
-        for each in sorted(self.state.referring(*key)):
-            pod = self.state.pods[each]
+    def _touch(self, pods: Iterable[Pod]) -> None:
+        for pod in pods:
             if pod.node is None:
                 self.touched[self.item_of(pod)] = None
-            else:
-                self.freed[pod.node] = None  # it may be a lesser victim by now
+
+    def _see_namespace(self, name: str, namespace: wire.Namespace | None) -> None:
+        known, fresh = self.state.namespaces.get(name), None if namespace is None else namespace_of(namespace)
+        if known == (None if fresh is None else fresh.labels):
+            return
+        if fresh is None:
+            self.state.remove_namespace(name)
+        else:
+            self.state.put_namespace(fresh)
+        self.news.are_namespaces_others = True
 
     def _see_budget(self, key: tuple[str, str], budget: wire.PodDisruptionBudget | None) -> None:
         known, fresh = self.state.budgets.get(key), None if budget is None else budget_of(budget)
@@ -216,30 +236,28 @@ class PodCluster:
     # --- as decided ---
 
     def bound(self, key: PodKey, node: str, now: Millis) -> None:
-        pod = self.state.pods[key]
-        if pod.nominated is not None and pod.nominated != node:
-            self.freed[pod.nominated] = None
-        self._drop(pod)
-        self._put(replace(pod, node=node, nominated=None, start=now))
-        self.remuster(pod)
+        self._exchange(key, node=node, nominated=None, start=now)
+        self.remuster(self.state.pods[key])
 
     def nominated(self, key: PodKey, node: str | None) -> None:
-        pod = self.state.pods[key]
-        if pod.nominated is not None and pod.nominated != node:
-            self.freed[pod.nominated] = None
-        self._drop(pod)
-        self._put(replace(pod, nominated=node))
+        self._exchange(key, nominated=node)
 
     def evicted(self, key: PodKey, *, for_others: bool) -> None:
-        pod = self.state.pods[key]
-        self._drop(pod)
-        self._put(replace(pod, terminating=True, preempted_by_scheduler=pod.preempted_by_scheduler or for_others))
-        self.remuster(pod)
+        for_others = for_others or self.state.pods[key].preempted_by_scheduler
+        self._exchange(key, terminating=True, preempted_by_scheduler=for_others)
+        self.remuster(self.state.pods[key])
 
     def remuster(self, pod: Pod) -> None:
         """What its Workload shows may be another by this pod."""
         if pod.member is not None:
             self.remustered[(pod.key[0], pod.member.workload)] = None
+
+    def _exchange(self, key: PodKey, **changes: Any) -> None:
+        known = self.state.pods[key]
+        fresh = replace(known, **changes)
+        self.news.changed(known, fresh)
+        self._drop(known)
+        self._put(fresh)
 
     def _put(self, pod: Pod) -> None:
         self.state.add_pod(pod)
@@ -322,7 +340,7 @@ def _matters(pod: Pod, other: Pod | None) -> bool:
         return pod.node is None or pod.member is not None
     if pod.node is not None:
         return pod.member is not None and pod.terminating != other.terminating
-    return replace(pod, nominated=other.nominated) != other
+    return pod != other  # what others wrote of its nomination too: a preemption under way may have lost its aim
 
 
 def _is_ready(node: wire.Node) -> bool:

@@ -28,8 +28,7 @@ IN_VAIN = (
 class Told:
     """When pods were last told who holds what they lack: that changes with every pod that comes and goes.
 
-    So a message that differs in nothing else is written at most every 30 seconds; the net under all wake-ups
-    (``pod_queue``) renews the last one.
+    So a message that differs in nothing else is written at most every 30 seconds.
     """
 
     def __init__(self) -> None:

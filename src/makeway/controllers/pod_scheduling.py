@@ -8,7 +8,8 @@ already, then the earlier. Each decision is one cycle of ``core.placement.delaye
   the gang goes before its equals, and if it finds no place for a while, what stands of it is released (decision 0058).
 - A placement with victims is nominated first. They are told and deleted once a nomination is stored, so that nobody
   leaves for a promise that a restart would forget. A unit goes as a whole, also if we were gone in between.
-- Who has no place is told why, and is tried again when a node changes or somebody leaves that could help it.
+- Who has no place is told why, and is tried again when something changes that could help it (``pod_news``); and after
+  five minutes without that, whatever happened. What is found only then was missed before, and is counted.
 
 Promises: a look costs what has changed, not what runs or waits; equal objects give equal decisions.
 
@@ -41,17 +42,24 @@ from makeway.controllers.gang_status import FOR_MEMBERS, FOR_PODS, FOR_VICTIMS, 
 from makeway.controllers.pod_cluster import WORKLOADS, PodCluster
 from makeway.controllers.pod_edits import NOT_WHOLE, PREEMPTED, Bind, Disrupt, Promise, Wait, said, whose
 from makeway.controllers.pod_messages import Told, told_waiting
+from makeway.controllers.pod_news import (
+    News,
+    are_some_kept_away,
+    could_help,
+    has_relations,
+    heeds_others,
+    labels_of,
+    look_of,
+)
 from makeway.controllers.pod_queue import PodQueue, Rank, Shape
 from makeway.core.model import Millis
 from makeway.core.placement.delayed import CycleAnswer, cycle
-from makeway.core.placement.hindrances import might_take
 from makeway.core.placement.model import ForGroup, ForPod, Pod, PodKey, Preemptor
 from makeway.core.placement.preemption import ONGOING
 from makeway.core.trace import Rule
 
 QUEUE = Ref("PodQueue", "", "")  # no object: whoever decides is looked at under this name
 DECISIONS_PER_LOOK = 20
-MANY_NODES = 16  # where more have changed, nobody asks whom that could help
 STRANDED_MS = 30_000  # so long a gang of which only a part stands may look for a place for the rest
 
 
@@ -68,10 +76,12 @@ class PodScheduling:
         self._promises: dict[Preemptor, Promise] = {}  # of those for whom others leave
         self._board = GangBoard()
         self.decisions = 0  # cycles, for tests and figures
+        self.missed = 0  # places that nothing we noticed had brought
 
     @property
     def kinds(self) -> frozenset[str]:
-        return frozenset({"Pod", "Node", "PodDisruptionBudget", "PriorityClass", "Job", *WORKLOADS, QUEUE.kind})
+        stored = ("Pod", "Node", "Namespace", "PodDisruptionBudget", "PriorityClass", "Job", *WORKLOADS)
+        return frozenset({*stored, QUEUE.kind})
 
     def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
         cluster = self._cluster
@@ -100,7 +110,7 @@ class PodScheduling:
 
     @property
     def _has_news(self) -> bool:
-        return bool(self._cluster.touched or self._cluster.freed or self._queue.is_due)
+        return bool(self._cluster.touched or self._cluster.news or self._queue.is_due)
 
     def _answered(self, key: PodKey) -> None:
         pod = self._cluster.state.pods.get(key)
@@ -125,7 +135,10 @@ class PodScheduling:
         self._take_in(now)
         attempts, self._attempts = tuple(self._attempts), []
         placings, self._placings = tuple(self._placings), []
-        return Outcome(tuple(actions), self._queue.next_at(), self._looks(), attempts=attempts, placings=placings)
+        return Outcome(
+            tuple(actions), self._queue.next_at(), self._looks(), attempts=attempts, placings=placings,
+            at_latest=self._queue.net_at(),
+        )  # fmt: skip
 
     def _take_in(self, now: Millis) -> None:
         cluster, queue = self._cluster, self._queue
@@ -140,22 +153,11 @@ class PodScheduling:
                 self._placings.append(Placing(_name_of(item), "gone"))
                 self._stranded.pop(item, None)
                 self._break_promise(item)
-        freed, cluster.freed = list(cluster.freed), {}
-        if freed:
-            for shape, item in queue.refused():
-                if self._could_help(item, freed):
+        news, cluster.news = cluster.news, News()
+        if news:
+            for shape, item in queue.refused(heeding=news.is_of_arrivals):
+                if could_help(cluster.state, item, cluster.members(item), self._priority(item), news):
                     queue.wake(shape, now)
-
-    def _could_help(self, item: Preemptor, nodes: Sequence[str]) -> bool:
-        state, members = self._cluster.state, self._cluster.members(item)
-        if (
-            len(nodes) > MANY_NODES
-            or state.wary
-            or any(pod.anti_affinity or pod.spread or pod.nominated for pod in members)
-        ):
-            return True
-        kinds = {_look_of(pod): pod for pod in members}.values()
-        return any(might_take(state, node, kinds, self._priority(item)) for node in nodes)
 
     def _priority(self, item: Preemptor) -> int:
         workload = self._cluster.workload(item)
@@ -175,9 +177,9 @@ class PodScheduling:
     def _shape(self, item: Preemptor, members: Sequence[Pod]) -> Shape:
         """What placement looks at, and nothing else."""
         cluster = self._cluster
-        apart = bool(cluster.state.wary) or any(pod.anti_affinity or pod.spread for pod in members)
+        apart = are_some_kept_away(cluster.state) or any(map(has_relations, members))
         kinds = Counter(
-            (*_look_of(pod), pod.nominated, pod.policy, *(_labels(pod) if apart else ())) for pod in members
+            (*look_of(pod), pod.nominated, pod.policy, *(labels_of(pod) if apart else ())) for pod in members
         )
         workload = cluster.workload(item)
         policy = None if workload is None else workload.policy
@@ -210,6 +212,7 @@ class PodScheduling:
             self._say(item, members, FOR_MEMBERS, message)
             return self._tell(members, {}, message, view, now)
         self._attempts.append(self._attempt(item, answer))
+        self.missed += self._attempts[-1].is_missed
         self._placings.append(self._placing(item, answer, members, view))
         if answer.bound:
             self._stranded.pop(item, None)
@@ -247,6 +250,7 @@ class PodScheduling:
             victims=len(answer.actuated),
             disrupted=len(units),
             violations=answer.violations,
+            is_missed=self._queue.is_unasked(item) and bool(answer.bound or answer.actuated),
         )
 
     def _placing(self, item: Preemptor, answer: CycleAnswer, members: Sequence[Pod], view: View) -> Placing:
@@ -301,11 +305,13 @@ class PodScheduling:
             then = victims if i == first else ()
             actions.append(Action(action.write, then, action.notes, answer.why if then else (), self._decision))
         for key in lesser:
-            self._break_promise(cluster.item_of(cluster.state.pods[key]))
+            loser = cluster.item_of(cluster.state.pods[key])
+            self._break_promise(loser)
             cluster.nominated(key, None)
+            cluster.touched[loser] = None  # it may have a place beside the other, or elsewhere
             actions += self._change(key, Wait(None, "", now), view)
         rank, shape = self._rank(item, members), self._shape(item, cluster.members(item))
-        self._queue.refuse(item, rank, shape, now, counts=False)
+        self._queue.refuse(item, rank, shape, now, counts=False, heeds=True)
         return actions
 
     def _refuse(
@@ -314,13 +320,18 @@ class PodScheduling:
         is_leaving_awaited = answer.reason == ONGOING
         if not is_leaving_awaited:
             self._break_promise(item)
-        words = self._words(item, answer, members, view, now)
-        is_short = any(step.rule == Rule.PLACE_TOO_FEW for step in answer.why)
-        reason = FOR_VICTIMS if is_leaving_awaited else FOR_PODS if is_short else UNSCHEDULABLE
-        self._say(item, members, reason, words[members[0].key])
-        actions = self._tell(members, answer.nominated, words, view, now)
+        actions: list[Action] = []
+        promised = {pod.key: pod.nominated for pod in members if pod.nominated is not None}
+        if not self._queue.is_unasked(item) or answer.nominated != promised:  # else nobody learns anything new
+            words = self._words(item, answer, members, view, now)
+            is_short = any(step.rule == Rule.PLACE_TOO_FEW for step in answer.why)
+            reason = FOR_VICTIMS if is_leaving_awaited else FOR_PODS if is_short else UNSCHEDULABLE
+            self._say(item, members, reason, words[members[0].key])
+            actions = self._tell(members, answer.nominated, words, view, now)
         shape = self._shape(item, self._cluster.members(item))
-        self._queue.refuse(item, self._rank(item, members), shape, now, counts=not is_leaving_awaited)
+        waiting = self._cluster.members(item)
+        heeds = heeds_others(self._cluster.state, item, waiting)
+        self._queue.refuse(item, self._rank(item, members), shape, now, counts=not is_leaving_awaited, heeds=heeds)
         if not is_leaving_awaited and self._is_stranded(item, members):
             since = self._stranded.setdefault(item, now)
             if now >= since + STRANDED_MS:
@@ -454,14 +465,3 @@ def _name_of(item: Preemptor) -> str:
 def _nominates(action: Action, nodes: set[str]) -> bool:
     write = action.write
     return isinstance(write, Change) and isinstance(write.edit, Wait) and write.edit.nominated in nodes
-
-
-def _look_of(pod: Pod) -> tuple[object, ...]:
-    return (
-        tuple(sorted(pod.requests.items())), tuple(sorted(pod.node_selector.items())), pod.affinity, pod.tolerations,
-        pod.ports,
-    )  # fmt: skip
-
-
-def _labels(pod: Pod) -> tuple[object, ...]:
-    return pod.key[0], tuple(sorted(pod.labels.items())), pod.anti_affinity, pod.spread

@@ -73,6 +73,7 @@ class Engine:
         self._looks: Looks[Ref] = Looks()
         self._put_off: dict[Ref, dict[Ref, None]] = {}  # object with a write under way -> whose look wants another
         self._later: Timers[tuple[int, Ref]] = Timers()
+        self._at_latest: Timers[tuple[int, Ref]] = Timers()  # nobody waits for these; they are not in ``next_at``
         self._expiries: Timers[QueueName] = Timers()
         self._turns: Timers[QueueName] = Timers()  # queues in which a workload may displace its equals again
         self._backoffs: Timers[WorkloadKey] = Timers()
@@ -172,7 +173,7 @@ class Engine:
 
     def _timers(self, now: Millis) -> int:
         count = 0
-        for _, ref in self._later.due(now):
+        for _, ref in (*self._later.due(now), *self._at_latest.due(now)):
             self.facts.look(ref)
             count += 1
         for ref in self._refused.due(now):
@@ -248,6 +249,7 @@ class Engine:
 
     def _apply(self, index: int, ref: Ref, outcome: Outcome, now: Millis) -> None:
         self._later.set((index, ref), outcome.again_at)
+        self._at_latest.set((index, ref), outcome.at_latest)
         for other in outcome.look:
             self.facts.look(other)
         self.notes.extend(outcome.notes)

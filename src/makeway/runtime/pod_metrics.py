@@ -1,5 +1,6 @@
 """What is measured of placing pods and gangs, under the names of the Kubernetes scheduler (conventions 4.6).
 
+One is ours: how often somebody who waited was forgotten until it was tried again anyway, which should be never.
 Counted from what the pod scheduler says of its attempts, and from evictions when they are stored.
 """
 
@@ -22,6 +23,9 @@ class PodMetrics:
         )
         self._violations = counter(
             "scheduler_preemption_pdb_violations_total", "Pods evicted beyond their disruption budget"
+        )
+        self._missed = counter(
+            "makeway_pod_wakeups_missed_total", "Places found for pods only by looking again after a while"
         )
 
         def histogram(name: str, words: str, bounds: tuple[Number, ...], *labels: str) -> Histogram:
@@ -51,6 +55,8 @@ class PodMetrics:
             self._attempts.add(attempt.result)
             self._attempt_time.observe(attempt.result, value=seconds)
             self._algorithm_time.observe(value=seconds)
+        if attempt.is_missed:
+            self._missed.add()
         if not attempt.has_searched:
             return
         self._preemptions.add()

@@ -17,6 +17,7 @@ from makeway.core.placement.model import (
     ForPod,
     Group,
     Member,
+    Namespace,
     Node,
     Pod,
     Preemptor,
@@ -26,7 +27,8 @@ from makeway.core.placement.model import (
 )
 from makeway.testing.placement_checker import Ground
 
-NAMESPACE = "default"
+NAMESPACE, ELSEWHERE = "default", "elsewhere"
+NAMESPACES = (Namespace(ELSEWHERE, {"team": "x"}),)
 GI = 2**30
 PRIORITIES = (0, 1, 5, 10, 20, 50)
 APPS = ("a", "b", "c")
@@ -40,7 +42,7 @@ class Scene:
 
     cluster: Cluster
     preemptor: Preemptor
-    is_plain: bool  # nobody keeps others away or asks for evenness
+    is_plain: bool  # nobody asks for others beside it, keeps them away or asks for evenness
 
 
 def scene(seed: int, *, nodes_max: int = 40, pods_max: int = 300) -> Scene:
@@ -50,7 +52,7 @@ def scene(seed: int, *, nodes_max: int = 40, pods_max: int = 300) -> Scene:
 class _Maker:
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
-        self._relations = dice.random() < 0.15
+        self._relations = dice.random() < 0.25
         self._priorities = dice.choice((PRIORITIES, PRIORITIES, (0, 10), (1,)))  # few: much is equal, and ties decide
         self._starts = dice.choice((200, 200, 3))
 
@@ -76,8 +78,10 @@ class _Maker:
             )
             for i in range(dice.choice((0, 0, 1, 2, 4)))
         )  # fmt: skip
-        cluster = Cluster(nodes=nodes, pods=tuple(pods), workloads=tuple(workloads), budgets=budgets)
-        is_plain = not any(pod.anti_affinity or pod.spread for pod in pods)
+        cluster = Cluster(
+            nodes=nodes, pods=tuple(pods), workloads=tuple(workloads), budgets=budgets, namespaces=NAMESPACES
+        )
+        is_plain = not any(pod.pod_affinity or pod.anti_affinity or pod.spread for pod in pods)
         return Scene(cluster=cluster, preemptor=preemptor, is_plain=is_plain)
 
     def _node(self, name: str) -> Node:
@@ -122,8 +126,9 @@ class _Maker:
             member = Member(dice.choice(workloads).name, "g", dice.choice(("", "", "r")))
         elif self._chance(0.1):
             member = Member("no-such", "g")
+        is_elsewhere = self._relations and member is None and self._chance(0.4)
         pod = Pod(
-            key=(NAMESPACE, f"p{number:03}"),
+            key=(ELSEWHERE if is_elsewhere else NAMESPACE, f"p{number:03}"),
             requests=self._asked(),
             priority=dice.choice(self._priorities),
             start=Millis(dice.randint(1, self._starts) * 1000),
@@ -134,11 +139,41 @@ class _Maker:
             terminating=self._chance(0.05),
         )
         if self._relations and self._chance(0.05):
-            pod = replace(pod, anti_affinity=(Term((Expression("app", "In", ("a",)),), HOST),))
+            pod = replace(pod, anti_affinity=(self._term("a", HOST),))
         return pod
 
+    def _term(self, app: str, key: str) -> Term:
+        """A term about an app; mostly about pods of its own namespace."""
+        dice, selector = self._dice, (Expression("app", "In", (app,)),)
+        if self._chance(0.6):
+            return Term(selector, key)
+        named = frozenset(dice.choice(([], [ELSEWHERE], [NAMESPACE, ELSEWHERE])))
+        teams = dice.choice((None, (), (Expression("team", "In", ("x",)),)))
+        return Term(selector, key, named, teams)
+
+    def _related(self, pod: Pod) -> Pod:
+        """The pod with something that it asks of others."""
+        dice = self._dice
+        what = dice.choice(("apart", "spread", "beside", "beside", "both"))
+        if what == "apart":
+            return replace(pod, anti_affinity=(self._term("a", HOST),))
+        if what == "spread":
+            even = Spread(
+                dice.randint(1, 3), ZONE, (Expression("app", "In", ("a",)),), heeds_affinity=self._chance(0.7),
+                heeds_taints=self._chance(0.3),
+            )  # fmt: skip
+            return replace(pod, spread=(even,))
+        app = dice.choice("aab")  # "a" is what it is itself: then it may be the first
+        terms = [self._term(app, dice.choice((ZONE, ZONE, HOST, POOL)))]
+        if self._chance(0.3):
+            terms.append(self._term(app, POOL))
+        apart = (self._term("a", HOST),) if what == "both" else ()
+        return replace(pod, pod_affinity=tuple(terms), anti_affinity=apart)
+
     def _standing(self, nodes: tuple[Node, ...], workloads: list[SchedulingWorkload], wanted: list[Pod]) -> list[Pod]:
-        ground = Ground(Cluster(nodes=nodes, workloads=tuple(workloads), pods=tuple(wanted)))
+        ground = Ground(
+            Cluster(nodes=nodes, workloads=tuple(workloads), pods=tuple(wanted), namespaces=NAMESPACES)
+        )  # fmt: skip
         standing: dict[str, dict[tuple[str, str], Pod]] = {node.name: {} for node in nodes}
         found = []
         for pod in wanted:
@@ -163,10 +198,8 @@ class _Maker:
             ports=frozenset({("TCP", 8000)}) if self._chance(0.1) else frozenset(),
             policy="Never" if self._chance(0.05) else None,
         )
-        if self._relations and self._chance(0.5):
-            base = replace(base, anti_affinity=(Term((Expression("app", "In", ("a",)),), HOST),))
-        elif self._relations:
-            base = replace(base, spread=(Spread(dice.randint(1, 3), ZONE, (Expression("app", "In", ("a",)),)),))
+        if self._relations:
+            base = self._related(base)
         if self._chance(0.35):
             return [base], None, ForPod(base.key)
         count = dice.randint(1, min(14, 2 + 2 * nodes))
@@ -185,7 +218,7 @@ class _Maker:
 
     def _begun(self, nodes: tuple[Node, ...], pods: list[Pod], members: list[Pod]) -> list[Pod]:
         """The gang with some of its members running already, where there is room; one at least waits."""
-        ground = Ground(Cluster(nodes=nodes, pods=(*pods, *members)))
+        ground = Ground(Cluster(nodes=nodes, pods=(*pods, *members), namespaces=NAMESPACES))
         standing = ground.standing(members, 0)
         found = list(members)
         for i, pod in enumerate(members[: self._dice.randint(0, len(members) - 1)]):

@@ -23,6 +23,7 @@ from makeway.core.placement.model import (
     PodKey,
     Preemptor,
     SchedulingWorkload,
+    Term,
 )
 
 KEEPS_AWAY = ("NoSchedule", "NoExecute")
@@ -56,6 +57,7 @@ class Ground:
         self.budgets = cluster.budgets
         self._workloads = {(each.namespace, each.name): each for each in cluster.workloads}
         self._groups = {group.key: group for each in cluster.workloads for group in each.groups}
+        self._namespaces = {each.name: each.labels for each in cluster.namespaces}
         self._has_terms = any(pod.anti_affinity for pod in cluster.pods)
 
     # who is who
@@ -136,16 +138,32 @@ class Ground:
             and self._suits(pod, node)
             and self._has_room(pod, node, standing[name].values())
             and (not self._has_terms or self._is_apart(pod, node, standing))
+            and (not pod.pod_affinity or self._is_beside(pod, node, standing))
             and all(self._is_even(pod, node, number, standing) for number in range(len(pod.spread)))
         )
 
     def _suits(self, pod: Pod, node: Node) -> bool:
+        return self._is_asked_for(pod, node) and self._is_tolerated(pod, node)
+
+    def _is_asked_for(self, pod: Pod, node: Node) -> bool:
         if any(node.labels.get(key) != value for key, value in pod.node_selector.items()):
             return False
-        if pod.affinity is not None and not any(selects(term, node.labels) for term in pod.affinity):
-            return False
+        return pod.affinity is None or any(selects(term, node.labels) for term in pod.affinity)
+
+    def _is_tolerated(self, pod: Pod, node: Node) -> bool:
         taints = [taint for taint in node.taints if taint.effect in KEEPS_AWAY]
         return all(any(each.tolerates(taint) for each in pod.tolerations) for taint in taints)
+
+    def _speaks_of(self, term: Term, owner: Pod, other: Pod) -> bool:
+        """Whether a term of ``owner`` looks at ``other``: by its labels, and by its namespace."""
+        namespace = other.key[0]
+        if not _selected(term.selector, other):
+            return False
+        if not term.namespaces and term.namespace_selector is None:
+            return namespace == owner.key[0]
+        labels = {"kubernetes.io/metadata.name": namespace} | dict(self._namespaces.get(namespace, {}))
+        chosen = term.namespace_selector is not None and selects(term.namespace_selector, labels)
+        return chosen or namespace in term.namespaces
 
     def _has_room(self, pod: Pod, node: Node, there: Iterable[Pod]) -> bool:
         others = [each for each in there if each.key != pod.key]
@@ -161,22 +179,47 @@ class Ground:
         for name, there in standing.items():
             other = self.nodes[name]
             for each in there.values():
-                if each.key == pod.key or each.key[0] != pod.key[0]:
+                if each.key == pod.key:
                     continue
-                terms = [(term, each) for term in pod.anti_affinity] + [(term, pod) for term in each.anti_affinity]
-                for term, seen in terms:
-                    value = node.labels.get(term.topology_key)
-                    same = value is not None and value == other.labels.get(term.topology_key)
-                    if same and _selected(term.selector, seen):
-                        return False
+                terms = [(term, pod, each) for term in pod.anti_affinity]
+                terms += [(term, each, pod) for term in each.anti_affinity]
+                if any(_shares(term, node, other) and self._speaks_of(term, of, seen) for term, of, seen in terms):
+                    return False
         return True
+
+    def _is_beside(self, pod: Pod, node: Node, standing: Standing) -> bool:
+        """With those who were promised a node and without them, for they may not come."""
+        if any(term.topology_key not in node.labels for term in pod.pod_affinity):
+            return False
+        wanted = [
+            (self.nodes[name], each) for name, there in standing.items() for each in there.values()
+            if each.key != pod.key and all(self._speaks_of(term, pod, each) for term in pod.pod_affinity)
+        ]  # fmt: skip
+        in_place = [(at, each) for at, each in wanted if each.node is not None or self._are_mates(pod, each)]
+        return all(self._is_met(pod, node, [at for at, _ in those]) for those in (wanted, in_place))
+
+    def _is_met(self, pod: Pod, node: Node, where: list[Node]) -> bool:
+        """``where``: the nodes of those who match all terms. Where they are none, one of them may be the first."""
+        if all(any(_shares(term, node, at) for at in where) for term in pod.pod_affinity):
+            return True
+        counted = any(term.topology_key in at.labels for term in pod.pod_affinity for at in where)
+        return not counted and all(self._speaks_of(term, pod, pod) for term in pod.pod_affinity)
+
+    def _are_mates(self, pod: Pod, other: Pod) -> bool:
+        """Whether they are placed together; of one's own gang nobody is there by a promise only."""
+        group = self.group_of(pod)
+        is_gang = group is not None and group.min_count is not None
+        return is_gang and pod.key[0] == other.key[0] and pod.member == other.member
 
     def _is_even(self, pod: Pod, node: Node, number: int, standing: Standing) -> bool:
         spread = pod.spread[number]
         keys = {each.topology_key for each in pod.spread}
         counts: dict[str, int] = {}
         for name, other in self.nodes.items():
-            if keys <= other.labels.keys() and all(other.labels.get(k) == v for k, v in pod.node_selector.items()):
+            is_domain = keys <= other.labels.keys() and (not spread.heeds_affinity or self._is_asked_for(pod, other))
+            if spread.heeds_taints and (other.unschedulable or not self._is_tolerated(pod, other)):
+                is_domain = False
+            if is_domain:
                 matching = [
                     each for each in standing[name].values()
                     if each.key != pod.key and each.key[0] == pod.key[0] and _selected(spread.selector, each)
@@ -205,6 +248,11 @@ class Ground:
         return beyond
 
 
+def _shares(term: Term, node: Node, other: Node) -> bool:
+    value = node.labels.get(term.topology_key)
+    return value is not None and value == other.labels.get(term.topology_key)
+
+
 def _selected(selector: Selector | None, pod: Pod) -> bool:
     return selector is not None and selects(selector, pod.labels)
 
@@ -230,7 +278,7 @@ def check(
     found += [*whole_units(ground, preemptor, answer), *somebody(answer)]
     if domain is not None:
         return found
-    mildly = want is None and any(pod.spread for pod in ground.members(preemptor))
+    mildly = want is None and any(pod.spread or pod.pod_affinity for pod in ground.members(preemptor))
     found += enough(ground, preemptor, answer, want)
     if not mildly or misfit(ground, preemptor, answer, frozenset(answer.victims), in_order=False) is not None:
         found += fits(ground, preemptor, answer)
@@ -317,7 +365,8 @@ def in_domain(answer: Answer, want: Mapping[str, Any]) -> Iterator[str]:
 def enough(
     ground: Ground, preemptor: Preemptor, answer: Answer, want: Mapping[str, Any] | None
 ) -> Iterator[str]:  # fmt: skip
-    """R7, with its strict part: who got no place could not have had one. A spread may open a node to it later on."""
+    """R7, with its strict part: who got no place could not have had one. A spread, or
+    one to stand beside, may open a node to it later on."""
     least = ground.need(preemptor) if want is None else want.get("minNominated", 1)
     members = ground.members(preemptor)
     placed = [pod for pod in members if pod.key in answer.nominated]
@@ -325,7 +374,7 @@ def enough(
         yield f"R7: {len(placed)} members have a node, {least} must"
     standing = _with_members(ground, members, placed, answer)
     for pod in members:
-        if pod.key in answer.nominated or (pod.spread and want is None):
+        if pod.key in answer.nominated or ((pod.spread or pod.pod_affinity) and want is None):
             continue
         free = [name for name in ground.nodes if ground.valid(pod, name, standing)]
         if free:
@@ -350,7 +399,7 @@ def misfit(
 ) -> PodKey | None:  # fmt: skip
     """The first member that does not fit its node once these are gone.
 
-    They are placed one after another in queue order. A spread depends on that order, and S-15.2.4 has others too:
+    They are placed one after another in queue order. Spread and affinity depend on it, and S-15.2.4 has others too:
     without a record it may also be judged with all of them in place (decision 0055).
     """
     members = ground.members(preemptor)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from makeway.core.model import Expression, Taint
-from makeway.core.placement.hindrances import hindrances, might_take
-from makeway.core.placement.model import Cluster, ForPod, Node, Pod, Term
+from makeway.core.placement.hindrances import NOT_FOR_ALL, hindrances, might_take
+from makeway.core.placement.model import Cluster, ForPod, Node, Pod, Spread, Term
 from makeway.core.placement.nodes import Placement
 from makeway.core.placement.preemption import decide
+
+APP = (Expression("app", "In", ("x",)),)
 
 
 def node(name: str, cpu: int = 4, **more: object) -> Node:
@@ -22,7 +25,6 @@ def pod(name: str, cpu: int = 1, on: str | None = None, **more: object) -> Pod:
 
 
 def test_each_node_is_counted_once_by_what_rules_it_out() -> None:
-    app = (Expression("app", "In", ("x",)),)
     state = Placement.of(Cluster(
         nodes=(
             node("away", unschedulable=True), node("gone", unschedulable=True), node("small", 1), node("full"),
@@ -32,7 +34,7 @@ def test_each_node_is_counted_once_by_what_rules_it_out() -> None:
         pods=(
             pod("a", 0, "full"), pod("b", 0, "full"), pod("c", 0, "full"),
             pod("p", 0, "port", ports=frozenset({("TCP", 80)})),
-            pod("w", 0, "wary", anti_affinity=(Term(app, "host"),)),
+            pod("w", 0, "wary", anti_affinity=(Term(APP, "host"),)),
             pod("new", 2, labels={"app": "x"}, ports=frozenset({("TCP", 80)})),
         ),
     ))  # fmt: skip
@@ -43,9 +45,29 @@ def test_each_node_is_counted_once_by_what_rules_it_out() -> None:
         "Too many pods": 1,
         "node(s) had untolerated taint {k: v}": 1,
         "node(s) didn't have free ports for the requested pod ports": 1,
-        "node(s) didn't satisfy anti-affinity or topology spread rules": 1,
+        "node(s) didn't satisfy existing pods anti-affinity rules": 1,
         "node(s) had room, but not for enough pods of the gang": 2,
     }
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"pod_affinity": (Term(APP, "host"),)}, {"node(s) didn't match pod affinity rules": 1}),
+        ({"anti_affinity": (Term(APP, "host"),)}, {"node(s) didn't match pod anti-affinity rules": 1}),
+        ({"spread": (Spread(1, "host", APP),)}, {"node(s) didn't match pod topology spread constraints": 1}),
+    ],
+    ids=["affinity", "anti-affinity", "spread"],
+)
+def test_which_rule_between_pods_rules_out_how_many_nodes(asked: dict[str, object], told: dict[str, int]) -> None:
+    """a has two pods of the app, b none: one of the two nodes does, so far as that rule goes."""
+    state = Placement.of(Cluster(
+        nodes=(node("a", labels={"host": "a"}), node("b", labels={"host": "b"})),
+        pods=(pod("x", 0, "a", labels={"app": "x"}), pod("y", 0, "a", labels={"app": "x"}), pod("new", 9, **asked)),  # type: ignore[arg-type]
+    ))  # fmt: skip
+    waiting = replace(state.pods[("d", "new")], requests={})
+    found = hindrances(state, waiting)
+    assert {why: number for why, number in found.items() if why != NOT_FOR_ALL} == told
 
 
 def test_what_no_node_has_is_short_everywhere() -> None:

@@ -23,6 +23,7 @@ def permuted(cluster: Cluster, dice: random.Random) -> Cluster:
         pods=tuple(dice.sample(cluster.pods, len(cluster.pods))),
         workloads=tuple(dice.sample(cluster.workloads, len(cluster.workloads))),
         budgets=tuple(dice.sample(cluster.budgets, len(cluster.budgets))),
+        namespaces=cluster.namespaces,
     )
 
 
@@ -85,5 +86,9 @@ def test_random_clusters_are_of_every_sort() -> None:
     assert len(outcomes) == 6, outcomes
     assert any(each.violations for each in answers)
     assert any(not each.is_plain for each in cases)
+    for about in ("pod_affinity", "anti_affinity", "spread"):
+        asking = [any(getattr(pod, about) for pod in each.cluster.pods if pod.node is None) for each in cases]
+        found = {a.feasible for a, asks in zip(answers, asking, strict=True) if asks}
+        assert found == {True, False}, about
     assert max(len(each.cluster.nodes) for each in cases) == 40
     assert max(len(each.cluster.pods) for each in cases) > 150

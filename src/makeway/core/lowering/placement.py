@@ -1,11 +1,11 @@
-"""Nodes, pods, scheduling Workloads and budgets as placement sees them (S-15, api 12).
+"""Nodes, pods, scheduling Workloads, budgets and namespaces as placement sees them (S-15, api 12).
 
 Pods that have ended are left out: they hold no room and no place in the queue.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
@@ -17,11 +17,13 @@ from makeway.api.objects.pods import (
     NodeSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,
+    PodAffinityTerm,
     PodSpec,
     PodStatus,
+    TopologySpreadConstraint,
 )
 from makeway.api.objects.scheduling import GangWorkload, GangWorkloadStatus
-from makeway.api.pod_request import pod_request
+from makeway.api.pod_request import Container, pod_request
 from makeway.core.lowering.queues import selector_of, toleration_of
 from makeway.core.lowering.workloads import asked_by
 from makeway.core.model import Expression, Millis, Selector, Taint
@@ -30,6 +32,7 @@ from makeway.core.placement.model import (
     Cluster,
     Group,
     Member,
+    Namespace,
     Node,
     Pod,
     PodKey,
@@ -76,6 +79,7 @@ def cluster_of(objects: Iterable[Wire], now: Millis, gates: Gates = OURS) -> Clu
             if gates.generic_workload
         ),
         budgets=tuple(map(budget_of, _of(everything, wire.PodDisruptionBudget))),
+        namespaces=tuple(map(namespace_of, _of(everything, wire.Namespace))),
     )
 
 
@@ -127,7 +131,7 @@ def pod_of(pod: wire.Pod, classes: Classes, now: Millis, *, arrived: int = 0, sh
     is_leaving = meta.deletion_timestamp is not None
     return Pod(
         key=key_of(meta),
-        requests={name: amount for name, nano in pod_request(asked_by(spec)).items() if (amount := units(nano, name))},
+        requests={name: amount for name, nano in _asked(spec).items() if (amount := units(nano, name))},
         node=spec.node_name or None,
         priority=spec.priority if spec.priority is not None else asked.value if asked else 0,
         start=now if status.start_time is None else Millis(status.start_time.millis),
@@ -142,12 +146,10 @@ def pod_of(pod: wire.Pod, classes: Classes, now: Millis, *, arrived: int = 0, sh
         ),
         tolerations=tuple(map(toleration_of, spec.tolerations)),
         ports=_ports(spec, every=shares_network or spec.host_network),
-        anti_affinity=tuple(
-            Term(selector_of(each.label_selector), each.topology_key)
-            for each in spec.affinity.pod_anti_affinity.required
-        ),
+        pod_affinity=tuple(_term(each, meta.labels) for each in spec.affinity.pod_affinity.required),
+        anti_affinity=tuple(_term(each, meta.labels) for each in spec.affinity.pod_anti_affinity.required),
         spread=tuple(
-            Spread(each.max_skew, each.topology_key, selector_of(each.label_selector), each.min_domains)
+            _spread(each, meta.labels)
             for each in spec.topology_spread_constraints
             if each.when_unsatisfiable == "DoNotSchedule"
         ),
@@ -161,6 +163,51 @@ def pod_of(pod: wire.Pod, classes: Classes, now: Millis, *, arrived: int = 0, sh
 def gated(pod: Pod, gates: Gates) -> Pod:
     """A pod as it counts: without gangs its reference says nothing, and it is a plain pod (api 9.2)."""
     return pod if gates.generic_workload or pod.member is None else replace(pod, member=None)
+
+
+def _asked(spec: PodSpec) -> dict[str, int]:
+    """What the pod needs at its peak; of what it only has a limit for, that much.
+
+    An API server has filled that in for us: a container's request from its limit, then the pod's own from its
+    containers, or else from its limit. A manifest that no server has seen says the same.
+    """
+
+    def filled(each: Container) -> Container:
+        return replace(each, requests={**each.limits, **each.requests})
+
+    asked = asked_by(spec)
+    asked = replace(
+        asked, containers=list(map(filled, asked.containers)), init_containers=list(map(filled, asked.init_containers))
+    )
+    if asked.whole is None:
+        return pod_request(asked)
+    of_containers = pod_request(replace(asked, whole=None, overhead={}))
+    limits = {name: amount for name, amount in asked.whole.limits.items() if name not in of_containers}
+    return pod_request(replace(asked, whole=replace(asked.whole, requests={**limits, **asked.whole.requests})))
+
+
+def _term(term: PodAffinityTerm, labels: Mapping[str, str]) -> Term:
+    selector = selector_of(term.label_selector)
+    if selector is not None:
+        selector = (*selector, *_like(labels, term.match_label_keys), *_like(labels, term.mismatch_label_keys, "NotIn"))
+    return Term(selector, term.topology_key, frozenset(term.namespaces), selector_of(term.namespace_selector))
+
+
+def _spread(spread: TopologySpreadConstraint, labels: Mapping[str, str]) -> Spread:
+    selector = selector_of(spread.label_selector)
+    return Spread(
+        max_skew=spread.max_skew,
+        topology_key=spread.topology_key,
+        selector=None if selector is None else (*selector, *_like(labels, spread.match_label_keys)),
+        min_domains=spread.min_domains,
+        heeds_affinity=spread.node_affinity_policy != "Ignore",
+        heeds_taints=spread.node_taints_policy == "Honor",
+    )
+
+
+def _like(labels: Mapping[str, str], keys: Iterable[str], operator: str = "In") -> Selector:
+    """That a label is, or is not, what it is on the pod itself; one that it does not have is not asked about."""
+    return tuple(Expression(key, operator, (labels[key],)) for key in keys if key in labels)
 
 
 def _policy(text: str) -> PreemptionPolicy | None:
@@ -248,6 +295,10 @@ def scheduling_workload_of(
         preemption_priority=max(priority, as_victim) if has_units else priority,
         policy=status.preemption_policy or resolved.policy,
     )
+
+
+def namespace_of(namespace: wire.Namespace) -> Namespace:
+    return Namespace(namespace.metadata.name, namespace.metadata.labels)
 
 
 def budget_of(budget: wire.PodDisruptionBudget) -> Budget:

@@ -129,7 +129,7 @@ class _Search:
         self.missed = False
 
     def threshold(self) -> int:
-        if self._room.spreads:
+        if self._room.leaving_can_hurt:
             return self._upwards()
         low, high = 0, len(self._priorities) - 1
         while low < high:
@@ -146,7 +146,7 @@ class _Search:
         return self._priorities[low]
 
     def _upwards(self) -> int:
-        """More that leave can hurt a spread, so each priority is tried (S-15.4.5)."""
+        """More that leave can hurt, so each priority is tried (S-15.4.5)."""
         for priority in self._priorities:
             if self._suffices(priority):
                 return priority

@@ -1,18 +1,21 @@
 """Which nodes a pod may use (S-15.2.2, 15.2.6): by what they are, and by who else stands there.
 
 ``usable`` answers for what no eviction can cure: cordons, taints, labels. It is kept per kind of pod until a node
-changes. A ``Relation`` counts by domain the pods that a kind of pod must keep away from, or be spread among; most pods
-have none.
+changes. A ``Relation`` counts by domain the pods that a kind of pod must keep away from, stand beside, or be spread
+among; most pods have none. What the rules leave open about them is in decision 0069.
 
 Not here: room, pod counts and host ports, which are columns of ``room.Room``.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 
 import numpy as np
 
+from makeway.api.names import NAMESPACE_LABEL
 from makeway.core.model import Selector, selects
 from makeway.core.placement.model import Node, Pod, Spread, Term
 from makeway.core.placement.nodes import Bools, Ints, Placement
@@ -54,13 +57,14 @@ def _preferred(node: Node, pod: Pod) -> int:
 
 
 def _opens(node: Node, pod: Pod) -> bool:
-    if node.unschedulable:
-        return False
-    if any(
+    return not node.unschedulable and not is_kept_away(node, pod) and matches(node, pod)
+
+
+def is_kept_away(node: Node, pod: Pod) -> bool:
+    """Whether a taint of the node is one that the pod does not tolerate."""
+    return any(
         taint.effect in KEEPS_AWAY and not any(t.tolerates(taint) for t in pod.tolerations) for taint in node.taints
-    ):
-        return False
-    return matches(node, pod)
+    )
 
 
 def matches(node: Node, pod: Pod) -> bool:
@@ -74,73 +78,192 @@ def _has(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
     return all(labels.get(key) == value for key, value in wanted.items())
 
 
-class Relation:
+class RelationKind(Enum):
+    """Which filter a relation is."""
+
+    AFFINITY = "affinity"
+    ANTI_AFFINITY = "anti-affinity"
+    ANTI_AFFINITY_OF_OTHERS = "anti-affinity of pods in place"
+    SPREAD = "topology spread"
+
+
+class Relation(ABC):
     """How many pods that matter to a kind of pod stand in each domain, and where that leaves it a place."""
 
-    def __init__(
-        self, domain: Ints, matters: Callable[[Pod], bool], spread: Spread | None = None, own: int = 0
-    ) -> None:
+    kind: RelationKind
+
+    def __init__(self, domain: Ints, matters: Callable[[Pod], bool]) -> None:
         self.domain = domain  # of each node; -1: none
         self.matters = matters
         self.counts: Ints = np.zeros(int(domain.max(initial=-1)) + 1, np.int64)
-        self._spread = spread
-        self._own = own  # 1: a pod that is placed counts for the next of its kind
 
     def stand(self, node: int, change: int) -> None:
         if self.domain[node] >= 0:
             self.counts[self.domain[node]] += change
 
+    def hold(self, node: int) -> None:
+        """One that waits is promised the node, and stands there already (S-15.2.2)."""
+        self.stand(node, 1)
+
+    @abstractmethod
     def open(self) -> Bools:
         """The nodes where it leaves a place."""
+
+
+class Apart(Relation):
+    """Nobody that matters may be in the domain; a node without the key is in none."""
+
+    def __init__(self, kind: RelationKind, domain: Ints, matters: Callable[[Pod], bool]) -> None:
+        super().__init__(domain, matters)
+        self.kind = kind
+
+    def open(self) -> Bools:
         if not len(self.counts):
-            return self.domain < 0 if self._spread is None else np.zeros(len(self.domain), bool)
-        here = self.counts[self.domain]  # of a node without a domain: anything
-        if self._spread is None:
-            nobody: Bools = here == 0
-            return (self.domain < 0) | nobody
+            return self.domain < 0
+        nobody: Bools = self.counts[self.domain] == 0  # of a node without a domain: anything
+        return (self.domain < 0) | nobody
+
+
+class Even(Relation):
+    kind = RelationKind.SPREAD
+
+    def __init__(self, domain: Ints, matters: Callable[[Pod], bool], spread: Spread, own: int) -> None:
+        super().__init__(domain, matters)
+        self._spread = spread
+        self._own = own  # 1: a pod that is placed counts for the next of its kind
+
+    def open(self) -> Bools:
+        if not len(self.counts):
+            return np.zeros(len(self.domain), bool)
         least = 0 if len(self.counts) < self._spread.min_domains else int(self.counts.min())
-        even: Bools = here + self._own - least <= self._spread.max_skew
+        even: Bools = self.counts[self.domain] + self._own - least <= self._spread.max_skew
         return (self.domain >= 0) & even
+
+
+class Beside(Relation):
+    """Of every term somebody must be in the domain: all terms of a pod at once.
+
+    Only who matches all of them counts. While nobody does, anywhere, one that matches them itself may be the first.
+    Who is only promised a node may not come, so it satisfies nobody; but who would be the first goes to it.
+    """
+
+    kind = RelationKind.AFFINITY
+
+    def __init__(self, domains: list[Ints], matters: Callable[[Pod], bool], *, may_be_first: bool) -> None:
+        numbered: list[Ints] = []
+        before = 0
+        for domain in domains:  # each term counts by itself
+            numbered.append(np.where(domain >= 0, domain + before, -1))
+            before += int(domain.max(initial=-1)) + 1
+        self._domains = np.stack(numbered)
+        super().__init__(self._domains[-1], matters)
+        self.counts = np.zeros(before, np.int64)
+        self._promised: Ints = np.zeros(before, np.int64)
+        self._may_be_first = may_be_first
+        self._has_keys: Bools = np.logical_and.reduce(self._domains >= 0, axis=0)
+
+    def stand(self, node: int, change: int) -> None:
+        at = self._domains[:, node]
+        self.counts[at[at >= 0]] += change
+
+    def hold(self, node: int) -> None:
+        at = self._domains[:, node]
+        self._promised[at[at >= 0]] += 1
+
+    def open(self) -> Bools:
+        if not self._has_keys.any():
+            return self._has_keys
+        if self.counts.any():
+            return self._met_by(self.counts)
+        if not self._may_be_first:
+            return np.zeros(len(self._has_keys), bool)
+        return self._met_by(self._promised) if self._promised.any() else self._has_keys
+
+    def _met_by(self, counts: Ints) -> Bools:
+        met: Bools = np.logical_and.reduce(counts[self._domains] > 0, axis=0)
+        return self._has_keys & met
 
 
 def relations(state: Placement, pod: Pod, others: Iterable[Pod]) -> list[Relation]:
     """What ``pod`` heeds in others: its own terms and spreads, and the terms of those who stand or will stand there."""
-    found = [Relation(_domains(state, term.topology_key), _selected(pod, term.selector)) for term in pod.anti_affinity]
+    found: list[Relation] = []
+    if pod.pod_affinity:
+        matters = _selected_by_all(state, pod)
+        domains = [_domains(state, term.topology_key) for term in pod.pod_affinity]
+        found.append(Beside(domains, matters, may_be_first=matters(pod)))
+    for term in pod.anti_affinity:
+        domain = _domains(state, term.topology_key)
+        found.append(Apart(RelationKind.ANTI_AFFINITY, domain, _selected(state, pod, term)))
     foreign = {
-        term for other in others if other.key[0] == pod.key[0]
-        for term in other.anti_affinity if _matches(term.selector, pod)
-    }  # fmt: skip
-    theirs = sorted(foreign, key=repr)
-    found += [Relation(_domains(state, term.topology_key), _keeps_away(pod, term)) for term in theirs]
-    keys = [spread.topology_key for spread in pod.spread]
+        (other.key[0], term)
+        for other in others
+        for term in other.anti_affinity
+        if concerns(state, term, other.key[0], pod)
+    }
+    for namespace, term in sorted(foreign, key=repr):
+        domain = _domains(state, term.topology_key)
+        found.append(Apart(RelationKind.ANTI_AFFINITY_OF_OTHERS, domain, _keeps_away(namespace, term)))
     for spread in pod.spread:
-        domain = _domains(state, spread.topology_key, keys, pod.node_selector)
-        found.append(Relation(domain, _selected(pod, spread.selector), spread, int(_matches(spread.selector, pod))))
+        domain = _domains(state, spread.topology_key, _counting(pod, spread))
+        found.append(Even(domain, _counted(pod, spread), spread, int(matches_labels(spread.selector, pod))))
     return found
 
 
-def _domains(
-    state: Placement, key: str, all_keys: Iterable[str] = (), selector: Mapping[str, str] | None = None
-) -> Ints:
-    """Numbers the values of a label over the nodes; of a node that has it not, or is not asked about: -1."""
+def _domains(state: Placement, key: str, counts: Callable[[Node], bool] | None = None) -> Ints:
+    """Numbers the values of a label over the nodes; of a node that has it not, or does not count: -1."""
     numbers: dict[str, int] = {}
     domain: Ints = np.full(len(state.nodes), -1)
     for i, node in enumerate(state.nodes):
         value = node.labels.get(key)
-        if value is not None and all(each in node.labels for each in all_keys) and _has(node.labels, selector or {}):
+        if value is not None and (counts is None or counts(node)):
             domain[i] = numbers.setdefault(value, len(numbers))
     return domain
 
 
-def _matches(selector: Selector | None, pod: Pod) -> bool:
+def _counting(pod: Pod, spread: Spread) -> Callable[[Node], bool]:
+    """Which nodes are in a domain of a spread: they have the keys of all, and are not ruled out as the spread says."""
+    keys = [each.topology_key for each in pod.spread]
+
+    def counts(node: Node) -> bool:
+        if not all(key in node.labels for key in keys):
+            return False
+        if spread.heeds_affinity and not matches(node, pod):
+            return False
+        return not spread.heeds_taints or not (node.unschedulable or is_kept_away(node, pod))
+
+    return counts
+
+
+def concerns(state: Placement, term: Term, namespace: str, pod: Pod) -> bool:
+    """Whether a pod is one that the term of a pod in ``namespace`` speaks of."""
+    return matches_labels(term.selector, pod) and _reaches(state, term, namespace, pod.key[0])
+
+
+def _reaches(state: Placement, term: Term, namespace: str, other: str) -> bool:
+    if term.namespace_selector is None:
+        return other in (term.namespaces or (namespace,))
+    labels = {NAMESPACE_LABEL: other, **state.namespaces.get(other, {})}
+    return other in term.namespaces or selects(term.namespace_selector, labels)
+
+
+def matches_labels(selector: Selector | None, pod: Pod) -> bool:
     return selector is not None and selects(selector, pod.labels)
 
 
-def _selected(pod: Pod, selector: Selector | None) -> Callable[[Pod], bool]:
+def _selected(state: Placement, pod: Pod, term: Term) -> Callable[[Pod], bool]:
     namespace = pod.key[0]
-    return lambda other: other.key[0] == namespace and _matches(selector, other)
+    return lambda other: concerns(state, term, namespace, other)
 
 
-def _keeps_away(pod: Pod, term: Term) -> Callable[[Pod], bool]:
-    namespace = pod.key[0]
+def _selected_by_all(state: Placement, pod: Pod) -> Callable[[Pod], bool]:
+    namespace, terms = pod.key[0], pod.pod_affinity
+    return lambda other: all(concerns(state, term, namespace, other) for term in terms)
+
+
+def _keeps_away(namespace: str, term: Term) -> Callable[[Pod], bool]:
     return lambda other: other.key[0] == namespace and term in other.anti_affinity
+
+
+def _counted(pod: Pod, spread: Spread) -> Callable[[Pod], bool]:
+    namespace, selector = pod.key[0], spread.selector
+    return lambda other: other.key[0] == namespace and matches_labels(selector, other)

@@ -11,10 +11,11 @@ state then tries more orders, and where there are few nodes a bounded search (``
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import numpy as np
 
-from makeway.core.placement.nodes import Ints
+from makeway.core.placement.nodes import Bools, Ints
 from makeway.core.placement.packing import pack_exactly
 from makeway.core.placement.room import NOT_PLACED, Kind, Room, Saved, Seats
 
@@ -34,11 +35,11 @@ def seat_gang(room: Room, need: int, *, search: bool = True) -> Seats | None:
 
 
 def _in_order(room: Room, need: int, seats: Seats, before: Saved) -> Seats:
-    """With a spread a placement may hold only in the order it was made; evictions want one in queue order.
+    """With a spread or affinity a placement may hold only in the order it was made; evictions want one in queue order.
 
     Where none does, the first one is kept.
     """
-    if not room.spreads or not len(room.units) or room.stands(seats):
+    if not room.leaving_can_hurt or not len(room.units) or room.stands(seats):
         return seats
     for pack in (False, True):
         room.load(before)
@@ -58,6 +59,8 @@ def _attempts(room: Room, need: int, search: bool) -> Iterator[Callable[[], Seat
     if len(room.members) < need:
         return
     yield lambda: in_queue_order(room)
+    if room.state.thorough and len(room.members) > 1:
+        yield from (partial(_within, room, nodes) for nodes in room.corners())
     if room.alike:
         return
     largest = largest_first(room)
@@ -95,6 +98,30 @@ def in_queue_order(room: Room) -> Seats:
         else:
             for i, node in zip(run, seat_equals(room, kind, len(run)), strict=False):
                 seats[i] = node
+    _seat_late_ones(room, seats)
+    return seats
+
+
+def _seat_late_ones(room: Room, seats: Seats) -> None:
+    """Members who want others of the gang beside them may have come before these (decision 0069)."""
+    late = [i for i, node in enumerate(seats) if node == NOT_PLACED and room.kind_of[i].pod.pod_affinity]
+    while late and len(late) < len(seats):
+        for i in late:
+            seats[i] = seat_one(room, room.kind_of[i])
+        left = [i for i in late if seats[i] == NOT_PLACED]
+        if len(left) == len(late):
+            return
+        late = left
+
+
+def _within(room: Room, nodes: Bools) -> Seats:
+    """All members on these nodes."""
+    everywhere = [kind.open for kind in room.kinds]
+    for kind in room.kinds:
+        kind.open = kind.open & nodes
+    seats = in_queue_order(room)
+    for kind, was in zip(room.kinds, everywhere, strict=True):
+        kind.open = was
     return seats
 
 

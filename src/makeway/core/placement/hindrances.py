@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 
-from makeway.core.placement.filters import KEEPS_AWAY, matches, usable
+from makeway.core.placement.filters import KEEPS_AWAY, RelationKind, matches, usable
 from makeway.core.placement.model import Node, Pod
 from makeway.core.placement.nodes import Ints, Placement, amount
 from makeway.core.placement.room import Room
@@ -20,7 +20,12 @@ UNSCHEDULABLE = "node(s) were unschedulable"
 OTHER_LABELS = "node(s) didn't match Pod's node affinity/selector"
 NO_PORTS = "node(s) didn't have free ports for the requested pod ports"
 TOO_MANY = "Too many pods"
-OTHER_PODS = "node(s) didn't satisfy anti-affinity or topology spread rules"
+OTHER_PODS = {
+    RelationKind.AFFINITY: "node(s) didn't match pod affinity rules",
+    RelationKind.ANTI_AFFINITY: "node(s) didn't match pod anti-affinity rules",
+    RelationKind.ANTI_AFFINITY_OF_OTHERS: "node(s) didn't satisfy existing pods anti-affinity rules",
+    RelationKind.SPREAD: "node(s) didn't match pod topology spread constraints",
+}
 NOT_FOR_ALL = "node(s) had room, but not for enough pods of the gang"
 
 
@@ -54,19 +59,20 @@ def _count_room(state: Placement, pod: Pod, nodes: Ints, found: Counter[str]) ->
     kind = room.kind_of[0]
     unknown = [name for name, value in pod.requests.items() if value > 0 and name not in state.columns]
     short = room.free[kind.asked][:, nodes] < kind.need[kind.asked, None]
-    apart = np.zeros(len(nodes), bool)
-    for relation in kind.relations:
-        apart |= ~relation.open()[nodes]
-    pattern, count = np.unique(np.vstack([short, apart]), axis=1, return_counts=True)
+    closed = [~relation.open()[nodes] for relation in kind.relations]
+    pattern, count = np.unique(np.vstack([short, *closed]), axis=1, return_counts=True)
     for column, times in zip(pattern.T.tolist(), count.tolist(), strict=True):
         lacks = [at for at, lacking in zip(kind.asked, column, strict=False) if lacking]
+        keeps = [
+            each.kind for each, is_closed in zip(kind.relations, column[len(kind.asked) :], strict=True) if is_closed
+        ]
         names = sorted([*unknown, *(room.column_name(at) for at in lacks if 0 < at < len(room.columns))])
         if names:
             found[f"Insufficient {', '.join(names)}"] += times
         elif lacks:
             found[TOO_MANY if 0 in lacks else NO_PORTS] += times
         else:
-            found[OTHER_PODS if column[-1] else NOT_FOR_ALL] += times
+            found[OTHER_PODS[keeps[0]] if keeps else NOT_FOR_ALL] += times
 
 
 def might_take(state: Placement, node: str, pods: Iterable[Pod], priority: int) -> bool:

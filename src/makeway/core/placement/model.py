@@ -37,11 +37,24 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class Namespace:
+    """Known for its labels; one that is not known has the label with its name, as all have."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Term:
-    """Required anti-affinity: no pod of the namespace that matches may share the value of the key (S-15.2.6)."""
+    """Required affinity or anti-affinity: pods that match share a value of the key, or must not (S-15.2.6).
+
+    It looks at pods of the namespaces that are named or selected; where there is neither, at those of its pod's own.
+    """
 
     selector: Selector | None  # None selects nothing, an empty one everything
     topology_key: str
+    namespaces: frozenset[str] = frozenset()
+    namespace_selector: Selector | None = None  # an empty one selects all, also those that are not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +65,8 @@ class Spread:
     topology_key: str
     selector: Selector | None
     min_domains: int = 1
+    heeds_affinity: bool = True  # nodes that the pod's selector and node affinity rule out are in no domain
+    heeds_taints: bool = False  # nor are nodes that it is kept away from by taints or a cordon
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +96,7 @@ class Pod:
     preferred: tuple[tuple[int, Selector], ...] = ()  # weights, and what a node gets them for
     tolerations: tuple[Toleration, ...] = ()
     ports: frozenset[Port] = frozenset()
+    pod_affinity: tuple[Term, ...] = ()
     anti_affinity: tuple[Term, ...] = ()
     spread: tuple[Spread, ...] = ()
     policy: PreemptionPolicy | None = None  # its own or that of its class; None: PreemptLowerPriority
@@ -125,6 +141,7 @@ class Cluster:
     pods: tuple[Pod, ...] = ()
     workloads: tuple[SchedulingWorkload, ...] = ()
     budgets: tuple[Budget, ...] = ()
+    namespaces: tuple[Namespace, ...] = ()
 
 
 # --- for whom a place is sought, and what was found ------------------------------------------------------------------

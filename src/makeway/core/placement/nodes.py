@@ -27,6 +27,7 @@ from makeway.core.placement.model import (
     Cluster,
     Group,
     Member,
+    Namespace,
     Node,
     Pod,
     PodKey,
@@ -135,6 +136,7 @@ class Placement:
         self.workloads: dict[tuple[str, str], SchedulingWorkload] = {}
         self.groups: dict[tuple[str, str, str], Group] = {}
         self.budgets: dict[tuple[str, str], Budget] = {}
+        self.namespaces: dict[str, Mapping[str, str]] = {}  # their labels
         self._budgets_in: dict[str, dict[str, Budget]] = {}  # by namespace
         self.running: dict[tuple[str, Member], set[PodKey]] = {}
         self.waiting: dict[tuple[str, Member], set[PodKey]] = {}
@@ -154,6 +156,8 @@ class Placement:
             state.put_workload(workload)
         for budget in cluster.budgets:
             state.put_budget(budget)
+        for namespace in cluster.namespaces:
+            state.put_namespace(namespace)
         for pod in sorted(cluster.pods, key=_identity):
             state.add_pod(pod)
         return state
@@ -318,7 +322,7 @@ class Placement:
             place = (pod.key[0], pod.member)
             rows.group[row] = self._group_ids.setdefault(place, len(self._group_ids))
 
-    # --- Workloads and budgets ---------------------------------------------------------------------------------------
+    # --- Workloads, budgets, namespaces ------------------------------------------------------------------------------
 
     def put_workload(self, workload: SchedulingWorkload) -> None:
         self._set_workload((workload.namespace, workload.name), workload)
@@ -364,6 +368,22 @@ class Placement:
         for pod, row in self.row_of.items():
             if pod[0] == key[0]:
                 self.rows.guarded[row] = any(True for _ in self.budgets_of(self.pods[pod]))
+
+    def put_namespace(self, namespace: Namespace) -> None:
+        self._set_namespace(namespace.name, namespace.labels)
+
+    def remove_namespace(self, name: str) -> None:
+        self._set_namespace(name, None)
+
+    def _set_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+        before = self.namespaces.get(name)
+        self._exchange_namespace(name, labels)
+        self.log.save(self._exchange_namespace, name, before)
+
+    def _exchange_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+        self.namespaces.pop(name, None)
+        if labels is not None:
+            self.namespaces[name] = labels
 
     # --- questions ---------------------------------------------------------------------------------------------------
 
@@ -412,7 +432,7 @@ class Placement:
         return (
             tuple(self.nodes), {name: values for name, values in used.items() if any(values)}, standing,
             dict(self.pods), dict(self.workloads), dict(self.groups), dict(self.budgets),
-            set(self.nominated), set(self.wary),
+            set(self.nominated), set(self.wary), dict(self.namespaces),
             _held(self.running), _held(self.waiting), _held(self._standing), _held(self._referring),
         )  # fmt: skip
 

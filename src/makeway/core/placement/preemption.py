@@ -128,12 +128,23 @@ def refused(state: Placement, preemptor: Preemptor, *, ruled_out: frozenset[str]
         for key in leaving:
             state.remove_pod(key)
         room = Room(state, members, who.priority)
-        for i, pod in enumerate(members):
-            node = state.index[pod.nominated or ""]
-            if not room.valid_at(room.kind_of[i], node):
-                return None
-            room.occupy(room.kind_of[i], node)
-    return ONGOING
+        return ONGOING if _all_stand(room, [state.index[pod.nominated or ""] for pod in members]) else None
+
+
+def _all_stand(room: Room, seats: Seats) -> bool:
+    """Whether all members are valid there, one after another; who wants another of them beside it comes after it."""
+    left = list(range(len(seats)))
+    while left:
+        rest = []
+        for i in left:
+            if room.valid_at(room.kind_of[i], seats[i]):
+                room.occupy(room.kind_of[i], seats[i])
+            else:
+                rest.append(i)
+        if len(rest) == len(left):
+            return False
+        left = rest
+    return True
 
 
 def _leaving_for(state: Placement, who: Seeker, nominated: set[str]) -> list[PodKey]:

@@ -52,7 +52,7 @@ def _asked(room: Room, seats: Seats) -> dict[int, list[int]]:
 
 
 def _one_by_one(room: Room, seats: Seats, going: Bools) -> Bools:
-    """With a spread who comes back later can make a place for one that was refused, so a gang's are asked again."""
+    """Where leaving can hurt, who comes back can make a place for one refused before, so a gang's are asked again."""
     staying = np.zeros_like(going)
     again = True
     while again:
@@ -62,7 +62,7 @@ def _one_by_one(room: Room, seats: Seats, going: Bools) -> Bools:
             room.shift(unit, -1)
             if room.stands(seats):
                 staying[unit] = True
-                again = room.spreads and not room.single
+                again = room.leaving_can_hurt and not room.single
             else:
                 room.shift(unit, 1)
     return staying

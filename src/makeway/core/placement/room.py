@@ -8,18 +8,19 @@ Not here: where pods go (``fit``), which of those who might leave must (``preemp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from makeway.core.placement.filters import Relation, preference, relations, usable
+from makeway.core.placement.filters import Beside, Relation, preference, relations, usable
 from makeway.core.placement.model import Pod, PodKey
 from makeway.core.placement.nodes import NOWHERE, Bools, Ints, Placement, amount
 from makeway.core.placement.scoring import ABOVE_ALL_SCORES, scores
 from makeway.core.placement.units import Units
 
 NOT_PLACED = -1
+MOST_CORNERS = 64  # domains that are tried one by one
 Seats = list[int]  # of each member the node, or NOT_PLACED
 Saved = tuple[Ints, list[Ints]]
 
@@ -102,9 +103,23 @@ class Room:
         return any(kind.relations for kind in self.kinds)
 
     @property
-    def spreads(self) -> bool:
-        """Whether more that leave can take a member's place away (S-15.4.5)."""
-        return any(kind.pod.spread for kind in self.kinds)
+    def leaving_can_hurt(self) -> bool:
+        """Whether more that leave can take a member's place away (S-15.4.5): one that it must stand beside, or a
+        domain that holds the least."""
+        return any(kind.pod.spread or kind.pod.pod_affinity for kind in self.kinds)
+
+    def corners(self) -> Iterator[Bools]:
+        """Where members want each other beside them and nobody stands yet: the domains, one of which takes them all.
+
+        The first one's choice would bind the others; it looks at its own score only (decision 0069).
+        """
+        for kind in self.kinds:
+            for relation in kind.relations:
+                if isinstance(relation, Beside) and not relation.counts.any():
+                    for number in range(min(MOST_CORNERS, int(relation.domain.max(initial=-1)) + 1)):
+                        nodes: Bools = relation.domain == number
+                        if nodes.any():
+                            yield nodes
 
     @property
     def alike(self) -> bool:
@@ -122,7 +137,7 @@ class Room:
             before = pod
             look = (
                 tuple(sorted(pod.requests.items())), tuple(sorted(pod.node_selector.items())), pod.affinity,
-                pod.preferred, pod.tolerations, pod.ports, pod.anti_affinity, pod.spread,
+                pod.preferred, pod.tolerations, pod.ports, pod.pod_affinity, pod.anti_affinity, pod.spread,
                 tuple(sorted(pod.labels.items())),
             )  # fmt: skip
             kind = found.get(look)
@@ -160,22 +175,24 @@ class Room:
         wary = [state.pods[key] for key in state.wary]
         wary += [pod for pod, _ in holders if pod.anti_affinity]
         wary += [kind.pod for kind in self.kinds if kind.pod.anti_affinity]
-        if not wary and not any(kind.pod.spread for kind in self.kinds):
+        if not wary and not self.leaving_can_hurt:
             return
         for kind in self.kinds:
             kind.relations = relations(state, kind.pod, wary)
         if self.related:
             for pod, node in holders:
-                self._stand(pod, node, 1)
+                for relation in self._mattering(pod):
+                    relation.hold(node)
             for key, row in state.row_of.items():
                 if state.rows.node[row] != NOWHERE:
                     self._stand(state.pods[key], int(state.rows.node[row]), 1)
 
     def _stand(self, pod: Pod, node: int, change: int) -> None:
-        for kind in self.kinds:
-            for relation in kind.relations:
-                if relation.matters(pod):
-                    relation.stand(node, change)
+        for relation in self._mattering(pod):
+            relation.stand(node, change)
+
+    def _mattering(self, pod: Pod) -> Iterator[Relation]:
+        return (relation for kind in self.kinds for relation in kind.relations if relation.matters(pod))
 
     def _parts(self, units: Units) -> Parts:
         rows = self.state.rows
@@ -330,8 +347,8 @@ def _is_like(pod: Pod, other: Pod) -> bool:
         pod.requests == other.requests and pod.labels == other.labels and pod.ports == other.ports
         and pod.node_selector == other.node_selector and pod.affinity == other.affinity
         and pod.preferred == other.preferred
-        and pod.tolerations == other.tolerations and pod.anti_affinity == other.anti_affinity
-        and pod.spread == other.spread
+        and pod.tolerations == other.tolerations and pod.pod_affinity == other.pod_affinity
+        and pod.anti_affinity == other.anti_affinity and pod.spread == other.spread
     )  # fmt: skip
 
 
