@@ -8,6 +8,7 @@ already, then the earlier. Each decision is one cycle of ``core.placement.delaye
   the gang goes before its equals, and if it finds no place for a while, what stands of it is released (decision 0058).
 - A placement with victims is nominated first. They are told and deleted once a nomination is stored, so that nobody
   leaves for a promise that a restart would forget. A unit goes as a whole, also if we were gone in between.
+- A gang of which members leave is placed if that makes enough of it without them (decision 0063).
 - Who has no place is told why, and is tried again when a node changes or somebody leaves that could help it.
 
 Promises: a look costs what has changed, not what runs or waits; equal objects give equal decisions.
@@ -308,9 +309,8 @@ class PodScheduling:
             self._break_promise(item)
         message = self._why(item, answer, members)
         is_short = any(step.rule == Rule.PLACE_TOO_FEW for step in answer.why)
-        self._say(
-            item, members, FOR_VICTIMS if is_leaving_awaited else FOR_PODS if is_short else UNSCHEDULABLE, message
-        )
+        reason = FOR_VICTIMS if is_leaving_awaited else FOR_PODS if is_short else UNSCHEDULABLE
+        self._say(item, members, reason, message)
         actions = self._tell(members, answer.nominated, message, view, now)
         shape = self._shape(item, self._cluster.members(item))
         self._queue.refuse(item, self._rank(item, members), shape, now, counts=not is_leaving_awaited)
