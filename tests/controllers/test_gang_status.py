@@ -140,6 +140,33 @@ def test_a_large_gang_costs_a_few_writes_and_not_one_for_each_pod() -> None:
     assert store.count < 20
 
 
+def test_a_job_whose_members_finish_one_by_one_stays_placed() -> None:
+    play = PodWorld(node("a", "9"))
+    play.create(*queues(10))
+    ends = {f"test/runs-{n}": str(n + 1) for n in range(8)}
+    play.job(
+        "train", queue="main", parallelism=8, completions=8, completionMode="Indexed", annotations=GANG, marks=ends
+    )
+    play.settle()
+    (found,) = gangs(play)
+    for _ in range(7):
+        play.run(1)
+        assert shown(play, found.metadata.name)[2] == "Placed"
+    assert shown(play, found.metadata.name) == ("1", "1/1", "Placed")
+    assert events(play, found.metadata.name) == [("Normal", "Placed")]
+
+
+def test_that_pods_are_missing_is_told_when_it_lasts() -> None:
+    play = PodWorld(node("a", "9"))
+    play.create(gang("w", 2), *members("w", 2))
+    play.settle()
+    play.store.delete(PODS, "default", "w-1", grace=0)
+    play.settle()
+    assert shown(play) == ("2", "2/2", "Placed")
+    play.run(1)
+    assert (shown(play), placed(play)[1]) == (("2", "1/1", "Partly"), "WaitingForPods")
+
+
 def test_nothing_is_written_after_a_restart() -> None:
     play = PodWorld(node("a", "2"))
     play.create(gang("w", 3), *members("w", 3), gang("v", 1), *members("v", 1))

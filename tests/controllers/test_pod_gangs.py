@@ -436,7 +436,7 @@ def test_a_workload_is_told_of_pods_with_another_priority() -> None:
     assert _divergence(play) == ("True", "PriorityMismatch", "default/w-1, default/w-2")
     for name in ("w-1", "w-2"):
         play.store.delete(PODS, "default", name, grace=0)
-    play.settle()
+    play.run(1)
     assert _divergence(play) == ("False", "PriorityMatch", "")
 
 

@@ -148,42 +148,47 @@ class GangBoard:
     def __init__(self) -> None:
         self._said: dict[Name, dict[Preemptor, Said]] = {}
         self._shown: dict[Name, Millis] = {}
+        self._short: dict[Name, Millis] = {}  # since when pods are missing of what was placed
 
-    def say(self, name: Name, item: Preemptor, said: Said | None) -> None:
-        """None: it waits no more."""
-        if said is not None:
-            self._said.setdefault(name, {})[item] = said
-        else:
-            self._said.get(name, {}).pop(item, None)
+    def say(self, name: Name, item: Preemptor, said: Said) -> None:
+        self._said.setdefault(name, {})[item] = said
 
     def look(self, whom: Ref, cluster: PodCluster, view: View, now: Millis) -> Outcome:
         """The status of a Workload, where it is another than the stored one."""
         name = (whom.namespace, whom.name)
         gang: GangWorkload | None = view.get(whom)
         known = cluster.state.workloads.get(name)
-        if known is None:
-            self._said.pop(name, None)
-        if gang is None:
-            self._shown.pop(name, None)
+        said = {item: each for item, each in self._said.pop(name, {}).items() if cluster.members(item)}
+        if said and known is not None:
+            self._said[name] = said
         if gang is None or known is None or gang.metadata.deletion_timestamp is not None or _is_a_stranger(gang, view):
+            self._shown.pop(name, None)
+            self._short.pop(name, None)
             return NOTHING
-        said = {item: each for item, each in self._said.get(name, {}).items() if cluster.members(item)}
-        self._said[name] = said
         shown = standing(known, cluster.state, said)
         edit = TellGang(known, shown, tuple(_conditions(gang, known, shown, cluster.state, view)), now)
         fresh = edit(gang)
-        if fresh is gang:
-            return NOTHING
-        due = self._shown.get(name, now - COUNTS_MS) + COUNTS_MS
-        if now < due and _weighty(fresh.status) == _weighty(gang.status or GangWorkloadStatus()):
-            return Outcome(again_at=Millis(due))
+        due = self._due(name, gang.status or GangWorkloadStatus(), fresh.status, now)
+        if fresh is gang or now < due:
+            return Outcome(again_at=None if fresh is gang else due)
         self._shown[name] = now
         return Outcome((Action(Change(whom, edit, uid=gang.metadata.uid), notes=tuple(_notes(gang, fresh))),))
+
+    def _due(self, name: Name, before: GangWorkloadStatus, after: GangWorkloadStatus, now: Millis) -> Millis:
+        """When this is told. That pods of a placed gang are missing may be over when its Job has counted them."""
+        told = find(after.conditions, PLACED)
+        if before.state == "Placed" and told is not None and told.reason == FOR_PODS:
+            return Millis(self._short.setdefault(name, now) + COUNTS_MS)
+        self._short.pop(name, None)
+        if _weighty(before) != _weighty(after) or name not in self._shown:
+            return now
+        return Millis(self._shown[name] + COUNTS_MS)
 
 
 def _weighty(status: GangWorkloadStatus) -> GangWorkloadStatus:
     """Without what may be told a little later: how many they are, and in which words."""
-    return replace(status, placed="", conditions=tuple(replace(each, message="") for each in status.conditions))
+    conditions = tuple(replace(each, message="") for each in status.conditions)
+    return replace(status, gang="", placed="", conditions=conditions)
 
 
 def _is_a_stranger(gang: GangWorkload, view: View) -> bool:

@@ -8,6 +8,7 @@ already, then the earlier. Each decision is one cycle of ``core.placement.delaye
   the gang goes before its equals, and if it finds no place for a while, what stands of it is released (decision 0058).
 - A placement with victims is nominated first. They are told and deleted once a nomination is stored, so that nobody
   leaves for a promise that a restart would forget. A unit goes as a whole, also if we were gone in between.
+- A gang of which members leave is placed if that makes enough of it without them (decision 0063).
 - Who has no place is told why, and is tried again when something changes that could help it (``pod_news``); and after
   five minutes without that, whatever happened. What is found only then was missed before, and is counted.
 
@@ -328,9 +329,8 @@ class PodScheduling:
             reason = FOR_VICTIMS if is_leaving_awaited else FOR_PODS if is_short else UNSCHEDULABLE
             self._say(item, members, reason, words[members[0].key])
             actions = self._tell(members, answer.nominated, words, view, now)
-        shape = self._shape(item, self._cluster.members(item))
         waiting = self._cluster.members(item)
-        heeds = heeds_others(self._cluster.state, item, waiting)
+        shape, heeds = self._shape(item, waiting), heeds_others(self._cluster.state, item, waiting)
         self._queue.refuse(item, self._rank(item, members), shape, now, counts=not is_leaving_awaited, heeds=heeds)
         if not is_leaving_awaited and self._is_stranded(item, members):
             since = self._stranded.setdefault(item, now)

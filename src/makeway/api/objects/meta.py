@@ -44,10 +44,7 @@ class Limit:
     unique: bool = False  # a list that is a set
     told_at_list: bool = False  # problems of its items are told at the list itself (api 13)
     immutable: bool = False  # any change on update is refused
-    transition: tuple[str, str] = (
-        "",
-        "",
-    )  # CEL: which updates are allowed, and words; a function of validation says so too
+    transition: tuple[str, str] = ("", "")  # CEL for the CRD: updates that are allowed, and words; see validation
     unserved: str = ""  # the module it belongs to, stored but not acted on (api 21.2)
 
 
