@@ -206,6 +206,8 @@ class PodWorld:
 
     def run(self, seconds: float = 3600) -> None:
         self.driver.run(Millis(self.clock.now + int(seconds * SECOND)))
+        schedulers = [each for each in self.controllers if isinstance(each, PodScheduling)]
+        assert not any(each.missed for each in schedulers), "somebody who waited was forgotten for a while"
 
     def until(self, what: Callable[[], bool], seconds: int = 3600) -> int:
         """Until it is so; after how many seconds that was."""

@@ -230,6 +230,40 @@ def test_who_comes_and_spoils_a_promise_lets_others_make_way_elsewhere(asks: Tre
     assert promised(play, "new") == ["b"]
 
 
+def test_one_verdict_is_not_for_pods_that_somebody_with_a_promise_tells_apart() -> None:
+    """The keeper stands nowhere yet; web may not come into its zone, odd may, and both wait for room."""
+    play = PodWorld(node("a", "2", {"zone": "z"}), node("b", "1", {"zone": "z"}))
+    play.create(*ranks(high=10, low=1))
+    play.create(pod("old", "2", nodeName="a", priorityClassName="low", terminationGracePeriodSeconds=3000))
+    play.create(pod("filler", nodeName="b", priorityClassName="high"))
+    play.settle()
+    play.create(of_app("keeper", "keeper", cpu="2", priorityClassName="high", **apart(term("web"))))
+    play.settle()
+    assert promised(play, "keeper") == ["a"]
+    for app in ("web", "odd"):
+        play.create(of_app(app, app, priorityClassName="low"))
+        play.run(1)
+    play.store.delete(PODS, "default", "filler", grace=0)
+    play.settle()
+    assert (node_of(play, "web"), node_of(play, "odd")) == ("", "b")
+
+
+def test_a_gang_that_has_its_places_by_luck_is_tried_when_anybody_comes() -> None:
+    """The first takes the node that the second needs, until somebody makes that one the fuller of the two."""
+    play = PodWorld(*(node(name, "1", {"host": name}) for name in "ab"))
+    first, second = members("w", 2)
+    second["spec"] |= apart(term("k", "host"))
+    play.create(of_app("k", "k", cpu="0", nodeName="b"), gang("w", 2), first)
+    play.run(1)
+    play.create(second)
+    play.settle()
+    assert node_of(play, "w-1") == ""
+    memory = {"resources": {"requests": {"memory": "512Gi"}}}
+    play.create(of_app("odd", "odd", nodeName="a", container=memory))
+    play.settle()
+    assert (node_of(play, "w-0"), node_of(play, "w-1")) == ("b", "a")
+
+
 def test_an_unrelated_pod_that_comes_wakes_nobody() -> None:
     play = two_zones()
     for zone in "abc":

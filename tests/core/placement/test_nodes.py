@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from makeway.core.model import InvariantError
+from makeway.core.placement.model import Namespace
 from makeway.core.placement.nodes import MOST_AMOUNT, Placement, Ranks
 from tests.core.placement.scene import budget, cluster, node, nodes, pod, random_cluster, random_pod, workload
 from tests.soaking import InTime
@@ -18,7 +19,7 @@ def change(state: Placement, dice: random.Random) -> None:
     """One of the changes that a cluster sees."""
     running = [key for key, each in state.pods.items() if each.node is not None]
     waiting = [key for key, each in state.pods.items() if each.node is None]
-    match dice.randrange(8):
+    match dice.randrange(10):
         case 0:
             state.add_node(node(f"n{dice.randrange(12)}", dice.choice([4, 8]), gpu=dice.randrange(3)))
         case 1 if state.nodes:
@@ -34,6 +35,10 @@ def change(state: Placement, dice: random.Random) -> None:
             state.put_workload(workload(f"w{dice.randrange(3)}", dice.randrange(30), whole=dice.random() < 0.5))
         case 6:
             state.remove_workload("d", f"w{dice.randrange(3)}")
+        case 7:
+            state.put_namespace(Namespace(f"s{dice.randrange(3)}", {"team": dice.choice("xy")}))
+        case 8:
+            state.remove_namespace(f"s{dice.randrange(3)}")
         case _:
             state.put_budget(budget(dice.randrange(3), dice.choice("ab")))
 
@@ -54,7 +59,8 @@ def test_kept_incrementally_it_is_as_if_built_anew_and_trials_leave_no_mark(
             with state.trial():
                 change(state, dice)
         assert state.fingerprint() == before, f"seed {seed}"
-        anew = Placement.of(cluster(state.nodes, state.pods.values(), state.workloads.values(), state.budgets.values()))
+        whole = cluster(state.nodes, state.pods.values(), state.workloads.values(), state.budgets.values())
+        anew = Placement.of(replace(whole, namespaces=tuple(Namespace(*each) for each in state.namespaces.items())))
         assert anew.fingerprint() == before, f"seed {seed}"
 
 
