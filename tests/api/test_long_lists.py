@@ -66,7 +66,7 @@ SETS = {
     "wrong ones": list_of(FLAVOR, WRONG, FLAVOR, WRONG),
     "no objects": list_of(FLAVOR, None, 7, "x", [], {}),
     "a list in it": list_of(FLAVOR, INNER, WRONG),
-    "a field of the list": list_of(FLAVOR, WRONG, extra={"a": 1}),
+    "a field of the list": list_of(FLAVOR, WRONG, zeta={"a": 1}),
     "kinds that are not repeated": {
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavorList",
         "items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "B!"}}, FLAVOR],
