@@ -1,4 +1,4 @@
-"""What ``makeway place`` makes of the files: the cluster in them, which pods are left out of it, and what else is to be said.
+"""What ``makeway place`` makes of the files: the cluster in them, the pods that are left out of it, and notes.
 
 The files may be what ``kubectl get -A -o json`` prints. So a kind that takes no part is no error, nor is a field that
 is younger than we are in an object that a server has stored; both are told once, with a count.
