@@ -66,7 +66,7 @@ SETS = {
     "wrong ones": list_of(FLAVOR, WRONG, FLAVOR, WRONG),
     "no objects": list_of(FLAVOR, None, 7, "x", [], {}),
     "a list in it": list_of(FLAVOR, INNER, WRONG),
-    "a field of the list": list_of(FLAVOR, WRONG, extra={"a": 1}),
+    "a field of the list": list_of(FLAVOR, WRONG, zeta={"a": 1}),
     "kinds that are not repeated": {
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavorList",
         "items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "B!"}}, FLAVOR],
@@ -219,3 +219,16 @@ def test_the_items_of_any_yaml_list_are_found(items: list[Any], more: dict[str, 
     read = [parse(yaml_item(text, each).encode()) for each in cut.pieces]
     assert [found[0].tree if found else None for found in read] == whole["items"]
     assert parse(cut.head.encode())[0].tree == {**whole, "items": []}
+
+
+TEXTS = [write(tree) for write in WRITERS for tree in SETS.values()]
+
+
+@pytest.mark.property
+@given(st.sampled_from(TEXTS), st.integers(0, 2000), st.integers(0, 40), st.text('{}[]",:-\n items', max_size=8))
+def test_a_damaged_list_is_answered_at_lines_that_are_there(text: str, at: int, length: int, instead: str) -> None:
+    damaged = text[:at] + instead + text[at + length :]
+    with pytest.MonkeyPatch.context() as patch:
+        shrink(patch, 200)
+        found, *_ = read(damaged)
+    assert all(1 <= (each.line or 0) <= damaged.count("\n") + 1 for each in found)

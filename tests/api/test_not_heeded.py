@@ -74,7 +74,7 @@ def test_what_is_not_heeded_is_told(spec: dict[str, Any], path: str, words: str)
     (found,) = not_heeded(spec_of(**spec))
     assert (found.path, found.severity) == (path, "warning")
     assert words in found.message
-    assert paths(schedulerName="volcano", **spec) == [], "whoever places it may heed it"
+    assert paths(schedulerName="volcano", **spec) == [], "the other one may heed it"
 
 
 def test_what_is_heeded_is_not_told() -> None:

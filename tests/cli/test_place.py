@@ -169,9 +169,9 @@ spec:
     ("whom", "message", "hint"),
     [
         ("workload/fleeet", "no scheduling Workload fleeet in namespace default", "did you mean fleet?"),
-        ("workload/training", "no pod of Workload training waits", "only who waits is placed"),
+        ("workload/training", "no pod of Workload training waits", "only pods that wait are placed"),
         ("pod/urgnet", "no Pod urgnet in namespace default", "did you mean urgent?"),
-        ("pod/training-0", "Pod training-0 is on node n1 already", "only who waits is placed"),
+        ("pod/training-0", "Pod training-0 is on node n1 already", "only pods that wait are placed"),
         ("pod/fleet-0", "Pod fleet-0 is placed with its gang or not at all", "`--for workload/fleet`"),
     ],
 )
@@ -253,7 +253,7 @@ def seen(*items: Any, more: tuple[str, ...] = ()) -> tuple[list[dict[str, Any]],
     return json.loads(result.stdout)["placements"], result.stderr.splitlines()
 
 
-# --- who is left out -------------------------------------------------------------------------------------------------
+# --- what is left out ------------------------------------------------------------------------------------------------
 
 LEAVES = {"deletionTimestamp": "2026-11-01T10:00:00Z"}
 LEFT_OUT = [

@@ -18,8 +18,8 @@ from makeway.controllers.budgets import Budgets
 from makeway.controllers.pod_scheduling import PodScheduling
 from makeway.core.lowering.placement import cluster_of
 from makeway.core.model import Millis
-from makeway.core.placement.delayed import cycle
-from makeway.core.placement.model import ForGroup, ForPod, Preemptor
+from makeway.core.placement.delayed import CycleAnswer, cycle
+from makeway.core.placement.model import ForGroup, ForPod, Pod, Preemptor
 from makeway.core.placement.nodes import Placement
 from makeway.core.policy import Policy
 from makeway.runtime.engine import Engine
@@ -292,9 +292,11 @@ class RelationWorld:
             elif each.node is None:
                 waiting[ForPod(each.key)] = None
         for item in waiting:
-            if isinstance(item, ForGroup) and _is_leaving(state, item):
-                continue  # it waits for them (decision 0058)
-            answer = cycle(state, item)
+            leaving = _leaving(state, item)
+            if leaving and isinstance(item, ForGroup):
+                answer = _beside_leaving(state, item, leaving)
+            else:
+                answer = cycle(state, item)
             leave = all(state.pods[key].preempted_by_scheduler for key in answer.actuated)
             if (
                 answer.actuated
@@ -306,8 +308,25 @@ class RelationWorld:
                 yield f"{item} waits and could have {answer.bound or answer.nominated}"
 
 
-def _is_leaving(state: Placement, gang: ForGroup) -> bool:
-    return any(state.pods[key].terminating for key in state.running.get((gang.namespace, gang.member), ()))
+def _leaving(state: Placement, item: Preemptor) -> list[Pod]:
+    """Members of a gang that are on their way out."""
+    if isinstance(item, ForPod):
+        return []
+    pods = [state.pods[key] for key in state.running.get((item.namespace, item.member), ())]
+    return [pod for pod in pods if pod.terminating]
+
+
+def _beside_leaving(state: Placement, gang: ForGroup, leaving: list[Pod]) -> CycleAnswer:
+    """Decision 0063: those that leave do not count, nobody is evicted beside them, a unit goes as a whole first."""
+    workload = state.workloads[(gang.namespace, gang.member.workload)]
+    group = state.groups[(gang.namespace, gang.member.workload, gang.member.group)]
+    if group.whole and any(pod.preempted_by_scheduler for pod in leaving):
+        return CycleAnswer(feasible=False)
+    more = replace(group, min_count=(group.min_count or 1) + len(leaving))
+    with state.trial():
+        state.put_workload(replace(workload, groups=tuple(more if each == group else each for each in workload.groups)))
+        answer = cycle(state, gang)
+    return answer if answer.bound else CycleAnswer(feasible=False)
 
 
 def _phase(pod: Tree) -> str:

@@ -107,7 +107,7 @@ def _named(scene: Scene, whom: str, namespace: str) -> list[Preemptor]:
     if pod is None:
         raise _nobody("Pod", name, namespace, [each[1] for each in pods if each[0] == namespace])
     if pod.node is not None:
-        raise click.ClickException(f"Pod {name} is on node {pod.node} already\n\nhint: only who waits is placed")
+        raise click.ClickException(f"Pod {name} is on node {pod.node} already\n\nhint: only pods that wait are placed")
     if isinstance(_seeker(_gangs(cluster), pod), ForGroup) and pod.member is not None:
         hint = f"`--for workload/{pod.member.workload}`"
         raise click.ClickException(f"Pod {name} is placed with its gang or not at all\n\nhint: {hint}")
@@ -131,7 +131,7 @@ def _of_workload(scene: Scene, namespace: str, name: str) -> list[Preemptor]:
     ]
     if not found:
         its = {key: each for key, each in scene.left_out.items() if each.workload == (namespace, name)}
-        hint = plain("; ".join(told_left_out(its))) or "only who waits is placed"
+        hint = plain("; ".join(told_left_out(its))) or "only pods that wait are placed"
         raise click.ClickException(f"no pod of Workload {name} waits\n\nhint: {hint}")
     return found
 

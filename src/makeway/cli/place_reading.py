@@ -1,4 +1,4 @@
-"""What ``makeway place`` makes of the files: the cluster in them, who is left out of it, and what else is to be said.
+"""What ``makeway place`` makes of the files: the cluster in them, the pods that are left out of it, and notes.
 
 The files may be what ``kubectl get -A -o json`` prints. So a kind that takes no part is no error, nor is a field that
 is younger than we are in an object that a server has stored; both are told once, with a count.
@@ -101,7 +101,7 @@ def _is_other_kind(manifest: Manifest) -> bool:
 
 
 def _forgiven(manifests: Iterable[Manifest]) -> Iterator[str]:
-    """Unknown fields of objects that a server has stored are no mistake of whoever wrote the file."""
+    """Unknown fields of objects that a server has stored are no mistakes of the file."""
     fields: Counter[str] = Counter()
     for manifest in manifests:
         value = manifest.value
@@ -154,7 +154,7 @@ def _about_nodes(cluster: Cluster) -> Iterator[str]:
 
 
 def _unheeded(values: Iterable[Wire]) -> Iterator[str]:
-    """Each thing once, with those who ask for it."""
+    """Each thing once, with the pods that ask for it."""
     asking: dict[str, list[str]] = defaultdict(list)
     for each in values:
         if not isinstance(each, Pod) or not is_live(each):

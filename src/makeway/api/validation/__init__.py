@@ -71,7 +71,7 @@ def validate(value: Wire, around: Surroundings = ANYWHERE) -> list[Problem]:
 
 
 def _readable(value: Wire) -> Iterator[Problem]:
-    """Kinds of Kubernetes that are kept raw, seen as those who work with them will see them."""
+    """Kinds of Kubernetes that are kept raw, seen as controllers and schedulers will see them."""
     match value:
         case Pod():
             yield from pods.check_readable(value.spec, PodSpec, "spec")

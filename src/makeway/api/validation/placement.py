@@ -1,8 +1,8 @@
 """What a pod asks for and our pod scheduler does not do, so that nothing is ignored in silence.
 
 Only what Kubernetes' scheduler heeds is told, and what its admission adds to a pod for it: what a pod asks of the node
-that runs it is for the node to tell. Each check below is one line of ``_CHECKS``; who builds what it tells of removes
-it.
+that runs it is for the node to tell. Each check below is one line of ``_CHECKS``, and goes when the scheduler
+learns what it tells of.
 """
 
 from __future__ import annotations

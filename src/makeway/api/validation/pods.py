@@ -101,7 +101,7 @@ def _check_pod_toleration(toleration: JsonObject, path: str) -> Iterator[Problem
 
 
 def check_readable(raw: msgspec.Raw, kind: type[msgspec.Struct], path: str) -> Iterator[Problem]:
-    """What no rule has refused and we could still not read, so that it breaks nobody who comes later."""
+    """What no rule has refused and we could still not read, so that it breaks nothing that comes later."""
     try:
         view(raw, kind)
     except msgspec.ValidationError as error:

@@ -1,6 +1,6 @@
-"""Where a pod may run: the words of its affinity and spreads that only certain values may take.
+"""Where a pod may run: the words and numbers of its affinity and spreads that only certain values may take.
 
-A word that nobody knows would otherwise be read as some other one, or break whoever reads it.
+An unknown word would otherwise be read as some other one, or break what reads it.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ def check_where(spec: JsonObject, path: str) -> Iterator[Problem]:
     for i, term in enumerate((nodes.get(REQUIRED) or {}).get("nodeSelectorTerms") or ()):
         yield from _check_node_term(term, f"{here}.{REQUIRED}.nodeSelectorTerms[{i}]")
     for i, weighted in enumerate(nodes.get(PREFERRED) or ()):
+        yield from _check_range(weighted.get("weight"), 1, 100, f"{here}.{PREFERRED}[{i}].weight")
         yield from _check_node_term(weighted.get("preference") or {}, f"{here}.{PREFERRED}[{i}].preference")
     for name in ("podAffinity", "podAntiAffinity"):
         pods, here = affinity.get(name) or {}, f"{path}.affinity.{name}"
         for i, term in enumerate(pods.get(REQUIRED) or ()):
             yield from _check_pod_term(term, f"{here}.{REQUIRED}[{i}]")
         for i, weighted in enumerate(pods.get(PREFERRED) or ()):
+            yield from _check_range(weighted.get("weight"), 1, 100, f"{here}.{PREFERRED}[{i}].weight")
             yield from _check_pod_term(
                 weighted.get("podAffinityTerm") or {}, f"{here}.{PREFERRED}[{i}].podAffinityTerm"
             )
@@ -50,6 +52,9 @@ def check_where(spec: JsonObject, path: str) -> Iterator[Problem]:
         for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             yield from check_choice(spread.get(name), ("Honor", "Ignore"), f"{here}.{name}")
         yield from check_label_operators(spread.get("labelSelector") or {}, f"{here}.labelSelector")
+        yield from _check_key(spread, here)
+        for name in ("maxSkew", "minDomains"):
+            yield from _check_range(spread.get(name), 1, None, f"{here}.{name}")
 
 
 def check_label_operators(selector: JsonObject, path: str) -> Iterator[Problem]:
@@ -64,6 +69,19 @@ def _check_node_term(term: JsonObject, path: str) -> Iterator[Problem]:
 def _check_pod_term(term: JsonObject, path: str) -> Iterator[Problem]:
     for name in ("labelSelector", "namespaceSelector"):
         yield from check_label_operators(term.get(name) or {}, f"{path}.{name}")
+    yield from _check_key(term, path)
+
+
+def _check_key(term: JsonObject, path: str) -> Iterator[Problem]:
+    if term.get("topologyKey") == "":
+        yield Problem(f"{path}.topologyKey", "required", "for example kubernetes.io/hostname", cause="Required")
+
+
+def _check_range(value: int | None, least: int, most: int | None, path: str) -> Iterator[Problem]:
+    if value is not None and value < least:
+        yield Problem(path, f"{value} is below the minimum of {least}")
+    elif value is not None and most is not None and value > most:
+        yield Problem(path, f"{value} is above the maximum of {most}")
 
 
 def _check_operators(term: JsonObject, name: str, allowed: tuple[str, ...], path: str) -> Iterator[Problem]:
