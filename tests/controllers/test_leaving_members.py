@@ -91,14 +91,9 @@ def test_who_was_evicted_by_us_is_replaced_as_its_mode_says(mode: str) -> None:
     assert bound == (["b", "b"] if mode == "Pod" else ["", ""])  # though there is room for both
     assert mode == "Pod" or why(play, "w-3") == WAITS
     play.run(6)
-    assert len([place for name, place in places(play).items() if name != "top" and place]) == (
-        3 if mode == "Pod" else 2
-    )
-
-
-def displaced_again(play: PodWorld) -> list[str]:
-    """Newcomers that had to go with those before them."""
-    return [name for name in ("w-3", "w-4") if disrupted(play, name)[0]]
+    stand = [place for name, place in places(play).items() if name != "top" and place]
+    assert len(stand) == (4 if mode == "Pod" else 2)
+    assert [disrupted(play, name) for name in ("w-3", "w-4")] == [("", "")] * 2  # nobody goes with those before it
 
 
 @MODES
