@@ -180,3 +180,8 @@ def test_those_who_must_leave_are_told_once() -> None:
 def test_every_rule_has_words(rule: Rule) -> None:
     assert str(Step(rule, (), tuple(range(1, 11))))
     assert WORDS[rule]
+
+
+def test_what_a_node_lacks_is_told_in_amounts() -> None:
+    lacks = Step(Rule.PLACE_LACKS, ("d/p", "n1", "memory"), (3 * 2**30, 2**30, 2 * 2**30))
+    assert str(lacks) == "the nearest miss: 3Gi are asked for, 1Gi would be free, 2Gi are missing"

@@ -167,5 +167,6 @@ class Step(NamedTuple):
     def __str__(self) -> str:
         shares = self.shares
         if self.rule in AMOUNTS:
-            return WORDS[self.rule].format(*(Quantity.of_units(each, self.subjects[-1]) for each in self.numbers))
+            resource = self.subjects[-1] if self.subjects else ""
+            return WORDS[self.rule].format(*(Quantity.of_units(each, resource) for each in self.numbers))
         return WORDS[self.rule].format(*(ratio_text(*each) for each in shares), *self.numbers[2 * len(shares) :])
