@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from makeway.controllers.pod_messages import RENEWED_AFTER_MS, Told
 from makeway.core.model import Millis
-from tests.controllers.pod_world import PodWorld, node
+from tests.controllers.pod_world import PODS, PodWorld, node
 from tests.controllers.test_pod_gangs import gang, members, ranks
 from tests.controllers.test_pod_scheduling import pod, why
 
@@ -62,3 +62,13 @@ def test_who_holds_it_is_told_again_only_after_a_while() -> None:
     assert told.renewed(key, first, second, Millis(RENEWED_AFTER_MS + 20)) == second
     told.forget(key)
     assert told.renewed(key, first, second, Millis(0)) == first, "after a restart nobody is told all at once"
+
+
+def test_who_is_leaving_is_not_called_too_important_to_leave() -> None:
+    play = PodWorld(node("a", "2"))
+    play.create(pod("goes"), pod("stays"))
+    play.settle()
+    play.store.delete(PODS, "default", "goes")
+    play.create(pod("new", cpu="2"))
+    play.settle()
+    assert why(play, "new").endswith("on a too important to leave: default/stays (priority 0).")

@@ -20,6 +20,7 @@ from makeway.api.quantity import Time
 from makeway.controllers.contract import GANG_WORKLOAD, NOTHING, Action, Change, Note, Outcome, Ref, View
 from makeway.controllers.job_gangs import gang_in_queue, priority_in_queue
 from makeway.controllers.pod_cluster import PodCluster
+from makeway.controllers.pod_messages import too_few
 from makeway.core.model import Millis, stored
 from makeway.core.placement.model import ForPod, Pod, Preemptor, SchedulingWorkload
 from makeway.core.placement.nodes import Placement
@@ -100,7 +101,7 @@ def _lacking(known: SchedulingWorkload, pods: list[Pod]) -> Said | None:
         name = group.key[2]
         found = [count for (of, _), count in sorted(exist.items()) if of == name]
         if group.min_count is not None and min(found, default=0) < group.min_count:
-            return Said(FOR_PODS, f"Of its gang {min(found, default=0)} pods exist, and {group.min_count} are needed.")
+            return Said(FOR_PODS, too_few(min(found, default=0), group.min_count))
     return None
 
 

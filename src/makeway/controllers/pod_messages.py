@@ -55,7 +55,7 @@ def told_waiting(
         return {pod.key: _unresolved(pod) for pod in members}
     exist = standing + len(members)
     if exist < least:
-        return dict.fromkeys((pod.key for pod in members), f"Of its gang {exist} pods exist, and {least} are needed.")
+        return dict.fromkeys((pod.key for pod in members), too_few(exist, least))
     rest = _together(members, standing, least) + _preemption(answer)
     by_kind: dict[object, str] = {}
     found = {}
@@ -65,6 +65,10 @@ def told_waiting(
             by_kind[kind] = _nodes(state, pod, unready) + rest
         found[pod.key] = by_kind.get(kind) or next(iter(by_kind.values()))
     return found
+
+
+def too_few(exist: int, least: int) -> str:
+    return f"Of its gang {exist} {'pod exists' if exist == 1 else 'pods exist'}, and {least} are needed."
 
 
 def _kind(pod: Pod) -> object:

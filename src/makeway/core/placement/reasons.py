@@ -101,7 +101,7 @@ def _kept(room: Room, miss: _Miss, priority: int) -> list[Step]:
     found: dict[str, tuple[int, int]] = {}
     for key in state.standing_on(node):
         row = state.row_of[key]
-        if state.rows.priority[row] >= priority:
+        if state.rows.priority[row] >= priority and not state.pods[key].terminating:
             holds = 1 if miss.column is None else room.held(row, miss.column)
             name = _standing_name(room, row)
             found[name] = (found.get(name, (0, 0))[0] + holds, int(state.rows.priority[row]))
