@@ -46,6 +46,18 @@ RANKS = {"low": 1, "mid": 5, "high": 10}
 WHOLE_GANG = 4
 
 
+def waiting_items(state: Placement) -> list[Preemptor]:
+    """Whoever waits for a node: gangs as one, others by themselves."""
+    found: dict[Preemptor, None] = {}
+    for each in state.pods.values():
+        group = state.group_of(each)
+        if each.node is None and each.member is not None and group is not None and group.min_count is not None:
+            found[ForGroup(each.key[0], each.member)] = None
+        elif each.node is None:
+            found[ForPod(each.key)] = None
+    return list(found)
+
+
 @dataclass
 class Judge:
     """What the engine writes goes through here; ``broken`` says what it should not have written."""
@@ -392,14 +404,7 @@ class GangWorld:
         kinds = (NODES, PODS, GANGS, CLASSES, BUDGETS)
         objects = [each.value() for kind in kinds for each in self.store.list(kind).items]
         state = Placement.of(cluster_of(objects, self.clock.now))
-        waiting: dict[Preemptor, None] = {}
-        for each in state.pods.values():
-            group = state.group_of(each)
-            if each.node is None and each.member is not None and group is not None and group.min_count is not None:
-                waiting[ForGroup(each.key[0], each.member)] = None
-            elif each.node is None:
-                waiting[ForPod(each.key)] = None
-        for item in waiting:
+        for item in waiting_items(state):
             answer = cycle(state, item)
             if answer.bound or answer.actuated:
                 yield f"{item} waits and could have {answer.bound or answer.nominated}"

@@ -27,7 +27,7 @@ from makeway.runtime.executor import DirectWriter
 from makeway.runtime.informers import watched_kinds
 from makeway.runtime.ports import SeededNames, Stored
 from makeway.runtime.virtual import Virtual, VirtualClock
-from tests.controllers.gang_world import BUDGETS
+from tests.controllers.gang_world import BUDGETS, waiting_items
 from tests.controllers.pod_world import NODES, NOON, PODS, SECOND, Nodes, Tree, node
 from tests.controllers.test_pod_gangs import CLASSES, GANGS, gang, ranks
 from tests.controllers.test_pod_scheduling import pod
@@ -284,14 +284,7 @@ class RelationWorld:
         }
         cluster = replace(cluster, pods=tuple(replace(each, arrived=arrived[each.key]) for each in cluster.pods))
         state = Placement.of(cluster)
-        waiting: dict[Preemptor, None] = {}
-        for each in state.pods.values():
-            group = state.group_of(each)
-            if each.node is None and each.member is not None and group is not None and group.min_count is not None:
-                waiting[ForGroup(each.key[0], each.member)] = None
-            elif each.node is None:
-                waiting[ForPod(each.key)] = None
-        for item in waiting:
+        for item in waiting_items(state):
             leaving = _leaving(state, item)
             if leaving and isinstance(item, ForGroup):
                 answer = _beside_leaving(state, item, leaving)

@@ -39,7 +39,7 @@ class CycleAnswer:
 def cycle(state: Placement, preemptor: Preemptor, *, pod_by_pod: bool = False) -> CycleAnswer:
     """One look at a pod or gang that waits. ``pod_by_pod``: a gang without workload-aware preemption (S-15.6.4)."""
     who = seeker(state, preemptor)
-    answer = sought(state, preemptor, pod_by_pod=pod_by_pod, listing=False)
+    answer = _sought(state, preemptor, who, pod_by_pod, listing=False)
     waiting = tuple(pod.key for pod in who.members) if who is not None else ()
     if isinstance(preemptor, ForPod) and who is None and preemptor.key in state.pods:
         waiting = (preemptor.key,)
@@ -47,9 +47,12 @@ def cycle(state: Placement, preemptor: Preemptor, *, pod_by_pod: bool = False) -
     return _outcome(answer, waiting, cleared)
 
 
-def sought(state: Placement, preemptor: Preemptor, *, pod_by_pod: bool = False, listing: bool = True) -> Answer:
+def sought(state: Placement, preemptor: Preemptor, *, pod_by_pod: bool = False) -> Answer:
     """What ``decide`` says; of a gang without workload-aware preemption what S-15.6.4 says."""
-    who = seeker(state, preemptor)
+    return _sought(state, preemptor, seeker(state, preemptor), pod_by_pod, listing=True)
+
+
+def _sought(state: Placement, preemptor: Preemptor, who: Seeker | None, pod_by_pod: bool, *, listing: bool) -> Answer:
     if pod_by_pod and who is not None and not who.single and who.exists >= who.wanted:
         return _pod_by_pod(state, preemptor, who)
     return decide(state, preemptor, listing=listing)

@@ -21,6 +21,8 @@ from makeway.core.placement.model import Node, Pod, Spread, Term
 from makeway.core.placement.nodes import Bools, Ints, Placement
 
 KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
+SOFT = "PreferNoSchedule"
+_SHY = "shy"  # among what is kept of preferences: which nodes have such a taint
 UNWANTED = 100  # what a PreferNoSchedule taint weighs: as much as the strongest preference for another node
 _MOST_MASKS = 512
 
@@ -38,6 +40,8 @@ def usable(state: Placement, pod: Pod) -> Bools:
 
 def preference(state: Placement, pod: Pod) -> Ints | None:
     """How much the pod would rather have each node (S-15.2.3); None: it is all the same to it. Not to be written to."""
+    if not pod.preferred and not _are_some_shy(state):
+        return None
     look = (pod.preferred, pod.tolerations)
     if look not in state.preferences:
         if len(state.preferences) >= _MOST_MASKS:
@@ -47,17 +51,24 @@ def preference(state: Placement, pod: Pod) -> Ints | None:
     return state.preferences[look]
 
 
+def _are_some_shy(state: Placement) -> bool:
+    """Whether a node asks pods to go elsewhere if they can; most clusters have none."""
+    if _SHY not in state.preferences:
+        found = [i for i, node in enumerate(state.nodes) if node.taints and any(t.effect == SOFT for t in node.taints)]
+        state.preferences[_SHY] = np.array(found, np.int64) if found else None
+    return state.preferences[_SHY] is not None
+
+
 def _preferred(node: Node, pod: Pod) -> int:
     wanted = sum(weight for weight, term in pod.preferred if selects(term, node.labels))
     unwanted = sum(
-        taint.effect == "PreferNoSchedule" and not any(t.tolerates(taint) for t in pod.tolerations)
-        for taint in node.taints
+        taint.effect == SOFT and not any(t.tolerates(taint) for t in pod.tolerations) for taint in node.taints
     )
     return wanted - UNWANTED * unwanted
 
 
 def _opens(node: Node, pod: Pod) -> bool:
-    return not node.unschedulable and not is_kept_away(node, pod) and matches(node, pod)
+    return not node.unschedulable and not (node.taints and is_kept_away(node, pod)) and matches(node, pod)
 
 
 def is_kept_away(node: Node, pod: Pod) -> bool:
