@@ -95,7 +95,7 @@ def test_gangs_whose_members_fail_and_finish_are_never_displaced_by_lower_pods(
         machine.until(lambda: have_low_ones_come(machine), "lower pods have the places of those who finished")
         for end in ends:
             os.write(end, b"go\n")
-        machine.until(lambda: is_through(machine), "all that is left of the gangs runs, and lower pods wait", 60)
+        machine.until(lambda: is_through(machine), "all that is left of the gangs runs, and lower pods wait", 180)
     finally:
         for end in ends:
             os.close(end)
