@@ -7,10 +7,11 @@ sentence is worded as Kubernetes words it, for people and scripts know it. What 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
+from makeway.controllers.pod_news import labels_of, look_of
 from makeway.core.model import Millis
 from makeway.core.placement.delayed import CycleAnswer
+from makeway.core.placement.filters import are_some_kept_away, has_relations
 from makeway.core.placement.hindrances import hindrances
 from makeway.core.placement.model import Pod, PodKey
 from makeway.core.placement.nodes import Placement
@@ -57,10 +58,11 @@ def told_waiting(
     if exist < least:
         return dict.fromkeys((pod.key for pod in members), too_few(exist, least))
     rest = _together(members, standing, least) + _preemption(answer)
+    apart = any(map(has_relations, members)) or are_some_kept_away(state)
     by_kind: dict[object, str] = {}
     found = {}
     for pod in members:
-        kind = _kind(pod)
+        kind = (*look_of(pod), *(labels_of(pod) if apart else ()))
         if kind not in by_kind and len(by_kind) < MOST_KINDS:
             by_kind[kind] = _nodes(state, pod, unready) + rest
         found[pod.key] = by_kind.get(kind) or next(iter(by_kind.values()))
@@ -69,15 +71,6 @@ def told_waiting(
 
 def too_few(exist: int, least: int) -> str:
     return f"Of its gang {exist} {'pod exists' if exist == 1 else 'pods exist'}, and {least} are needed."
-
-
-def _kind(pod: Pod) -> object:
-    """What two members have in common that are told the same."""
-    nobody = replace(
-        pod, key=(pod.key[0], ""), uid="", arrived=0, nominated=None, requests={}, labels={}, node_selector={}
-    )
-    maps = (pod.requests, pod.labels, pod.node_selector)
-    return repr(nobody), tuple(tuple(sorted(each.items())) for each in maps)
 
 
 def _unresolved(pod: Pod) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from makeway.core.placement.filters import concerns, matches_labels
+from makeway.core.placement.filters import are_some_kept_away, concerns, has_relations, matches_labels
 from makeway.core.placement.hindrances import might_take
 from makeway.core.placement.model import ForGroup, Pod, PodKey, Preemptor, Term
 from makeway.core.placement.nodes import Placement
@@ -117,15 +117,6 @@ def heeds_others(state: Placement, item: Preemptor, members: Sequence[Pod]) -> b
     if any(pod.nominated is not None or has_relations(pod) for pod in members):
         return True
     return are_some_kept_away(state) and _is_chancy(state, item, members, kinds_of(members, apart=True).values())
-
-
-def has_relations(pod: Pod) -> bool:
-    return bool(pod.pod_affinity or pod.anti_affinity or pod.spread)
-
-
-def are_some_kept_away(state: Placement) -> bool:
-    """Whether somebody who stands on a node, or was promised one, keeps others away."""
-    return bool(state.wary) or any(state.pods[key].anti_affinity for key in state.nominated)
 
 
 def could_help(state: Placement, item: Preemptor, members: Sequence[Pod], priority: int, news: News) -> bool:

@@ -43,18 +43,11 @@ from makeway.controllers.gang_status import FOR_MEMBERS, FOR_PODS, FOR_VICTIMS, 
 from makeway.controllers.pod_cluster import WORKLOADS, PodCluster
 from makeway.controllers.pod_edits import NOT_WHOLE, PREEMPTED, Bind, Disrupt, Promise, Wait, said, whose
 from makeway.controllers.pod_messages import Told, told_waiting
-from makeway.controllers.pod_news import (
-    News,
-    are_some_kept_away,
-    could_help,
-    has_relations,
-    heeds_others,
-    labels_of,
-    look_of,
-)
+from makeway.controllers.pod_news import News, could_help, heeds_others, labels_of, look_of
 from makeway.controllers.pod_queue import PodQueue, Rank, Shape
 from makeway.core.model import Millis
 from makeway.core.placement.delayed import CycleAnswer, cycle
+from makeway.core.placement.filters import are_some_kept_away, has_relations
 from makeway.core.placement.model import ForGroup, ForPod, Pod, PodKey, Preemptor
 from makeway.core.placement.preemption import ONGOING
 from makeway.core.trace import Rule

@@ -22,7 +22,7 @@ from makeway.core.placement.nodes import Bools, Ints, Placement
 
 KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
 SOFT = "PreferNoSchedule"
-_SHY = "shy"  # among what is kept of preferences: which nodes have such a taint
+_SOFTLY_TAINTED = "softly tainted"  # among what is kept of preferences: which nodes have such a taint
 UNWANTED = 100  # what a PreferNoSchedule taint weighs: as much as the strongest preference for another node
 _MOST_MASKS = 512
 
@@ -40,7 +40,7 @@ def usable(state: Placement, pod: Pod) -> Bools:
 
 def preference(state: Placement, pod: Pod) -> Ints | None:
     """How much the pod would rather have each node (S-15.2.3); None: it is all the same to it. Not to be written to."""
-    if not pod.preferred and not _are_some_shy(state):
+    if not pod.preferred and not _has_soft_taints(state):
         return None
     look = (pod.preferred, pod.tolerations)
     if look not in state.preferences:
@@ -51,12 +51,12 @@ def preference(state: Placement, pod: Pod) -> Ints | None:
     return state.preferences[look]
 
 
-def _are_some_shy(state: Placement) -> bool:
+def _has_soft_taints(state: Placement) -> bool:
     """Whether a node asks pods to go elsewhere if they can; most clusters have none."""
-    if _SHY not in state.preferences:
+    if _SOFTLY_TAINTED not in state.preferences:
         found = [i for i, node in enumerate(state.nodes) if node.taints and any(t.effect == SOFT for t in node.taints)]
-        state.preferences[_SHY] = np.array(found, np.int64) if found else None
-    return state.preferences[_SHY] is not None
+        state.preferences[_SOFTLY_TAINTED] = np.array(found, np.int64) if found else None
+    return state.preferences[_SOFTLY_TAINTED] is not None
 
 
 def _preferred(node: Node, pod: Pod) -> int:
@@ -87,6 +87,16 @@ def matches(node: Node, pod: Pod) -> bool:
 
 def _has(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
     return all(labels.get(key) == value for key, value in wanted.items())
+
+
+def has_relations(pod: Pod) -> bool:
+    """Whether other pods matter to it beyond the room that they take."""
+    return bool(pod.pod_affinity or pod.anti_affinity or pod.spread)
+
+
+def are_some_kept_away(state: Placement) -> bool:
+    """Whether a pod that stands on a node, or was promised one, keeps others away."""
+    return bool(state.wary) or any(state.pods[key].anti_affinity for key in state.nominated)
 
 
 class RelationKind(Enum):

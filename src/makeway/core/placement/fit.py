@@ -19,6 +19,8 @@ from makeway.core.placement.nodes import Bools, Ints
 from makeway.core.placement.packing import pack_exactly
 from makeway.core.placement.room import NOT_PLACED, Kind, Room, Saved, Seats
 
+MOST_NODES_LATE = 20_000_000  # that are looked at once more for members that want later ones of the gang beside them
+
 
 def seat_gang(room: Room, need: int, *, search: bool = True) -> Seats | None:
     """A node for each member, who then stands there; None, and nothing changed, if fewer than ``need`` get one.
@@ -56,11 +58,13 @@ def placed(seats: Seats) -> int:
 
 
 def _attempts(room: Room, need: int, search: bool) -> Iterator[Callable[[], Seats | None]]:
-    if len(room.members) < need:
+    if len(room.members) < need or (room.related and not room.could_hold(need)):
         return
     yield lambda: in_queue_order(room)
     if room.state.thorough and len(room.members) > 1:
-        yield from (partial(_within, room, nodes) for nodes in room.corners())
+        for nodes in room.common_domains():
+            if room.could_hold(need, nodes):
+                yield partial(_within, room, nodes)
     if room.alike:
         return
     largest = largest_first(room)
@@ -105,7 +109,8 @@ def in_queue_order(room: Room) -> Seats:
 def _seat_late_ones(room: Room, seats: Seats) -> None:
     """Members who want others of the gang beside them may have come before these (decision 0069)."""
     late = [i for i, node in enumerate(seats) if node == NOT_PLACED and room.kind_of[i].pod.pod_affinity]
-    while late and len(late) < len(seats):
+    most = room.looks + MOST_NODES_LATE // max(1, len(room.state.nodes))
+    while late and len(late) < len(seats) and room.looks < most:
         for i in late:
             seats[i] = seat_one(room, room.kind_of[i])
         left = [i for i in late if seats[i] == NOT_PLACED]

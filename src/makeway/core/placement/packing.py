@@ -17,18 +17,9 @@ MOST_LOOKS = 24_000  # at nodes
 
 def pack_exactly(room: Room, order: Sequence[int], need: int) -> Seats | None:
     """A node for at least ``need`` members, if the search finds one; nobody is put there yet."""
-    if len(room.state.nodes) > MOST_NODES or len(order) > MOST_MEMBERS or not _could(room, need):
+    if len(room.state.nodes) > MOST_NODES or len(order) > MOST_MEMBERS or not room.could_hold(need):
         return None
     return _Search(room, order, need).seats()
-
-
-def _could(room: Room, need: int) -> bool:
-    """Whether each kind by itself has room for as many as must be placed of it."""
-    for kind in room.kinds:
-        count = sum(each is kind for each in room.kind_of)
-        if int(room.capacity(kind).sum()) < count - (len(room.members) - need):
-            return False
-    return True
 
 
 class _Search:

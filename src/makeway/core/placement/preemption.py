@@ -27,6 +27,7 @@ from makeway.core.placement.single_pod import Offers, offers
 from makeway.core.placement.units import units_below
 from makeway.core.trace import Rule, Step
 
+MOST_TRIES = 40_000  # of members that may have to stand one after another: a chain of 280 in the wrong order
 NEVER = "preemptionPolicyNever"
 ONGOING = "ongoingPreemption"
 
@@ -132,9 +133,9 @@ def refused(state: Placement, preemptor: Preemptor, *, ruled_out: frozenset[str]
 
 
 def _all_stand(room: Room, seats: Seats) -> bool:
-    """Whether all members are valid there, one after another; who wants another of them beside it comes after it."""
-    left = list(range(len(seats)))
-    while left:
+    """Whether all members are valid there, one after another; a member that wants another beside it comes after it."""
+    left, tries = list(range(len(seats))), 0
+    while left and tries < MOST_TRIES:
         rest = []
         for i in left:
             if room.valid_at(room.kind_of[i], seats[i]):
@@ -142,9 +143,10 @@ def _all_stand(room: Room, seats: Seats) -> bool:
             else:
                 rest.append(i)
         if len(rest) == len(left):
-            return False
+            break
+        tries += len(left)
         left = rest
-    return True
+    return not left
 
 
 def _leaving_for(state: Placement, who: Seeker, nominated: set[str]) -> list[PodKey]:

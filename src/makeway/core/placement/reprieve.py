@@ -52,17 +52,29 @@ def _asked(room: Room, seats: Seats) -> dict[int, list[int]]:
 
 
 def _one_by_one(room: Room, seats: Seats, going: Bools) -> Bools:
-    """Where leaving can hurt, who comes back can make a place for one refused before, so a gang's are asked again."""
+    """Where leaving can hurt, a unit that comes back can make a place for one refused before: these are asked again.
+
+    A unit that matters to no member beyond the room it takes is judged by that room alone, once the members stand.
+    """
     staying = np.zeros_like(going)
+    asked = _asked(room, seats)
+    stands = room.stands(seats)
     again = True
     while again:
         again = False
         for unit in np.flatnonzero(going & ~staying).tolist():
             room.looks += 1
             room.shift(unit, -1)
-            if room.stands(seats):
-                staying[unit] = True
-                again = room.leaving_can_hurt and not room.single
+            is_related = room.is_related(unit)
+            if room.stands(seats) if is_related or not stands else _has_room(room, unit, asked):
+                staying[unit] = stands = True
+                again |= is_related and room.leaving_can_hurt and not room.single
             else:
                 room.shift(unit, 1)
     return staying
+
+
+def _has_room(room: Room, unit: int, asked: dict[int, list[int]]) -> bool:
+    """Whether a unit that is back leaves the members on its nodes the room that they have taken."""
+    nodes: list[int] = room.parts.node[room.parts.of(unit)].tolist()
+    return all(room.free[column, node] >= 0 for node in nodes for column in asked.get(node, ()))

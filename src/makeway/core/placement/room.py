@@ -13,14 +13,22 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from makeway.core.placement.filters import Beside, Relation, preference, relations, usable
+from makeway.core.placement.filters import (
+    Beside,
+    Relation,
+    are_some_kept_away,
+    has_relations,
+    preference,
+    relations,
+    usable,
+)
 from makeway.core.placement.model import Pod, PodKey
 from makeway.core.placement.nodes import NOWHERE, Bools, Ints, Placement, amount
 from makeway.core.placement.scoring import ABOVE_ALL_SCORES, scores
 from makeway.core.placement.units import Units
 
 NOT_PLACED = -1
-MOST_CORNERS = 64  # domains that are tried one by one
+MOST_DOMAINS = 64  # that are tried one by one
 Seats = list[int]  # of each member the node, or NOT_PLACED
 Saved = tuple[Ints, list[Ints]]
 
@@ -108,18 +116,35 @@ class Room:
         domain that holds the least."""
         return any(kind.pod.spread or kind.pod.pod_affinity for kind in self.kinds)
 
-    def corners(self) -> Iterator[Bools]:
-        """Where members want each other beside them and nobody stands yet: the domains, one of which takes them all.
+    def is_related(self, unit: int) -> bool:
+        """Whether a unit that might leave matters to a member beyond the room that it takes."""
+        return bool(self._related_rows.get(unit))
+
+    def common_domains(self) -> Iterator[Bools]:
+        """Where members want each other beside them and none stands yet: the domains, one of which takes them all.
 
         The first one's choice would bind the others; it looks at its own score only (decision 0069).
         """
+        wanted = (each for kind in self.kinds for each in kind.relations if isinstance(each, Beside))
+        unmet = [each.domain for each in wanted if not each.counts.any()]
+        tried: set[bytes] = set()
+        for domain in unmet:
+            for number in np.unique(domain[domain >= 0]).tolist():
+                nodes: Bools = domain == number
+                if len(tried) < MOST_DOMAINS and nodes.tobytes() not in tried:
+                    tried.add(nodes.tobytes())
+                    yield nodes
+            if len(tried) >= MOST_DOMAINS:
+                return
+
+    def could_hold(self, need: int, within: Bools | None = None) -> bool:
+        """Whether each kind by itself has room for as many as must be placed of it; relations are not asked."""
         for kind in self.kinds:
-            for relation in kind.relations:
-                if isinstance(relation, Beside) and not relation.counts.any():
-                    for number in range(min(MOST_CORNERS, int(relation.domain.max(initial=-1)) + 1)):
-                        nodes: Bools = relation.domain == number
-                        if nodes.any():
-                            yield nodes
+            capacity = self.capacity(kind)
+            room = int((capacity if within is None else capacity[within]).sum())
+            if room < sum(each is kind for each in self.kind_of) - (len(self.members) - need):
+                return False
+        return True
 
     @property
     def alike(self) -> bool:
@@ -130,15 +155,16 @@ class Room:
     def _sort_by_kind(self, within: Bools | None) -> None:
         found: dict[object, Kind] = {}
         before: Pod | None = None
+        apart = any(map(has_relations, self.members)) or are_some_kept_away(self.state)  # else labels say nothing
         for pod in self.members:
-            if before is not None and _is_like(pod, before):
+            if before is not None and _is_like(pod, before) and (not apart or pod.labels == before.labels):
                 self.kind_of.append(self.kind_of[-1])
                 continue
             before = pod
             look = (
                 tuple(sorted(pod.requests.items())), tuple(sorted(pod.node_selector.items())), pod.affinity,
                 pod.preferred, pod.tolerations, pod.ports, pod.pod_affinity, pod.anti_affinity, pod.spread,
-                tuple(sorted(pod.labels.items())),
+                tuple(sorted(pod.labels.items())) if apart else (),
             )  # fmt: skip
             kind = found.get(look)
             if kind is None:
@@ -344,7 +370,7 @@ class Room:
 def _is_like(pod: Pod, other: Pod) -> bool:
     """What most members of a gang are to the one before, and is cheap to tell."""
     return (
-        pod.requests == other.requests and pod.labels == other.labels and pod.ports == other.ports
+        pod.requests == other.requests and pod.ports == other.ports
         and pod.node_selector == other.node_selector and pod.affinity == other.affinity
         and pod.preferred == other.preferred
         and pod.tolerations == other.tolerations and pod.pod_affinity == other.pod_affinity
