@@ -59,14 +59,15 @@ def told_waiting(
         return dict.fromkeys((pod.key for pod in members), too_few(exist, least))
     rest = _together(members, standing, least) + _preemption(answer)
     apart = any(map(has_relations, members)) or are_some_kept_away(state)
-    by_kind: dict[object, str] = {}
-    found = {}
+    kinds = {pod.key: (*look_of(pod), *(labels_of(pod) if apart else ())) for pod in members}
+    samples: dict[object, Pod] = {}
     for pod in members:
-        kind = (*look_of(pod), *(labels_of(pod) if apart else ()))
-        if kind not in by_kind and len(by_kind) < MOST_KINDS:
-            by_kind[kind] = _nodes(state, pod, unready) + rest
-        found[pod.key] = by_kind.get(kind) or next(iter(by_kind.values()))
-    return found
+        if len(samples) < MOST_KINDS:
+            samples.setdefault(kinds[pod.key], pod)
+    counted = hindrances(state, list(samples.values()), unready)
+    words = {kind: _nodes(len(state.nodes), each) + rest for kind, each in zip(samples, counted, strict=True)}
+    anybody = next(iter(words.values()))
+    return {key: words.get(kind, anybody) for key, kind in kinds.items()}
 
 
 def too_few(exist: int, least: int) -> str:
@@ -78,10 +79,9 @@ def _unresolved(pod: Pod) -> str:
     return f"There is no group {member.group} in a Workload {member.workload}." if member else "No such group."
 
 
-def _nodes(state: Placement, pod: Pod, unready: Collection[str]) -> str:
-    found = hindrances(state, pod, unready)
-    told = ", ".join(f"{number} {why}" for why, number in sorted(found.items()))
-    return f"0/{len(state.nodes)} nodes are available: {told}." if told else "0/0 nodes are available."
+def _nodes(count: int, ruled_out: Mapping[str, int]) -> str:
+    told = ", ".join(f"{number} {why}" for why, number in sorted(ruled_out.items()))
+    return f"0/{count} nodes are available: {told}." if told else "0/0 nodes are available."
 
 
 def _together(members: Sequence[Pod], standing: int, least: int) -> str:

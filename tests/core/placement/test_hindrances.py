@@ -38,7 +38,7 @@ def test_each_node_is_counted_once_by_what_rules_it_out() -> None:
             pod("new", 2, labels={"app": "x"}, ports=frozenset({("TCP", 80)})),
         ),
     ))  # fmt: skip
-    assert hindrances(state, state.pods[("d", "new")], {"gone"}) == {
+    assert hindrances(state, [state.pods[("d", "new")]], {"gone"})[0] == {
         "node(s) were unschedulable": 1,
         "node(s) were not ready": 1,
         "Insufficient cpu": 1,
@@ -66,7 +66,7 @@ def test_which_rule_between_pods_rules_out_how_many_nodes(asked: dict[str, objec
         pods=(pod("x", 0, "a", labels={"app": "x"}), pod("y", 0, "a", labels={"app": "x"}), pod("new", 9, **asked)),  # type: ignore[arg-type]
     ))  # fmt: skip
     waiting = replace(state.pods[("d", "new")], requests={})
-    found = hindrances(state, waiting)
+    (found,) = hindrances(state, [waiting])
     assert {why: number for why, number in found.items() if why != NOT_FOR_ALL} == told
 
 
@@ -74,7 +74,7 @@ def test_what_no_node_has_is_short_everywhere() -> None:
     state = Placement.of(Cluster(nodes=(node("a"), node("b")), pods=(pod("new", 9),)))
     asks = Pod(key=("d", "more"), requests={"cpu": 9, "gpu": 1})
     state.add_pod(asks)
-    assert hindrances(state, asks) == {"Insufficient cpu, gpu": 2}
+    assert hindrances(state, [asks]) == [{"Insufficient cpu, gpu": 2}]
 
 
 @pytest.mark.parametrize("seed", range(20))

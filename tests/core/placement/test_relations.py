@@ -6,15 +6,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from makeway.core.model import Expression, Taint
+from makeway.core.placement.contest import contest
 from makeway.core.placement.delayed import cycle
 from makeway.core.placement.filters import RelationKind
+from makeway.core.placement.fit import seat_gang
 from makeway.core.placement.model import Cluster, Namespace, Node, Pod, Spread, Term
 from makeway.core.placement.nodes import Placement
 from makeway.core.placement.preemption import decide
-from makeway.core.placement.room import Room
+from makeway.core.placement.room import MOST_DOMAINS, Room
+from makeway.core.placement.units import units_below
 from makeway.testing.placement_checker import check
 from tests.core.placement.scene import HIGH, HOST, PRE, gang, lone, names, node, pod, workload
 
@@ -207,3 +211,61 @@ def test_a_gang_whose_pods_want_each_other_goes_where_all_of_them_have_room() ->
     world = Cluster(nodes=tuple(nodes), pods=(*taken, *members), workloads=(workload("pre", HIGH, min_count=3),))
     assert set(decide(Placement.of(world), PRE).nominated.values()) == {"b", "c", "d"}
     assert not decide(Placement.of(world, thorough=False), PRE).feasible  # one after another, to the letter
+
+
+# --- what it costs ---------------------------------------------------------------------------------------------------
+
+
+def indexed(count: int, **asks: Any) -> list[Pod]:
+    """Members as an indexed Job makes them: each has a label of its own."""
+    return [replace(each, labels={"app": "web", "index": str(i)}, **asks) for i, each in enumerate(gang(count))]
+
+
+def room_of(nodes: list[Node], members: list[Pod], *others: Pod) -> Room:
+    state = Placement.of(Cluster(nodes=tuple(nodes), pods=(*members, *others), workloads=(workload("pre", HIGH),)))
+    return Room(state, members, HIGH)
+
+
+def test_labels_tell_members_apart_only_where_somebody_heeds_them() -> None:
+    assert len(room_of(AB, indexed(9)).kinds) == 1
+    wary = standing("w", "db", "a", anti_affinity=(term("web"),))
+    assert len(room_of(AB, indexed(9), wary).kinds) == 9
+    assert len(room_of(AB, indexed(9, anti_affinity=(term("web"),))).kinds) == 9
+
+
+def test_members_that_ask_for_the_same_share_what_is_counted_for_it() -> None:
+    """Every pod of the cluster is held against each relation, so that there may not be one for each member."""
+    room = room_of(AB, indexed(9, anti_affinity=(term("web", HOST),), spread=(spread(),)))
+    assert len({id(each) for kind in room.kinds for each in kind.relations}) == 3  # its own term, as theirs, the spread
+
+
+def test_units_that_matter_to_nobody_are_judged_by_their_room() -> None:
+    machines = [node(f"n{i:02}", 8, labels={ZONE: f"z{i % 2}"}) for i in range(20)]
+    low = [pod(f"v{i}", at=f"n{i % 20:02}", labels={"app": "low"}) for i in range(160)]
+    room = room_of(machines, indexed(20, pod_affinity=(term("web"),)), *low)
+    room.attach(units_below(room.state, HIGH))
+    result = contest(room, 20, np.ones(len(room.units), bool))
+    assert result is not None
+    assert result.going.sum() == 20
+    assert room.looks < 1000  # one by one, all members for each of the 160, it was five times that
+
+
+def test_all_domains_of_the_last_term_are_tried_and_not_more_than_a_bound() -> None:
+    many = [node(f"n{i:03}", labels={ZONE: f"z{i % 3}"}) for i in range(100)]
+    both = room_of(many, indexed(3, pod_affinity=(term("web", HOST), term("web"))))
+    assert len(list(both.common_domains())) == 3
+    hosts = room_of(many, indexed(3, pod_affinity=(term("web", HOST),)))
+    assert len(list(hosts.common_domains())) == MOST_DOMAINS
+
+
+def test_a_chain_of_members_in_the_wrong_order_is_placed() -> None:
+    """Each wants the next one beside it; only the last one wants nobody."""
+
+    def wants(i: int) -> Term:
+        return Term((Expression("index", "In", (str(i),)),), ZONE)
+
+    members = [replace(each, pod_affinity=(wants(i + 1),) if i < 19 else ()) for i, each in enumerate(indexed(20))]
+    machines = [node(f"n{i}", 9, labels={ZONE: f"z{i % 2}"}) for i in range(6)]
+    seats = seat_gang(room_of(machines, members), 20)
+    assert seats is not None
+    assert len({machines[at].labels[ZONE] for at in seats}) == 1

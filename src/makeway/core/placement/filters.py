@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from functools import partial
 
 import numpy as np
 
@@ -205,29 +206,58 @@ class Beside(Relation):
         return self._has_keys & met
 
 
-def relations(state: Placement, pod: Pod, others: Iterable[Pod]) -> list[Relation]:
-    """What ``pod`` heeds in others: its own terms and spreads, and the terms of those who stand or will stand there."""
+Foreign = tuple[str, Term]  # the namespace of a pod that keeps others away, and its term
+
+
+def relations(
+    state: Placement, pod: Pod, foreign: Iterable[Foreign], shared: dict[object, Relation]
+) -> list[Relation]:  # fmt: skip
+    """What ``pod`` heeds in others: its own terms and spreads, and the terms of those who stand or will stand there.
+
+    What is the same for several kinds of pods is one relation: ``shared`` has those made so far.
+    """
+    namespace = pod.key[0]
     found: list[Relation] = []
+
+    def add(key: object, made: Callable[[], Relation]) -> None:
+        relation = shared.get(key)
+        if relation is None:
+            relation = shared[key] = made()
+        found.append(relation)
+
     if pod.pod_affinity:
-        matters = _selected_by_all(state, pod)
-        domains = [_domains(state, term.topology_key) for term in pod.pod_affinity]
-        found.append(Beside(domains, matters, may_be_first=matters(pod)))
+        first = _selected_by_all(state, pod)(pod)
+        add((namespace, pod.pod_affinity, first), partial(_beside, state, pod, first))
     for term in pod.anti_affinity:
-        domain = _domains(state, term.topology_key)
-        found.append(Apart(RelationKind.ANTI_AFFINITY, domain, _selected(state, pod, term)))
-    foreign = {
-        (other.key[0], term)
-        for other in others
-        for term in other.anti_affinity
-        if concerns(state, term, other.key[0], pod)
-    }
-    for namespace, term in sorted(foreign, key=repr):
-        domain = _domains(state, term.topology_key)
-        found.append(Apart(RelationKind.ANTI_AFFINITY_OF_OTHERS, domain, _keeps_away(namespace, term)))
+        selected = _selected(state, pod, term)
+        add((namespace, term), partial(_apart, state, RelationKind.ANTI_AFFINITY, term, selected))
+    for other, term in foreign:
+        if concerns(state, term, other, pod):
+            key, away = (RelationKind.ANTI_AFFINITY_OF_OTHERS, other, term), _keeps_away(other, term)
+            add(key, partial(_apart, state, RelationKind.ANTI_AFFINITY_OF_OTHERS, term, away))
     for spread in pod.spread:
-        domain = _domains(state, spread.topology_key, _counting(pod, spread))
-        found.append(Even(domain, _counted(pod, spread), spread, int(matches_labels(spread.selector, pod))))
+        own = int(matches_labels(spread.selector, pod))
+        add((namespace, spread, _where(pod), own), partial(_even, state, pod, spread, own))
     return found
+
+
+def _where(pod: Pod) -> object:
+    """What decides which nodes count for its spreads."""
+    keys = tuple(spread.topology_key for spread in pod.spread)
+    return keys, tuple(sorted(pod.node_selector.items())), pod.affinity, pod.tolerations
+
+
+def _beside(state: Placement, pod: Pod, may_be_first: bool) -> Relation:
+    domains = [_domains(state, term.topology_key) for term in pod.pod_affinity]
+    return Beside(domains, _selected_by_all(state, pod), may_be_first=may_be_first)
+
+
+def _apart(state: Placement, kind: RelationKind, term: Term, matters: Callable[[Pod], bool]) -> Relation:
+    return Apart(kind, _domains(state, term.topology_key), matters)
+
+
+def _even(state: Placement, pod: Pod, spread: Spread, own: int) -> Relation:
+    return Even(_domains(state, spread.topology_key, _counting(pod, spread)), _counted(pod, spread), spread, own)
 
 
 def _domains(state: Placement, key: str, counts: Callable[[Node], bool] | None = None) -> Ints:

@@ -6,14 +6,14 @@ Counting is done over arrays; only nodes that are closed to the pod for good are
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
 from makeway.core.placement.filters import KEEPS_AWAY, RelationKind, matches, usable
 from makeway.core.placement.model import Node, Pod
 from makeway.core.placement.nodes import Ints, Placement, amount
-from makeway.core.placement.room import Room
+from makeway.core.placement.room import Kind, Room
 
 NOT_READY = "node(s) were not ready"
 UNSCHEDULABLE = "node(s) were unschedulable"
@@ -29,15 +29,25 @@ OTHER_PODS = {
 NOT_FOR_ALL = "node(s) had room, but not for enough pods of the gang"
 
 
-def hindrances(state: Placement, pod: Pod, unready: Collection[str] = ()) -> dict[str, int]:
-    """How many nodes are ruled out for a waiting pod by what. ``unready``: nodes of which that is known."""
+def hindrances(state: Placement, pods: Sequence[Pod], unready: Collection[str] = ()) -> list[dict[str, int]]:
+    """Of each waiting pod how many nodes are ruled out by what; pods of one gang, or a single one.
+
+    ``unready``: nodes of which that is known. What the pods have in common is looked up once.
+    """
+    room = Room(state, pods, state.priority_of(pods[0]))
+    found = {id(kind): _of_kind(room, kind, unready) for kind in room.kinds}
+    return [found[id(kind)] for kind in room.kind_of]
+
+
+def _of_kind(room: Room, kind: Kind, unready: Collection[str]) -> dict[str, int]:
+    state, pod = room.state, kind.pod
     found: Counter[str] = Counter()
     is_open = usable(state, pod)
     for at in np.flatnonzero(~is_open).tolist():
         found[_closed(state.nodes[at], pod, unready)] += 1
     nodes = np.flatnonzero(is_open)
     if len(nodes):
-        _count_room(state, pod, nodes, found)
+        _count_room(room, kind, nodes, found)
     return dict(found)
 
 
@@ -54,10 +64,9 @@ def _closed(node: Node, pod: Pod, unready: Collection[str]) -> str:
     return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
 
 
-def _count_room(state: Placement, pod: Pod, nodes: Ints, found: Counter[str]) -> None:
-    room = Room(state, (pod,), state.priority_of(pod))
-    kind = room.kind_of[0]
-    unknown = [name for name, value in pod.requests.items() if value > 0 and name not in state.columns]
+def _count_room(room: Room, kind: Kind, nodes: Ints, found: Counter[str]) -> None:
+    known = room.state.columns
+    unknown = [name for name, value in kind.pod.requests.items() if value > 0 and name not in known]
     short = room.free[kind.asked][:, nodes] < kind.need[kind.asked, None]
     closed = [~relation.open()[nodes] for relation in kind.relations]
     pattern, count = np.unique(np.vstack([short, *closed]), axis=1, return_counts=True)

@@ -86,6 +86,7 @@ class Room:
             at = state.rows.node[list(state.ports.get(port, ()))]
             np.subtract.at(self.free[i], at[at != NOWHERE], 1)
         self.kinds: list[Kind] = []
+        self._relations: list[Relation] = []  # of all kinds, each once
         self.kind_of: list[Kind] = []
         self._sort_by_kind(within)
         holders = self._hold_for_others(priority, own)
@@ -108,7 +109,7 @@ class Room:
     @property
     def related(self) -> bool:
         """Whether who else stands somewhere matters to a member beyond the room it takes."""
-        return any(kind.relations for kind in self.kinds)
+        return bool(self._relations)
 
     @property
     def leaving_can_hurt(self) -> bool:
@@ -125,8 +126,7 @@ class Room:
 
         The first one's choice would bind the others; it looks at its own score only (decision 0069).
         """
-        wanted = (each for kind in self.kinds for each in kind.relations if isinstance(each, Beside))
-        unmet = [each.domain for each in wanted if not each.counts.any()]
+        unmet = [each.domain for each in self._relations if isinstance(each, Beside) and not each.counts.any()]
         tried: set[bytes] = set()
         for domain in unmet:
             for number in np.unique(domain[domain >= 0]).tolist():
@@ -203,8 +203,11 @@ class Room:
         wary += [kind.pod for kind in self.kinds if kind.pod.anti_affinity]
         if not wary and not self.leaving_can_hurt:
             return
+        foreign = sorted({(pod.key[0], term) for pod in wary for term in pod.anti_affinity}, key=repr)
+        shared: dict[object, Relation] = {}
         for kind in self.kinds:
-            kind.relations = relations(state, kind.pod, wary)
+            kind.relations = relations(state, kind.pod, foreign, shared)
+        self._relations = list(shared.values())
         if self.related:
             for pod, node in holders:
                 for relation in self._mattering(pod):
@@ -218,7 +221,7 @@ class Room:
             relation.stand(node, change)
 
     def _mattering(self, pod: Pod) -> Iterator[Relation]:
-        return (relation for kind in self.kinds for relation in kind.relations if relation.matters(pod))
+        return (relation for relation in self._relations if relation.matters(pod))
 
     def _parts(self, units: Units) -> Parts:
         rows = self.state.rows
@@ -247,27 +250,25 @@ class Room:
         for unit, row in zip(units.unit_of_rows().tolist(), units.rows.tolist(), strict=True):
             pod, node = self.state.rows.pods[row], int(self.state.rows.node[row])
             assert pod is not None
-            for kind in self.kinds if node != NOWHERE else ():
-                matter = [(relation, node) for relation in kind.relations if relation.matters(pod)]
-                found.setdefault(unit, []).extend(matter)
+            if node != NOWHERE:
+                found.setdefault(unit, []).extend((relation, node) for relation in self._mattering(pod))
         return found
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
     def save(self) -> Saved:
-        return self.free.copy(), [relation.counts.copy() for kind in self.kinds for relation in kind.relations]
+        return self.free.copy(), [relation.counts.copy() for relation in self._relations]
 
     def load(self, saved: Saved) -> None:
         self.free = saved[0].copy()
-        for relation, counts in zip((r for kind in self.kinds for r in kind.relations), saved[1], strict=True):
+        for relation, counts in zip(self._relations, saved[1], strict=True):
             relation.counts = counts.copy()
 
     def empty(self) -> None:
         """All pods leave, also those who never would."""
         self.free = self.allocatable.copy()
-        for kind in self.kinds:
-            for relation in kind.relations:
-                relation.counts[:] = 0
+        for relation in self._relations:
+            relation.counts[:] = 0
 
     def take_out(self, going: Bools) -> None:
         """Many units leave at once."""
@@ -358,6 +359,7 @@ class Room:
     def stands(self, seats: Seats, order: Iterable[int] | None = None) -> bool:
         """Whether all seated members are valid where they are, added one after another in queue order."""
         seated = [i for i in (range(len(seats)) if order is None else order) if seats[i] != NOT_PLACED]
+        self.looks += len(seated)
         for i in seated:
             self.occupy(self.kind_of[i], seats[i], -1)
         good = True
