@@ -18,7 +18,9 @@ from makeway.core.placement.model import Cluster, Namespace, Node, Pod, Spread, 
 from makeway.core.placement.nodes import Placement
 from makeway.core.placement.preemption import decide
 from makeway.core.placement.room import MOST_DOMAINS, Room
+from makeway.core.placement.single_pod import offers
 from makeway.core.placement.units import units_below
+from makeway.core.trace import Rule
 from makeway.testing.placement_checker import check
 from tests.core.placement.scene import HIGH, HOST, PRE, gang, lone, names, node, pod, workload
 
@@ -269,3 +271,20 @@ def test_a_chain_of_members_in_the_wrong_order_is_placed() -> None:
     seats = seat_gang(room_of(machines, members), 20)
     assert seats is not None
     assert len({machines[at].labels[ZONE] for at in seats}) == 1
+
+
+def test_a_pod_with_terms_is_held_against_nodes_one_by_one_only_where_somebody_matters_to_it() -> None:
+    machines = [node(f"n{i:03}", 1) for i in range(100)]
+    low = [pod(f"v{i:03}", at=f"n{i:03}", labels={"app": "web" if i < 3 else "low"}) for i in range(100)]
+    seeker = seeking(anti_affinity=(term("web", HOST),))
+    state = Placement.of(cluster(machines, *low, seeker))
+    room = Room(state, (seeker,), HIGH, single=True)
+    room.attach(units_below(state, HIGH))
+    assert len(offers(room).nodes) == 100
+    assert room.looks < 50  # three contests, not a hundred
+
+
+def test_what_no_node_has_is_the_reason_also_for_a_pod_with_terms() -> None:
+    asks = seeking(requests={"cpu": 1, "gpu": 1}, anti_affinity=(term("web", HOST),))
+    answer = decide(Placement.of(cluster(AB, pod("v", 4, "a"), asks)), lone())
+    assert [step.rule for step in answer.why] == [Rule.PLACE_CLOSED]

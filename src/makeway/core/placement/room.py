@@ -101,11 +101,6 @@ class Room:
         self.parts = self._parts(units)
         self._related_rows = self._related(units) if self.related else {}
 
-    def narrow(self, within: Bools) -> None:
-        """From now on only these nodes may take members."""
-        for kind in self.kinds:
-            kind.open = usable(self.state, kind.pod) & within
-
     @property
     def related(self) -> bool:
         """Whether who else stands somewhere matters to a member beyond the room it takes."""

@@ -54,7 +54,41 @@ class Offers:
 
 def offers(room: Room) -> Offers:
     """What each node would cost a single pod; ``room`` has it as its one member, and is left as it was."""
-    return _related_offers(room) if room.related else _plain_offers(room)
+    if not room.related:
+        return _plain_offers(room)
+    kind = room.kinds[0]
+    everywhere = kind.open
+    special = _nodes_of_related(room)
+    open_now = np.logical_and.reduce([relation.open() for relation in kind.relations], axis=0)
+    kind.open = everywhere & open_now & ~special  # whoever leaves these, the relations stay what they are
+    plain = _plain_offers(room)
+    kind.open = everywhere
+    found = _merged(plain, _node_by_node(room, np.flatnonzero(everywhere & special)))
+    kind.open = everywhere
+    return found
+
+
+def _nodes_of_related(room: Room) -> Bools:
+    """Nodes that a unit would leave which matters to the pod, there or elsewhere."""
+    related = np.array([room.is_related(unit) for unit in range(len(room.units))], bool)
+    nodes = np.zeros(len(room.state.nodes), bool)
+    nodes[room.parts.node[related[room.parts.unit]]] = True
+    return nodes
+
+
+def _merged(one: Offers, other: Offers) -> Offers:
+    if not len(other.nodes):
+        return one
+    both = [(each, i) for each in (one, other) for i in range(len(each.nodes))]
+    both.sort(key=lambda offer: int(offer[0].nodes[offer[1]]))
+    parts = [(each.nodes[i], slice(int(each.bounds[i]), int(each.bounds[i + 1])), each) for each, i in both]
+    sizes = [part.stop - part.start for _, part, _ in parts]
+    return Offers(
+        np.array([node for node, _, _ in parts], np.int64),
+        np.cumsum([0, *sizes]),
+        np.concatenate([each.victims[part] for _, part, each in parts]),
+        np.concatenate([each.beyond[part] for _, part, each in parts]),
+    )
 
 
 def _plain_offers(room: Room) -> Offers:
@@ -113,17 +147,15 @@ def _beyond(room: Room, nodes: Ints, order: Ints, first: Ints) -> Ints:
     return found
 
 
-def _related_offers(room: Room) -> Offers:
-    """Node by node, where what stands elsewhere matters too."""
+def _node_by_node(room: Room, candidates: Ints) -> Offers:
+    """Where what leaves a node changes what the pod heeds: each node is a contest of its own."""
     nodes, victims, beyond, bounds = [], [], [], [0]
-    for node in np.flatnonzero(room.kinds[0].open).tolist():
+    for node in candidates.tolist():
         among = np.zeros(len(room.units), bool)
         among[room.parts.unit[room.parts.node == node]] = True
-        if not among.any():
-            continue
-        within = np.zeros(len(room.state.nodes), bool)
-        within[node] = True
-        room.narrow(within)
+        only = np.zeros(len(room.state.nodes), bool)
+        only[node] = True
+        room.kinds[0].open = only
         result = contest(room, 1, among)
         if result is not None and result.going.any():
             going = np.flatnonzero(result.going)
@@ -131,6 +163,5 @@ def _related_offers(room: Room) -> Offers:
             victims.extend(going.tolist())
             beyond.extend(result.beyond[going].tolist())
             bounds.append(len(victims))
-    room.narrow(np.ones(len(room.state.nodes), bool))
     whole = [np.array(each, np.int64) for each in (nodes, bounds, victims, beyond)]
     return Offers(*whole)
