@@ -95,7 +95,7 @@ def until(holds: Callable[[], object], what: str = "it") -> None:
 
 PLURALS = {
     "ResourceFlavor": "resourceflavors", "ClusterQueue": "clusterqueues", "LocalQueue": "localqueues",
-    "Workload": "workloads", "Job": "jobs",
+    "Workload": "workloads", "Job": "jobs", "Cohort": "cohorts", "WorkloadPriorityClass": "workloadpriorityclasses",
 }  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from makeway.core.model import Millis, QueueName, Workload, WorkloadKey
 from makeway.core.policy import Policy, Profile
 from makeway.core.state import State
 from makeway.core.waking import next_expiry
+from tests.model.arriving import arriving
 from tests.model.play import CYCLE_MILLIS, play
 from tests.model.scenarios import contended, fair, rotating, seeded
 from tests.soaking import InTime
@@ -54,6 +55,7 @@ FOUND_ROTATING = (
 INPUTS_PER_ROTATION = 50  # three profiles: 120 by default, 1,200 in a soak
 INPUTS_PER_FAIR = 29  # three profiles of as many each: 204 by default, 2,040 in a soak
 INPUTS_PER_QUARREL = 100  # three profiles: 60 by default, 600 in a soak
+INPUTS_PER_ARRIVALS = 50  # 40 by default, 400 in a soak
 INPUTS_PER_SCENARIO = 10  # a scenario is as much work as so many damaged files: 200 by default, 2,000 in a soak
 
 
@@ -259,6 +261,13 @@ def test_the_engine_and_the_model_take_turns_alike(
     """Equals that are displaced by time, quota that is lent, strict neighbours, owners of several Workloads."""
     for seed in in_time((*FOUND_ROTATING, *range(fuzz_seed, fuzz_seed + fuzz_inputs // INPUTS_PER_ROTATION))):
         compare(with_gates(rotating(seed), stable=stable), profile, f"rotating {seed}")
+
+
+@pytest.mark.property
+def test_the_engine_and_the_model_pass_claims_alike(fuzz_seed: int, fuzz_inputs: int, in_time: InTime) -> None:
+    """Fair sharing where work arrives while victims leave: claims pass to poorer sides (S-9.14)."""
+    for seed in in_time(range(fuzz_seed, fuzz_seed + fuzz_inputs // INPUTS_PER_ARRIVALS)):
+        compare(with_gates(arriving(seed), stable=True), "default", f"arriving {seed}")
 
 
 def compare(scenario: dict[str, Any], profile: Profile, which: str) -> None:

@@ -50,7 +50,15 @@ def claimant(world: World, claim: Claim, now: int) -> Holder:
         claims=True,
         not_for=frozenset(claim.victims.values()),
         past=facts.past_seconds(wl),
+        counts_on=tuple(place_of(world, key) for key in sorted(credited(world, claim, now))),
+        claimed_at=claim.issued_at,
     )
+
+
+def place_of(world: World, key: str) -> tuple[str, int]:
+    """Where a victim holds quota, and its priority."""
+    wl = world.workloads[key]
+    return str(wl["status"]["admission"]["clusterQueue"]), facts.priority(wl, world.settings.gates)
 
 
 def as_it_will_be(world: World, as_it_is: Snapshot) -> Snapshot:
@@ -211,11 +219,23 @@ def first_over(world: World, now: int) -> tuple[Claim, str] | None:
 # rounds
 
 
-def count_round(world: World, tree: Snapshot, p: Incoming, found: Assignment, targets: list[Target]) -> None:
-    """An issue of preemptions or a taking of claims; ``tree`` is the one in which all other victims are gone."""
+def count_round(world: World, tree: Snapshot, p: Incoming, found: Assignment, targets: list[Target]) -> bool:
+    """An issue of preemptions or a taking of claims; ``tree`` is the one in which all other victims are gone.
+
+    Says whether it is one that ends above nominal.
+    """
     done = rounds_of(world, p.key)
+    above = ends_above_nominal(tree, p, targets, found.usage)
     done.total += bool(newly_evicted(tree, targets))
-    done.above += ends_above_nominal(tree, p, targets, found.usage)
+    done.above += above
+    return above
+
+
+def lose_by_share(world: World, claim: Claim) -> None:
+    """The round that its claim was made in no longer counts as one above nominal."""  # S-9.14
+    done = rounds_of(world, claim.workload)
+    done.above = max(0, done.above - claim.above)
+    done.passed_on += 1
 
 
 def lose_to(world: World, key: str, by: str) -> None:  # epochs 2
@@ -228,7 +248,7 @@ def change(world: World, raw: Raw, now: int) -> None:
     before, queue = made_for(world, key), queue_of(world, world.workloads[key])
     world.workloads[key] = raw
     if made_for(world, key) != before:
-        world.rounds[identity(world, key)] = replace(rounds_of(world, key), above=0, total=0)
+        world.rounds[identity(world, key)] = replace(rounds_of(world, key), above=0, total=0, passed_on=0)
     claim, entitled = world.claims.get(key), key in world.entitled
     queues.leave(world, key)
     if claim is not None:

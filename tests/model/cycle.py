@@ -323,9 +323,14 @@ def issue(run: Run, e: Entry) -> None:  # S-5.7.11, S-10.1
     world = run.world
     e.reason = "PendingPreemption"
     drop_progress(run, e)
-    claims.count_round(world, without(run.snap, set(run.chosen)), e.p, e.assignment, e.targets)
+    above = claims.count_round(world, without(run.snap, set(run.chosen)), e.p, e.assignment, e.targets)
     if world.settings.gates["PreemptionClaims"]:
         taken = claims.make(world, e.p, e.assignment, e.targets, run.now)
+        world.claims[e.p.key].above = above
+        by_share = {t.key for t in e.targets if t.reason == "InCohortFairSharing"}
+        for claim in taken:
+            if claim.workload in by_share:
+                claims.lose_by_share(world, claim)
         run.woken |= {claim.queue for claim in taken}
 
 

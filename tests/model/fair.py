@@ -235,12 +235,12 @@ def fits(snap: Snapshot, p: Incoming, req: Amounts) -> bool:
 
 
 def first_strategy(
-    snap: Snapshot, p: Incoming, left: dict[str, list[Holder]], need: Need, req: Amounts
+    snap: Snapshot, p: Incoming, left: dict[str, list[Holder]], need: Need, req: Amounts, is_within: bool
 ) -> tuple[list[Chosen], dict[str, list[Holder]], bool]:  # S-9.8
     """Who was chosen, who was set aside, and whether it fits now."""
     strategy = {"LessThanOrEqualToFinalShare": "final", "LessThanInitialShare": "initial"}[snap.settings.strategies[0]]
     gate = snap.settings.gates["FairSharingPreemptWithinNominal"]
-    within = gate and within_nominal(snap, queue_node(p.queue), need)
+    within = gate and is_within
     order, chosen, aside = TargetQueues(p), [], dict[str, list[Holder]]()
     while (queue := order.next(snap, left)) is not None:
         rule = "own" if queue == p.queue else "within" if within else strategy
@@ -273,6 +273,18 @@ def second_strategy(
     return False
 
 
+def by_strategies(
+    snap: Snapshot, p: Incoming, left: dict[str, list[Holder]], need: Need, req: Amounts, chosen: list[Chosen],
+    is_within: bool,
+) -> bool:  # fmt: skip
+    """Take until it fits, after those who are chosen already; say whether it does."""  # S-9.8, S-9.9
+    more, aside, done = first_strategy(snap, p, left, need, req, is_within)
+    chosen += more
+    if not done and len(snap.settings.strategies) == 2:
+        done = second_strategy(snap, p, chosen, aside, req)
+    return done
+
+
 def still_legal(start: Snapshot, p: Incoming, req: Amounts, chosen: list[Chosen]) -> bool:
     """Whether each passes its rule when they leave in order, from the untouched state."""  # design 4, revalidation
     snap = with_usage(start, p.queue, req)
@@ -296,22 +308,77 @@ def fill_back(start: Snapshot, snap: Snapshot, p: Incoming, req: Amounts, chosen
     return kept
 
 
+# claims that pass to a poorer side (S-9.14)
+
+
+def could_displace(snap: Snapshot, p: Incoming, queue: str, priority: int) -> bool:
+    """Whether the newcomer could displace a claim's victim itself."""
+    if queue == p.queue:
+        return policy(snap, p.queue, "withinClusterQueue") != "Never" and p.priority > priority
+    how = policy(snap, p.queue, "reclaimWithinCohort")
+    return how == "Any" or (how != "Never" and p.priority > priority)
+
+
+def claimants(snap: Snapshot, p: Incoming, need: Need, left_out: frozenset[str]) -> dict[str, list[Holder]]:
+    """By queue, each list in order."""
+    if policy(snap, p.queue, "reclaimWithinCohort") == "Never":
+        return {}
+    tree = {snap.tree[n].name for n in below(snap, root_of(snap, queue_node(p.queue))) if snap.tree[n].is_queue}
+    found: dict[str, list[Holder]] = {}
+    for t in sorted(snap.holders.values(), key=lambda t: (t.priority, -t.claimed_at, t.uid, t.key)):
+        done = snap.rounds.get(t.key)
+        barred = t.key in left_out or p.uid in t.not_for or not t.claims or not t.counts_on
+        barred = barred or (done is not None and done.passed_on > 0)
+        if barred or t.queue not in tree or t.queue == p.queue or not any(fr in need for fr in t.usage):
+            continue
+        if all(could_displace(snap, p, *place) for place in t.counts_on):
+            found.setdefault(t.queue, []).append(t)
+    return found
+
+
+def take_claims(snap: Snapshot, p: Incoming, left: dict[str, list[Holder]], req: Amounts) -> tuple[list[Chosen], bool]:
+    """Which claims pass, and whether the newcomer fits then."""
+    order, chosen = TargetQueues(p), list[Chosen]()
+    while (queue := order.next(snap, left)) is not None:
+        t = left[queue][0]
+        if not admits(snap, p, t, "initial"):
+            order.discard(queue)
+            continue
+        left[queue].pop(0)
+        chosen.append(Chosen(t, "initial"))
+        snap.remove(t.key)
+        if fits(snap, p, req):
+            return chosen, True
+    return chosen, False
+
+
+def search_after_claims(
+    start: Snapshot, p: Incoming, need: Need, req: Amounts, left_out: frozenset[str]
+) -> list[Chosen]:
+    passing = claimants(start, p, need, left_out)
+    keys = frozenset(t.key for each in passing.values() for t in each)
+    left = candidates(start, p, need, left_out | keys)
+    snap = with_usage(start, p.queue, req)
+    within = within_nominal(snap, queue_node(p.queue), need)
+    chosen, done = take_claims(snap, p, passing, req)
+    if chosen and not done:
+        done = by_strategies(snap, p, left, need, req, chosen, within)
+    return fill_back(start, snap, p, req, chosen) if done else []
+
+
 REASONS = {"within": "InCohortReclamation", "final": "InCohortFairSharing", "initial": "InCohortFairSharing"}
 
 
 def search(start: Snapshot, p: Incoming, need: Need, req: Amounts, left_out: frozenset[str]) -> list[Target]:
     """Whom to evict, or nobody."""
+    kept = search_after_claims(start, p, need, req, left_out)
     left = candidates(start, p, need, left_out)
-    if not left:
-        return []
-    snap = with_usage(start, p.queue, req)
-    chosen, aside, done = first_strategy(snap, p, left, need, req)
-    if not done and len(snap.settings.strategies) == 2:
-        done = second_strategy(snap, p, chosen, aside, req)
-    if not done:
-        return []
+    if not kept and left:
+        snap, chosen = with_usage(start, p.queue, req), list[Chosen]()
+        if by_strategies(snap, p, left, need, req, chosen, within_nominal(snap, queue_node(p.queue), need)):
+            kept = fill_back(start, snap, p, req, chosen)
     return [
         Target(t.key, t.queue, REASONS.get(each.rule) or own_reason(start, p, t), t.claims)
-        for each in fill_back(start, snap, p, req, chosen)
+        for each in kept
         for t in [each.holder]
     ]

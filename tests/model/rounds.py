@@ -18,7 +18,7 @@ def rounds_of(world: World, key: str) -> Rounds:  # epochs 3
 def end_counts(world: World, key: str) -> None:
     found = world.rounds.get(identity(world, key))
     if found is not None:
-        found.above, found.total, found.lost_to = 0, 0, None
+        found.above, found.total, found.passed_on, found.lost_to = 0, 0, 0, None
 
 
 # names

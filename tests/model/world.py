@@ -108,6 +108,7 @@ class Claim:
     preempts: bool  # whether open gates were needed
     made_for: str  # what of the object ends it by a change
     disturbs: bool = True  # whether somebody has to leave for it who was not displaced by time (epochs 2)
+    above: bool = False  # whether it was made in a round that ended above nominal
 
 
 @dataclass
@@ -116,6 +117,7 @@ class Rounds:
 
     above: int = 0  # rounds that ended above nominal
     total: int = 0
+    passed_on: int = 0  # claims it lost to poorer sides (S-9.14)
     lost_to: str | None = None
 
 
@@ -215,6 +217,8 @@ class Holder:
     claims: bool = False  # holds no quota yet
     not_for: frozenset[str] = frozenset()  # uids of those that may not make it a target
     past: int = 0  # seconds it ran before
+    counts_on: tuple[tuple[str, int], ...] = ()  # of a claimant: queue and priority of each victim that is credited
+    claimed_at: int = 0
 
 
 @dataclass

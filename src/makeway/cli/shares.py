@@ -11,7 +11,7 @@ from makeway.core.trace import SHARES_IN, Rule, Step
 OF_VICTIM = ("preemptorBefore", "preemptorAfter", "victimBefore", "victimAfter")
 OF_REFUSAL = ("before", "after", "richest")
 OF_TURN = ("own", "next")
-TOLD_OF_VICTIMS = (Rule.FAIR_WITHIN_NOMINAL, Rule.FAIR_FINAL_SHARE, Rule.FAIR_INITIAL_SHARE)
+TOLD_OF_VICTIMS = (Rule.FAIR_WITHIN_NOMINAL, Rule.FAIR_FINAL_SHARE, Rule.FAIR_INITIAL_SHARE, Rule.FAIR_CLAIM)
 TOLD_OF_TURNS = frozenset(rule for rule in SHARES_IN if rule.startswith("order/"))
 
 

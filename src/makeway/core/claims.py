@@ -30,6 +30,7 @@ from makeway.core.model import (
 )
 from makeway.core.options import running_sibling
 from makeway.core.pending import Shape, shape
+from makeway.core.rounds import Round
 from makeway.core.undo import UndoLog
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class InForce:
     shape: Shape
     preempts: bool  # False: it only waits for victims of others, and needs no gate to be open
     disturbs: str | None = None  # the tree whose peace it disturbs; None: all its victims were displaced by time
+    round: Round = ""  # what the preemptions counted as that it was made for; after a restart nobody knows
 
 
 class Claims:
@@ -69,6 +71,7 @@ class Claims:
         self._log = log
         self._queue_of: dict[WorkloadKey, QueueName] = {}
         self.of_queue: dict[QueueName, dict[WorkloadKey, InForce]] = {}
+        self.foreseen: dict[WorkloadKey, tuple[Workload, ...]] = {}  # in a cycle: who claims, and on whose departure
         self._looks: dict[str, Millis] = {}
 
     def __len__(self) -> int:
@@ -78,8 +81,10 @@ class Claims:
         queue = self._queue_of.get(key)
         return None if queue is None else self.of_queue[queue][key]
 
-    def put(self, workload: Workload, claim: Claim, *, preempts: bool, disturbs: str | None = None) -> None:
-        known = InForce(workload.key, workload.uid, workload.queue, claim, shape(workload), preempts, disturbs)
+    def put(
+        self, workload: Workload, claim: Claim, *, preempts: bool, disturbs: str | None = None, round: Round = ""
+    ) -> None:  # fmt: skip
+        known = InForce(workload.key, workload.uid, workload.queue, claim, shape(workload), preempts, disturbs, round)
         self._log.put(self.of_queue.setdefault(workload.queue, {}), workload.key, known)
         self._log.put(self._queue_of, workload.key, workload.queue)
 
@@ -88,6 +93,11 @@ class Claims:
         if queue is not None:
             self._log.drop(self.of_queue[queue], key)
             self._log.drop(self._queue_of, key)
+            self._log.drop(self.foreseen, key)
+
+    def foresee(self, claimant: Claimant) -> None:
+        """In a trial: it counts as running with what it claims, and its victims as gone."""
+        self._log.put(self.foreseen, claimant.workload.key, claimant.victims)
 
     @property
     def looked_at(self) -> Millis:
@@ -300,6 +310,7 @@ def foresee(state: State, claimants: Iterable[Claimant], now: Millis) -> None:
         running = each.as_holder(now)
         state.tree.charge_all(state.tree.queues[running.queue], running.usage or {})
         state.holders.add(running)
+        state.claims.foresee(each)
 
 
 # --- who is due, who is over -----------------------------------------------------------------------------------------

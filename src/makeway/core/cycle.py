@@ -266,12 +266,15 @@ def _displace(state: State, verdict: Verdict, now: Millis) -> None:
         mark_evicted(state, verdict.replaces, now)
     known = state.claims.find(workload.key)
     if verdict.claim is not None and (known is None or known.claim is not verdict.claim):
-        state.claim(workload, verdict.claim, preempts=bool(verdict.targets or verdict.took))
+        preempts = bool(verdict.targets or verdict.took)
+        state.claim(workload, verdict.claim, preempts=preempts, round=verdict.round)
     for key in verdict.took:
         taken = state.claims.find(key)
         claimant = None if taken is None else state.pending.find(taken.queue, key)
         if claimant is not None:
             state.rounds.evicted(claimant, workload)
+            if taken is not None and key in verdict.took_by_share:
+                state.rounds.passed_on(claimant, taken.round)
     state.rounds.add(workload, verdict.round, stored(now))
     if verdict.spared and state.rounds.is_exhausted(workload):
         state.rounds.barred(workload)

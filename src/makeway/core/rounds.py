@@ -23,6 +23,7 @@ from makeway.core.undo import UndoLog
 
 ABOVE_NOMINAL_MAX = 1
 ROUNDS_MAX = 10
+PASSED_ON_MAX = 1
 
 Round = Literal["", "free", "above"]  # none at all, one that ends within nominal quota, one that ends above it
 Identity = str  # by which a workload is known, however often it is made anew
@@ -36,6 +37,7 @@ class Count:
     total: int = 0
     evicted_by: WorkloadKey | None = None  # which last evicted it or took its claim
     last_at: Millis = DAWN  # of the last round
+    passed_on: int = 0  # claims that it lost to poorer sides
     tree: Tree = ""  # in which it holds quota
     held_since: Millis | None = None  # None: it holds none
 
@@ -127,6 +129,16 @@ class Rounds:
         if kind and count is not None:
             above = max(0, count.above - (kind == "above"))
             self._put(self.identity(workload), replace(count, above=above, total=max(0, count.total - 1)))
+
+    def passes_on(self, workload: Workload) -> bool:
+        """Whether its claim may pass to a poorer side: that has not happened to it before (S-9.14)."""
+        return self.of(workload).passed_on < PASSED_ON_MAX
+
+    def passed_on(self, workload: Workload, kind: Round) -> None:
+        """Its claim passed to a poorer side, so what it displaced for that was not to its own good (S-9.14)."""
+        count = self.of(workload)
+        above = max(0, count.above - (kind == "above"))
+        self._put(self.identity(workload), replace(count, above=above, passed_on=count.passed_on + 1))
 
     def evicted(self, workload: Workload, by: Workload) -> None:
         """It was asked to leave, or its claim was taken."""

@@ -25,7 +25,7 @@ from makeway.core.model import (
 from makeway.core.pending import Pending, Shape, shape
 from makeway.core.policy import Policy
 from makeway.core.quota import QuotaSpec, QuotaTree
-from makeway.core.rounds import Rounds
+from makeway.core.rounds import Round, Rounds
 from makeway.core.undo import UndoLog
 
 
@@ -154,7 +154,7 @@ class State:
         if known is not None and not is_the_same:
             self.wake(known.queue, now)
 
-    def claim(self, workload: Workload, claim: Claim, *, preempts: bool) -> None:
+    def claim(self, workload: Workload, claim: Claim, *, preempts: bool, round: Round = "") -> None:
         """A claim is in force from now on (design 4); who stood behind its workload for a turn is due (S-4.6.9)."""
         self.unclaim(workload.key, claim.issued_at)
         tree = self._root_name(workload.queue)
@@ -162,7 +162,7 @@ class State:
         by_time = bool(victims) and all(each is not None and each.displaced_at is not None for each in victims)
         if not by_time:
             self.rounds.disturb(tree, claim.issued_at)
-        self.claims.put(workload, claim, preempts=preempts, disturbs=None if by_time else tree)
+        self.claims.put(workload, claim, preempts=preempts, disturbs=None if by_time else tree, round=round)
         self.pending.next_turns(workload)
 
     def unclaim(self, key: WorkloadKey, at: Millis | None = None) -> None:

@@ -272,7 +272,9 @@ class Taking:
             return go(entry)
         took = tuple(target.workload.key for target in entry.targets if target.workload.key in self._claimants)
         evicted = tuple(target for target in entry.targets if target.workload.key not in took)
-        return replace(go(entry), claim=claim, took=took, targets=evicted)
+        by_share = {target.workload.key for target in entry.targets if target.reason == "InCohortFairSharing"}
+        took_by_share = tuple(key for key in took if key in by_share)
+        return replace(go(entry), claim=claim, took=took, took_by_share=took_by_share, targets=evicted)
 
     def _refuse(self, entry: Entry) -> Verdict | None:
         """Rules 5.7.4 to 5.7.6: it fits nowhere, may ask nobody to leave, or may not ask yet."""

@@ -31,6 +31,7 @@ class Rule(StrEnum):
     FAIR_WITHIN_NOMINAL = "preempt/fair-within-nominal"
     FAIR_FINAL_SHARE = "preempt/fair-final-share"
     FAIR_INITIAL_SHARE = "preempt/fair-initial-share"
+    FAIR_CLAIM = "preempt/fair-claim"
     NO_TARGETS = "preempt/no-targets"
     NOT_BY_SHARES = "preempt/not-by-shares"
     NOT_EVEN_ALL = "preempt/not-even-all"
@@ -95,6 +96,7 @@ WORDS = {
     Rule.FAIR_WITHIN_NOMINAL: "its side has share {2}, {3} without it; the newcomer stays within its own quota",
     Rule.FAIR_FINAL_SHARE: "its side's share falls from {2} to {3}, the newcomer's rises from {0} to {1}, no higher",
     Rule.FAIR_INITIAL_SHARE: "the newcomer's share rises from {0} to {1}, below the {2} of its side, {3} without it",
+    Rule.FAIR_CLAIM: "the newcomer's share rises from {0} to {1}, below the {2} of who claims, {3} without the claim",
     Rule.NO_TARGETS: "nobody whom it may displace would free enough",
     Rule.NOT_BY_SHARES: "its share would rise from {} to {}; nobody of the richest side, with {}, may leave for that",
     Rule.NOT_EVEN_ALL: "{} are missing, and all it might displace hold {}",
@@ -142,7 +144,8 @@ WORDS = {
     Rule.PLACE_MORE: "and {} more",
 }
 SHARES_IN = {  # how many of a rule's numbers, two for each, are shares: they come first
-    Rule.FAIR_WITHIN_NOMINAL: 4, Rule.FAIR_FINAL_SHARE: 4, Rule.FAIR_INITIAL_SHARE: 4, Rule.NOT_BY_SHARES: 3,
+    Rule.FAIR_WITHIN_NOMINAL: 4, Rule.FAIR_FINAL_SHARE: 4, Rule.FAIR_INITIAL_SHARE: 4, Rule.FAIR_CLAIM: 4,
+    Rule.NOT_BY_SHARES: 3,
     Rule.ORDER_PREEMPTOR: 2, Rule.ORDER_WITHIN_NOMINAL: 2, Rule.ORDER_LOWER_SHARE: 2, Rule.ORDER_PRIORITY: 2,
     Rule.ORDER_EARLIER: 2, Rule.ORDER_NAME: 2,
 }  # fmt: skip

@@ -38,6 +38,7 @@ class Verdict:
     recomputed: Literal["", "new_targets", "deferred_fit", "skipped"] = ""
     claim: Claim | None = None  # to be stored with it, before anybody is evicted (S-10.13)
     took: tuple[WorkloadKey, ...] = ()  # whose claims it takes
+    took_by_share: tuple[WorkloadKey, ...] = ()  # of these, whose side is the richer one (S-9.14)
     round: Round = ""  # what its preemptions count as
     spared: bool = False  # some were not displaced, for it would be a round too many
     turn: Turn | None = None  # what it waits for before it displaces equals, or more of them (S-7.14)

@@ -5,6 +5,9 @@ newcomer fits: in the own queue by priority and age as always; elsewhere because
 quota, or because its side would not be the richer one afterwards. That is asked in one of two ways, or in both, one
 after the other (``fairSharing.preemptionStrategies``). All but the last are offered their place back.
 
+Claims that are not redeemed yet are asked for first: they pass to a poorer side, and nobody has to leave for that
+(S-9.14).
+
 Promises: looks at no candidate more than it needs, and at none when all together would not do; leaves no mark on the
 state (all happens in a trial); equal inputs give equal victims and equal steps; with the gate on, every victim would
 be one even if only those before it left (``revalidate``).
@@ -12,7 +15,7 @@ be one even if only those before it left (``revalidate``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from makeway.core.holders import Size, size_of
 from makeway.core.model import FR, Millis, Queue, QueueName, Usage, Workload
@@ -48,15 +51,26 @@ def find_victims(
     request = {fr: amount for fr, amount in request.items() if amount}  # asking for nothing needs nobody to leave
     stuck_before = Millis(now - state.policy.claim_timeout_ms) if state.policy.gates.preemption_claims else None
     borrowers = _borrowers(state, queue, node, need)
-    candidates = Candidates(
-        incoming, queue, state.holders, need, Lenders({}, borrowers), equals,
-        excluded=excluded, stuck_before=stuck_before,
-    )  # fmt: skip
+    claims = _Claims(state, incoming, need, excluded)
+
+    def besides(left_out: frozenset[str]) -> Candidates:
+        return Candidates(
+            incoming, queue, state.holders, need, Lenders({}, borrowers), equals,
+            excluded=left_out, stuck_before=stuck_before,
+        )  # fmt: skip
+
+    if claims.keys:
+        with state.trial():
+            others = Pool(besides(excluded | claims.keys).of_queue)
+            taken = _Search(state, node, need, request, others, alone=False).run_after(Pool(claims.of_queue))
+        if taken:
+            return Victims(tuple(_target(each, incoming, equals, now) for each in taken))
+    candidates = besides(excluded)
     hopeless = _not_even_all(state, node, incoming, request, candidates)
     if hopeless is not None:
         return Victims((), (hopeless,))
     with state.trial():
-        search = _Search(state, node, need, request, Pool(candidates), alone=not borrowers)
+        search = _Search(state, node, need, request, Pool(candidates.of_queue), alone=not borrowers)
         taken = search.run()
         if not taken:
             return Victims((), (search.why_not(incoming),))
@@ -94,17 +108,64 @@ def _not_even_all(state: State, node: Node, incoming: Workload, request: Usage, 
     return None
 
 
+class _Claims:
+    """Claimants of other queues whose claims may pass to the newcomer (S-9.14).
+
+    A claim that is not redeemed is a place in the order of admission, which goes by shares, so no policy is asked
+    about the claimant. Its victims are another matter: only a newcomer that could displace them itself inherits them.
+    """
+
+    def __init__(self, state: State, incoming: Workload, need: tuple[FR, ...], excluded: frozenset[str]) -> None:
+        self._state = state
+        self._incoming = incoming
+        self._queue = state.queues[incoming.queue]
+        self._need = need
+        self._excluded = excluded
+        self._passing = dict(self._found()) if state.claims.foreseen and self._queue.reclaim != "Never" else {}
+        self.keys = frozenset(each.key for members in self._passing.values() for each in members)
+
+    def of_queue(self, name: QueueName) -> Iterator[Workload]:
+        return iter(self._passing.get(name, ()))
+
+    def _found(self) -> Iterator[tuple[QueueName, list[Workload]]]:
+        """By queue: the lowest priority first, then the newest claim."""
+        state, queues = self._state, self._state.tree.queues
+        own = queues[self._incoming.queue]
+        for name, members in state.claims.of_queue.items():
+            node = queues.get(name)
+            if not members or node is None or node is own or node.root is not own.root:
+                continue
+            claimants = (state.holders.find(name, key) for key in members)
+            passing = [each for each in claimants if each is not None and self._may_pass(each)]
+            yield name, sorted(passing, key=lambda w: (w.priority, -members[w.key].claim.issued_at, w.uid, w.key))
+
+    def _may_pass(self, claimant: Workload) -> bool:
+        victims = self._state.claims.foreseen.get(claimant.key, ())
+        if not victims or claimant.key in self._excluded or not any(fr in (claimant.usage or {}) for fr in self._need):
+            return False
+        if claimant.family is not None and claimant.family == self._incoming.family:
+            return False
+        return self._state.rounds.passes_on(claimant) and all(self._could_displace(each) for each in victims)
+
+    def _could_displace(self, victim: Workload) -> bool:
+        """By priority; whose turn it is among equals of one queue is not asked for a claim."""
+        is_lower = victim.priority < self._incoming.priority
+        if victim.queue == self._incoming.queue:
+            return is_lower and self._queue.within != "Never"
+        return is_lower or self._queue.reclaim == "Any"
+
+
 class Pool:
     """The candidates of every queue, each read only as far as somebody asks."""
 
-    def __init__(self, candidates: Candidates) -> None:
-        self._candidates = candidates
+    def __init__(self, of_queue: Callable[[QueueName], Iterator[Workload]]) -> None:
+        self._of_queue = of_queue
         self._streams: dict[Node, Iterator[Workload]] = {}
         self._firsts: dict[Node, Workload | None] = {}
 
     def first(self, queue: Node) -> Workload | None:
         if queue not in self._firsts:
-            self._streams[queue] = self._candidates.of_queue(QueueName(queue.name))
+            self._streams[queue] = self._of_queue(QueueName(queue.name))
             self._firsts[queue] = next(self._streams[queue], None)
         return self._firsts[queue]
 
@@ -141,6 +202,23 @@ class _Search:
         if self._by_first_strategy() or (len(self._strategies) > 1 and self._by_second_strategy()):
             return gives_back(self._tree, self._taken, self._fits, revalidates=self._revalidates)
         return []
+
+    def run_after(self, claims: Pool) -> list[Taken]:
+        """Claims first, by shares whatever the strategies; then as ``run``. Nobody, where no claim passes (S-9.14)."""
+        order = Richest(self._tree, self._own, claims.first)
+        while (queue := order.next()) is not None:
+            mine, theirs = sides(self._own, queue)
+            test = Decided(Rule.FAIR_CLAIM, mine, theirs, share(self._tree, mine), share(self._tree, theirs))
+            first = claims.first(queue)
+            if first is None or not test.may_pass():
+                order.drop(queue)
+                continue
+            claims.advance(queue)
+            self._leave(first, queue, test)
+            order.lost(queue)
+            if self._fits():
+                return gives_back(self._tree, self._taken, self._fits, revalidates=self._revalidates)
+        return self.run() if self._taken else []
 
     def why_not(self, incoming: Workload) -> Step:
         if self._refused is None:

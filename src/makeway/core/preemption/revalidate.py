@@ -39,7 +39,7 @@ class Decided(NamedTuple):
         match self.rule:
             case Rule.FAIR_FINAL_SHARE:
                 return self.new <= after
-            case Rule.FAIR_INITIAL_SHARE:
+            case Rule.FAIR_INITIAL_SHARE | Rule.FAIR_CLAIM:
                 return self.new < self.old
         return True
 
