@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from makeway.api.codec import read
 from makeway.controllers.contract import Ref
 from makeway.core.lowering import load_state
 from makeway.core.model import FlavorName, Millis, QueueName, ResourceName
@@ -272,6 +273,25 @@ def test_returned_pods_count_only_where_the_gate_is_on() -> None:
     assert recount(world(), state) == []
     state.policy = Policy()
     assert ("usage", ("q", "f", "cpu"), 9500, 12500) in [each[1:] for each in recount(world(), state)]
+
+
+def test_demand_is_what_pods_get_from_their_surroundings() -> None:
+    limits = [{"type": "Container", "defaultRequest": {"memory": "1Gi"}}]
+    ranges = read({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l", "namespace": "default"},
+                   "spec": {"limits": limits}}).value  # fmt: skip
+    runtime = read({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "sandboxed"},
+                    "handler": "h", "overhead": {"podFixed": {"cpu": "2"}}}).value  # fmt: skip
+    pod = {"containers": [{"name": "c"}], "runtimeClassName": "sandboxed"}
+    pod_sets = [{"name": "main", "count": 3, "template": {"spec": pod}}]
+    quota = {"f": {"cpu": 1, "memory": 1, "pods": 1}}
+    objects: list[Any] = [
+        flavor(), cluster_queue("q", quota), local_queue(), workload("w", podSets=pod_sets), ranges, runtime,
+    ]  # fmt: skip
+    state, metrics = measured(objects)
+    assert recount(objects, state, metrics) == []
+    family = metrics.registry.families["kueue_cluster_queue_resource_pending"]
+    assert isinstance(family, Counter)
+    assert family.values == {("q", "cpu"): 6, ("q", "memory"): 3 * 2**30, ("q", "pods"): 3}
 
 
 # --- always -------------------------------------------------------------------------------------------------------
