@@ -3,76 +3,20 @@
 from __future__ import annotations
 
 import re
-from math import inf, isnan
-from typing import Any
+from math import inf
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from makeway.api.objects.workload import Workload
-from makeway.controllers.contract import Ref
-from makeway.core.model import Millis, QueueName
-from makeway.core.policy import Policy
-from makeway.runtime.exposition import Counter, Gauge, Histogram, Registry, number
-from makeway.runtime.metrics import BOUNDS, LONG_BOUNDS, Metrics, shown
+from makeway.core.model import QueueName
+from makeway.runtime.exposition import Gauge, Histogram, Registry, number
+from makeway.runtime.metric_families import BOUNDS, LONG_BOUNDS
+from makeway.runtime.metrics import Metrics
 from makeway.runtime.pod_metrics import COUNTS, SECONDS
 from tests.controllers.views import FakeView
-from tests.runtime.wires import NOON, cluster_queue, cohort, condition, flavor, holder, local_queue, option, workload
-
-NOW = Millis(1_767_225_600_000)
-Q, LQ = QueueName("q"), ("team", "lq")
-Sample = dict[tuple[str, tuple[tuple[str, str], ...]], float]
-
-_LINE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\{(.*)\} (\S+)")
-_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)')
-
-
-def parsed(text: str) -> tuple[dict[str, str], Sample]:
-    """Types and samples of a text in format 0.0.4, as a reader that knows only the format sees them."""
-    types: dict[str, str] = {}
-    samples: Sample = {}
-    assert text.endswith("\n")
-    for line in text[:-1].split("\n"):
-        if line.startswith("# TYPE "):
-            _, _, name, kind = line.split(" ")
-            assert name not in types, f"{name} comes twice"
-            types[name] = kind
-        elif not line.startswith("# HELP "):
-            match = _LINE.fullmatch(line)
-            assert match, line
-            labels = [(name, _plain(value)) for name, value in _LABEL.findall(match[2])]
-            assert _LABEL.sub("", match[2]) == "", line
-            key = (match[1], tuple(labels))
-            assert key not in samples, f"{key} comes twice"
-            assert re.sub("_(bucket|sum|count)$", "", match[1]) in types or match[1] in types, line
-            samples[key] = float(match[3])
-    return types, samples
-
-
-def _plain(value: str) -> str:
-    return re.sub(r"\\(.)", lambda found: {"n": "\n"}.get(found[1], found[1]), value)
-
-
-def value(metrics: Metrics, name: str, /, **labels: str) -> float | None:
-    """One sample, whatever the order of its labels; the role need not be said."""
-    found = {**({} if name == "kueue_build_info" else {"replica_role": "standalone"}), **labels}
-    _, samples = parsed(metrics.text())
-    return next((each for (n, have), each in samples.items() if n == name and dict(have) == found), None)
-
-
-def refreshed(*objects: Any, **settings: Any) -> Metrics:
-    metrics = Metrics(**settings)
-    look(metrics, FakeView.of(*objects, now=NOW))
-    return metrics
-
-
-def look(metrics: Metrics, view: FakeView, *queues: str) -> None:
-    metrics.touch(map(QueueName, queues or view.state.tree.queues))
-    for each in view.all("Workload"):
-        metrics.seen(Ref.of(each).key, each, view.queue_of(each))
-    metrics.refresh(view)
-
+from tests.runtime.measuring import LQ, NOW, Q, look, names_of, parsed, refreshed, value
+from tests.runtime.wires import cluster_queue, cohort, flavor, holder, local_queue, workload
 
 # --- names ------------------------------------------------------------------------------------------------------------
 
@@ -110,6 +54,13 @@ EXPECTED = {
     "kueue_cluster_queue_resource_usage": ("gauge", QUOTA),
     "kueue_cluster_queue_weighted_share": ("gauge", ["cluster_queue", "cohort"]),
     "kueue_cohort_weighted_share": ("gauge", ["cohort"]),
+    "kueue_cohort_subtree_admitted_workloads_total": ("counter", ["cohort", *CLASS]),
+    "kueue_cohort_subtree_admitted_active_workloads": ("gauge", ["cohort"]),
+    "kueue_cohort_info": ("gauge", ["cohort", "parent_cohort", "root_cohort"]),
+    "kueue_cluster_queue_info": ("gauge", ["cluster_queue", "parent_cohort", "root_cohort"]),
+    "kueue_cluster_queue_resource_pending": ("gauge", ["cluster_queue", "resource"]),
+    "kueue_pending_scheduling_hashes": ("gauge", ["cluster_queue", "status"]),
+    "kueue_workload_creation_latency_seconds": ("histogram", ["job_kind"]),
     "kueue_cohort_subtree_quota": ("gauge", ["cohort", "flavor", "resource"]),
     "kueue_cohort_subtree_resource_reservations": ("gauge", ["cohort", "flavor", "resource"]),
     "kueue_local_queue_status": ("gauge", ["name", "namespace", "active"]),
@@ -222,6 +173,29 @@ def test_a_histogram_counts_each_value_in_all_buckets_that_hold_it(values: list[
         assert samples["h_bucket", (("le", number(bound)),)] == sum(each <= bound for each in values)
     assert samples.get(("h_sum", ()), 0) == sum(values)
     assert samples.get(("h_count", ()), 0) == len(values)
+
+
+def test_the_series_of_an_owner_are_forgotten_and_begin_at_zero() -> None:
+    registry = Registry(owners=(("name", "namespace"), ("queue",)))
+    counter = registry.counter("c_total", "any", "result", "queue")
+    histogram = registry.histogram("h", "any", "namespace", "name", "queue", bounds=(1,))
+    for owner in ("a", "b"):
+        counter.add("yes", owner, amount=5)
+        counter.add("no", owner)
+        histogram.observe("x", owner, "a", value=7)
+    assert (counter.owner, histogram.owner) == (("queue",), ("name", "namespace"))
+    registry.forget(queue="a")
+    assert counter.values == {("yes", "b"): 5, ("no", "b"): 1}
+    assert histogram.counts.keys() == {("x", "a", "a"), ("x", "b", "a")}
+    registry.forget(name="a", namespace="x")
+    registry.forget(name="b", namespace="y")
+    registry.forget(queue="never seen")
+    assert histogram.sums == {("x", "b", "a"): 7}
+    counter.add("yes", "a")
+    histogram.observe("x", "a", "a", value=2)
+    assert (counter.values["yes", "a"], histogram.sums["x", "a", "a"]) == (1, 2)
+    registry.forget(queue="a")
+    assert ("yes", "a") not in counter.values
 
 
 def test_a_group_of_series_is_replaced_as_a_whole() -> None:
@@ -341,197 +315,42 @@ def test_the_role_and_what_is_running() -> None:
     assert "replica_role" not in info[1]
 
 
-# --- what Workloads say -----------------------------------------------------------------------------------------------
+# --- what is gone -----------------------------------------------------------------------------------------------------
 
 
-def test_who_does_not_run_and_why_and_who_is_done() -> None:
-    evicted = condition("Evicted", reason="PodsReadyTimeout")
-    metrics = refreshed(
-        cluster_queue(), flavor(), local_queue(),
-        workload("new"), workload("refused", condition("QuotaReserved", False, "WaitingForQuota"), evicted),
-        holder("checked", 1, condition("Admitted", False, "UnsatisfiedAdmissionChecks"), admitted=False),
-        holder("runs"), holder("done", 1, condition("Finished")), workload("lost", local="nowhere"),
-        workload("option", **option("new")),
-    )  # fmt: skip
-    gauge = metrics.registry.families["kueue_unadmitted_workloads"]
-    assert isinstance(gauge, Counter)
-    assert gauge.values == {
-        ("q", "PendingEvaluation", ""): 1,
-        ("q", "WaitingForQuota", "PodsReadyTimeout"): 1,
-        ("q", "UnsatisfiedAdmissionChecks", ""): 1,
-    }
-    why = {"cluster_queue": "q", "reason": "PendingEvaluation", "underlying_cause": ""}
-    assert value(metrics, "kueue_local_queue_unadmitted_workloads", name="lq", namespace="default", **why) == 1
-    assert value(metrics, "kueue_finished_workloads", cluster_queue="q") == 1
-    assert value(metrics, "kueue_local_queue_finished_workloads", name="lq", namespace="default") == 1
-
-
-def test_who_changes_or_goes_is_taken_off_where_it_was_counted() -> None:
-    metrics, done = Metrics(), workload("a", condition("Finished"))
-    key = Ref.of(done).key
-    for _ in range(2):
-        metrics.seen(key, workload("a"), Q)
-    metrics.seen(key, done, Q)
-    assert value(metrics, "kueue_finished_workloads", cluster_queue="q") == 1
-    assert 'kueue_unadmitted_workloads{cluster_queue="q"' not in metrics.text()
-    metrics.seen(key, None, Q)
-    assert value(metrics, "kueue_finished_workloads", cluster_queue="q") is None
-
-
-def test_options_are_counted_by_what_their_parent_shows_of_them() -> None:
-    shown_options = [{"name": name, "status": status} for name, status in (("a", "Admitted"), ("b", "Deactivated"))]
-    parent = workload("p", status={"options": shown_options}, workloadMode={"type": "Parent"})
-    metrics = refreshed(cluster_queue(), flavor(), local_queue(), parent)
-    assert value(metrics, "makeway_options", cluster_queue="q", status="Admitted") == 1
-    assert value(metrics, "makeway_options", cluster_queue="q", status="Deactivated") == 1
-
-
-def test_shares_are_shown_as_they_are_given_and_infinite_ones_as_no_number() -> None:
-    metrics = Metrics()
-    metrics.shares({(Q, "r"): 150}, {"r": None})
-    assert value(metrics, "kueue_cluster_queue_weighted_share", cluster_queue="q", cohort="r") == 150
-    found = value(metrics, "kueue_cohort_weighted_share", cohort="r")
-    assert found is not None
-    assert isnan(found)
-
-
-def test_shares_follow_the_state_where_fair_sharing_is_on() -> None:
-    objects = (
-        cluster_queue("q", 4, cohortName="r", fairSharing={"weight": "3"}), cluster_queue("zero", 0, cohortName="r",
-        fairSharing={"weight": "0"}), cohort("r", 6), flavor(), local_queue(), local_queue("z", "zero"),
-        holder("a", 5), holder("b", 1, queue="zero", local="z"),
-    )  # fmt: skip
-    metrics = Metrics()
-    look(metrics, FakeView.of(*objects, policy=Policy(fair_strategies=("LessThanInitialShare",)), now=NOW))
-    found = value(metrics, "kueue_cluster_queue_weighted_share", cluster_queue="q", cohort="r")
-    assert found == pytest.approx(100 / 3)
-    infinite = value(metrics, "kueue_cluster_queue_weighted_share", cluster_queue="zero", cohort="r")
-    assert infinite is not None
-    assert isnan(infinite)
-    assert value(metrics, "kueue_cohort_weighted_share", cohort="r") == 0
-    look(metrics := Metrics(), FakeView.of(*objects, now=NOW))
-    assert value(metrics, "kueue_cluster_queue_weighted_share", cluster_queue="q", cohort="r") is None
-
-
-# --- what the state holds ---------------------------------------------------------------------------------------------
-
-
-def test_gauges_follow_the_state() -> None:
-    quota = {"f": {"cpu": "1500m", "memory": "1Gi"}}
-    metrics = refreshed(
-        cluster_queue("q", quota, cohortName="r", limits={"borrowingLimit": "1"}), flavor(),
-        cluster_queue("lender", {"f": {"cpu": 9, "memory": "9Gi"}}, cohortName="r", limits={"lendingLimit": "4"}),
-        local_queue(), local_queue("idle"),
-        holder("a", {"f": {"cpu": 2, "memory": 1024}}), holder("b", 1, admitted=False), workload("w"),
-    )  # fmt: skip
-    queue, cpu = {"cluster_queue": "q", "cohort": "r"}, {"flavor": "f", "resource": "cpu"}
-    local = {"name": "lq", "namespace": "default"}
-    for name, labels, expected in (
-        ("pending_workloads", {"cluster_queue": "q", "status": "active"}, 1),
-        ("pending_workloads", {"cluster_queue": "q", "status": "inadmissible"}, 0),
-        ("reserving_active_workloads", {"cluster_queue": "q"}, 2),
-        ("admitted_active_workloads", {"cluster_queue": "q"}, 1),
-        ("cluster_queue_nominal_quota", {**queue, **cpu}, 1.5),
-        ("cluster_queue_borrowing_limit", {**queue, **cpu}, 1),
-        ("cluster_queue_lending_limit", {**queue, **cpu}, inf),
-        ("cluster_queue_resource_reservation", {**queue, **cpu}, 3),
-        ("cluster_queue_resource_usage", {**queue, **cpu}, 2),
-        ("cluster_queue_resource_usage", {**queue, "flavor": "f", "resource": "memory"}, 1024),
-        ("cohort_subtree_quota", {"cohort": "r", **cpu}, 5.5),
-        ("cohort_subtree_resource_reservations", {"cohort": "r", **cpu}, 3),
-        ("local_queue_pending_workloads", {**local, "status": "active"}, 1),
-        ("local_queue_reserving_active_workloads", local, 2),
-        ("local_queue_admitted_active_workloads", local, 1),
-        ("local_queue_resource_reservation", {**local, **cpu}, 3),
-        ("local_queue_resource_usage", {**local, **cpu}, 2),
-        ("local_queue_reserving_active_workloads", {**local, "name": "idle"}, 0),
-        ("local_queue_resource_usage", {**local, "name": "idle", **cpu}, 0),
-        ("local_queue_status", {**local, "active": "Unknown"}, 1),
-    ):
-        assert value(metrics, f"kueue_{name}", **labels) == expected, (name, labels)
-
-
-def test_p21_what_is_unlimited_prints_as_infinity_and_what_is_large_in_full() -> None:
-    metrics = refreshed(
-        cluster_queue("q", {"f": {"pods": 2**63}}), flavor(), holder("a", {"f": {"pods": 2**62 + 1}}),
-    )  # fmt: skip
-    labels = '{cohort="",cluster_queue="q",flavor="f",resource="pods",replica_role="standalone"}'
-    assert f"kueue_cluster_queue_nominal_quota{labels} +Inf\n" in metrics.text()
-    assert f"kueue_cluster_queue_resource_usage{labels} {2**62 + 1}\n" in metrics.text()
-    assert (shown(2**63 - 1, "cpu"), shown(2**63 - 1, "memory"), shown(1, "cpu")) == (inf, inf, 0.001)
-
-
-def test_p19_use_of_what_is_no_longer_declared_is_shown() -> None:
-    metrics = refreshed(cluster_queue("q", 1), flavor(), holder("a", {"gone": {"cpu": 2}}))
-    where = {"cohort": "", "cluster_queue": "q", "flavor": "gone", "resource": "cpu"}
-    assert value(metrics, "kueue_cluster_queue_resource_usage", **where) == 2
-    assert value(metrics, "kueue_cluster_queue_nominal_quota", **where) is None
-
-
-@pytest.mark.parametrize(
-    ("spec", "current"),
-    [({}, "active"), ({"stopPolicy": "Hold"}, "pending"), ({"meta": {"deletionTimestamp": NOON}}, "terminating")],
-)
-def test_a_queue_is_in_one_of_three_states(spec: dict[str, Any], current: str) -> None:
-    metrics = refreshed(cluster_queue(**spec), flavor())
-    found = {
-        each: value(metrics, "kueue_cluster_queue_status", cluster_queue="q", status=each)
-        for each in ("pending", "active", "terminating")
-    }
-    assert found == {each: float(each == current) for each in found}
-
-
-def test_only_what_was_touched_is_counted_again() -> None:
-    view, metrics = FakeView.of(cluster_queue(), cluster_queue("p"), flavor(), local_queue(), now=NOW), Metrics()
-    look(metrics, view)
-    view.put(holder("a"))
-    view.put(holder("b", queue="p"))
-    look(metrics, view, "p")
-    assert value(metrics, "kueue_reserving_active_workloads", cluster_queue="q") == 0
-    assert value(metrics, "kueue_reserving_active_workloads", cluster_queue="p") == 1
-    look(metrics, view, "q")
-    assert value(metrics, "kueue_reserving_active_workloads", cluster_queue="q") == 1
-
-
-def test_a_local_queue_whose_workloads_hold_in_two_queues_is_the_sum_of_both() -> None:
+def test_queues_that_are_gone_leave_nothing_behind() -> None:
     view = FakeView.of(
-        cluster_queue(), cluster_queue("p"), flavor(), local_queue(), holder("a"), holder("b", 2, queue="p"), now=NOW
+        cluster_queue(cohortName="r"), flavor(), local_queue("lq", namespace="team"), cohort("s", 1), now=NOW
     )
-    metrics = Metrics()
+    metrics = happened()
+    metrics.keep_cohorts(view.state.tree.cohorts)
+    metrics.admitted(Q, LQ, "", 1, cohorts=["r", "s"])
     look(metrics, view)
-    local = {"name": "lq", "namespace": "default"}
-    assert value(metrics, "kueue_local_queue_reserving_active_workloads", **local) == 2
-    del view.objects[Ref("Workload", "default", "b")]
-    view.put(flavor())
-    look(metrics, view, "p")
-    assert value(metrics, "kueue_local_queue_reserving_active_workloads", **local) == 1
-    assert value(metrics, "kueue_local_queue_resource_usage", **local, flavor="f", resource="cpu") == 1
-
-
-def test_a_queue_that_is_gone_leaves_no_gauge_behind() -> None:
-    view = FakeView.of(cluster_queue(cohortName="r"), flavor(), local_queue(), cohort("s", 1), now=NOW)
-    metrics = Metrics()
-    look(metrics, view)
-    metrics.rounds_exhausted(Q)
-    assert 'cluster_queue="q"' in metrics.text()
+    of_any_queue = {
+        "kueue_build_info", "kueue_admission_attempts_total",
+        *(f"kueue_admission_attempt_duration_seconds_{each}" for each in ("bucket", "sum", "count")),
+    }  # fmt: skip
+    assert len(names_of(metrics)) > 60
     empty = FakeView.of(flavor(), now=NOW)
-    look(metrics, empty, "q")
-    left = [line for line in metrics.text().splitlines() if not line.startswith("#")]
-    assert [line.partition("{")[0] for line in left] == [
-        "makeway_preemption_rounds_exhausted_total",
-        "kueue_build_info",
-    ]
+    metrics.cluster_queue_gone(Q)
+    metrics.local_queue_gone(LQ)
+    metrics.touch_local(LQ, [Q])
+    metrics.keep_cohorts(empty.state.tree.cohorts)
+    metrics.refresh(empty)
+    assert names_of(metrics) == of_any_queue
 
 
-def test_without_resource_gauges_the_counts_remain() -> None:
-    metrics = refreshed(cluster_queue(cohortName="r"), flavor(), local_queue(), holder("a"), queue_resources=False)
-    assert 'resource="cpu"' not in metrics.text()
-    assert value(metrics, "kueue_reserving_active_workloads", cluster_queue="q") == 1
-
-
-def test_a_workload_without_status_may_be_seen() -> None:
-    metrics = Metrics()
-    bare = Workload()
-    metrics.seen(Ref.of(bare).key, bare, Q)
-    assert value(metrics, "kueue_unadmitted_workloads", cluster_queue="q", reason="PendingEvaluation",
-                 underlying_cause="") == 1  # fmt: skip
+def test_series_of_other_queues_stay() -> None:
+    metrics = happened()
+    metrics.reserved(QueueName("p"), ("team", "other"), "", 1)
+    metrics.admitted(QueueName("p"), ("other", "lq"), "", 1, cohorts=["r", "s"])
+    metrics.cluster_queue_gone(Q)
+    metrics.local_queue_gone(LQ)
+    metrics.cohort_gone("r")
+    assert value(metrics, "kueue_quota_reserved_workloads_total", cluster_queue="p", priority_class="") == 1
+    other = {"name": "other", "namespace": "team", "priority_class": ""}
+    assert value(metrics, "kueue_local_queue_quota_reserved_workloads_total", **other) == 1
+    elsewhere = {"name": "lq", "namespace": "other", "priority_class": ""}
+    assert value(metrics, "kueue_local_queue_admitted_workloads_total", **elsewhere) == 1
+    assert value(metrics, "kueue_cohort_subtree_admitted_workloads_total", cohort="r", priority_class="") is None
+    assert value(metrics, "kueue_cohort_subtree_admitted_workloads_total", cohort="s", priority_class="") == 1

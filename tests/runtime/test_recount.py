@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from makeway.api.codec import read
 from makeway.controllers.contract import Ref
 from makeway.core.lowering import load_state
 from makeway.core.model import FlavorName, Millis, QueueName, ResourceName
@@ -51,7 +52,7 @@ def measured(objects: list[Any], **settings: Any) -> tuple[State, Metrics]:
     view, metrics = FakeView.of(*objects, now=NOW), Metrics(**settings)
     metrics.touch(map(QueueName, view.state.tree.queues))
     for each in view.all("Workload"):
-        metrics.seen(Ref.of(each).key, each, view.queue_of(each))
+        metrics.seen(Ref.of(each).key, each)
         metrics.touch([view.queue_of(each)])
     metrics.refresh(view)
     return view.state, metrics
@@ -85,7 +86,7 @@ def test_X5_shares_are_counted_anew_too(weight: str) -> None:
     view, metrics = FakeView.of(*objects, policy=FAIR, now=NOW), Metrics()
     metrics.touch(map(QueueName, view.state.tree.queues))
     for each in view.all("Workload"):
-        metrics.seen(Ref.of(each).key, each, view.queue_of(each))
+        metrics.seen(Ref.of(each).key, each)
     metrics.refresh(view)
     assert recount(objects, view.state, metrics) == []
     for name, labels in (("kueue_cluster_queue_weighted_share", ("q", "r")), ("kueue_cohort_weighted_share", ("r",))):
@@ -175,7 +176,7 @@ def test_a_difference_in_the_state_is_found(
         ("kueue_reserving_active_workloads", ("q",)),
         ("kueue_admitted_active_workloads", ("q",)),
         ("kueue_finished_workloads", ("q",)),
-        ("kueue_unadmitted_workloads", ("q", "PendingEvaluation", "")),
+        ("kueue_unadmitted_workloads", ("q", "NoReservation", "PendingEvaluation")),
         ("makeway_options", ("q", "Admitted")),
         ("kueue_cluster_queue_nominal_quota", ("r", "q", "f", "cpu")),
         ("kueue_cluster_queue_borrowing_limit", ("r", "q", "f", "cpu")),
@@ -184,11 +185,15 @@ def test_a_difference_in_the_state_is_found(
         ("kueue_cluster_queue_resource_usage", ("r", "q", "gone", "cpu")),
         ("kueue_cohort_subtree_quota", ("top", "f", "cpu")),
         ("kueue_cohort_subtree_resource_reservations", ("r", "f", "cpu")),
+        ("kueue_cohort_subtree_admitted_active_workloads", ("top",)),
+        ("kueue_cohort_info", ("r", "top", "top")),
+        ("kueue_cluster_queue_info", ("q", "r", "top")),
+        ("kueue_cluster_queue_resource_pending", ("q", "cpu")),
         ("kueue_local_queue_pending_workloads", ("lq", "default", "active")),
         ("kueue_local_queue_reserving_active_workloads", ("other", "default")),
         ("kueue_local_queue_admitted_active_workloads", ("lq", "default")),
         ("kueue_local_queue_finished_workloads", ("lq", "default")),
-        ("kueue_local_queue_unadmitted_workloads", ("lq", "default", "q", "PendingEvaluation", "")),
+        ("kueue_local_queue_unadmitted_workloads", ("lq", "default", "q", "NoReservation", "PendingEvaluation")),
         ("kueue_local_queue_resource_reservation", ("lq", "default", "f", "cpu")),
         ("kueue_local_queue_resource_usage", ("other", "default", "f", "cpu")),
     ],
@@ -213,6 +218,27 @@ def test_a_series_that_nobody_stands_behind_is_found() -> None:
     assert recount(world(), state, metrics) == [
         Difference("kueue_reserving_active_workloads", "value", ("nobody",), 0, 1)
     ]
+
+
+def test_classes_that_are_too_many_or_too_few_are_found() -> None:
+    state, metrics = measured(world())
+    family = metrics.registry.families["kueue_pending_scheduling_hashes"]
+    assert isinstance(family, Counter)
+    (right,) = {value for labels, value in family.values.items() if labels == ("q", "active")}
+    for wrong in (right + 1, right - 1):
+        family.values["q", "active"] = wrong
+        (told,) = recount(world(), state, metrics)
+        assert (told.where, told.whom, told.counted) == ("kueue_pending_scheduling_hashes", ("q",), right)
+
+
+def test_an_active_workload_in_a_stopped_queue_is_found() -> None:
+    objects = [flavor(), cluster_queue(stopPolicy="Hold"), local_queue(), workload("w")]
+    state, metrics = measured(objects)
+    assert recount(objects, state, metrics) == []
+    family = metrics.registry.families["kueue_pending_workloads"]
+    assert isinstance(family, Counter)
+    family.values.update({("q", "active"): 1, ("q", "inadmissible"): 0})
+    assert recount(objects, state, metrics) == [Difference("kueue_pending_workloads", "active", ("q",), 0, 1)]
 
 
 def test_gauges_that_are_switched_off_are_not_missed() -> None:
@@ -247,6 +273,25 @@ def test_returned_pods_count_only_where_the_gate_is_on() -> None:
     assert recount(world(), state) == []
     state.policy = Policy()
     assert ("usage", ("q", "f", "cpu"), 9500, 12500) in [each[1:] for each in recount(world(), state)]
+
+
+def test_demand_is_what_pods_get_from_their_surroundings() -> None:
+    limits = [{"type": "Container", "defaultRequest": {"memory": "1Gi"}}]
+    ranges = read({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l", "namespace": "default"},
+                   "spec": {"limits": limits}}).value  # fmt: skip
+    runtime = read({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "sandboxed"},
+                    "handler": "h", "overhead": {"podFixed": {"cpu": "2"}}}).value  # fmt: skip
+    pod = {"containers": [{"name": "c"}], "runtimeClassName": "sandboxed"}
+    pod_sets = [{"name": "main", "count": 3, "template": {"spec": pod}}]
+    quota = {"f": {"cpu": 1, "memory": 1, "pods": 1}}
+    objects: list[Any] = [
+        flavor(), cluster_queue("q", quota), local_queue(), workload("w", podSets=pod_sets), ranges, runtime,
+    ]  # fmt: skip
+    state, metrics = measured(objects)
+    assert recount(objects, state, metrics) == []
+    family = metrics.registry.families["kueue_cluster_queue_resource_pending"]
+    assert isinstance(family, Counter)
+    assert family.values == {("q", "cpu"): 6, ("q", "memory"): 3 * 2**30, ("q", "pods"): 3}
 
 
 # --- always -------------------------------------------------------------------------------------------------------

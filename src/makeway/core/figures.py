@@ -1,14 +1,15 @@
-"""The figures that a queue's status shows: who holds how much of what (api 2, S-12.18)."""
+"""The figures that the status of a queue and its metrics show: counts, usage and demand (api 2 and 16, S-12.18)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from makeway.core.amounts import add, subtract
-from makeway.core.model import FR, LocalName, QueueName, Workload
-from makeway.core.quota import Node
+from makeway.core.line import Line, Shape, shape
+from makeway.core.model import FR, PODS, LocalName, Look, QueueName, ResourceName, Workload
+from makeway.core.quota import Node, QuotaTree
 from makeway.core.shares import Share, share
 from makeway.core.state import State
 
@@ -74,15 +75,50 @@ def all_shares(state: State) -> tuple[NodeShare, ...]:
     return tuple(NodeShare(name, not is_cohort, share(state.tree, node)) for is_cohort, name, node in within)
 
 
+# --- whole subtrees --------------------------------------------------------------------------------------------------
+
+
+def subtree_reservations(tree: QuotaTree) -> dict[str, dict[FR, int]]:
+    """By cohort: all that the queues below it hold, whether from their own quota or borrowed.
+
+    That is more than the usage of the cohort's node where a queue keeps quota to itself (S-2.9).
+    """
+    found: dict[str, dict[FR, int]] = {name: {} for name in tree.cohorts}
+    for node in _children_first(tree):
+        if node.parent is None:
+            continue
+        above = found[node.parent.name]
+        for fr, amount in (node.usage if node.is_queue else found[node.name]).items():
+            above[fr] = above.get(fr, 0) + amount
+    return found
+
+
+def subtree_counts(tree: QuotaTree, counts: Mapping[QueueName, int]) -> dict[str, int]:
+    """By cohort: the sum over the queues below it."""
+    found = dict.fromkeys(tree.cohorts, 0)
+    for node in _children_first(tree):
+        if node.parent is not None:
+            more = counts.get(QueueName(node.name), 0) if node.is_queue else found[node.name]
+            found[node.parent.name] += more
+    return found
+
+
+def _children_first(tree: QuotaTree) -> list[Node]:
+    nodes = tree.roots()
+    for node in nodes:  # grows while it is read, level by level
+        nodes.extend(node.children)
+    return nodes[::-1]
+
+
 # --- what a status shows beside that ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """How many wait. A family counts once, and not at all while one of its Options has quota (S-12.18)."""
+    """How many workloads are pending. A family counts once, and not while one of its Options has quota (S-12.18)."""
 
-    active: int  # in the line; of a family one Option at least
-    inadmissible: int  # parked
+    active: int  # in the queue; of a family one Option at least
+    inadmissible: int  # parked, or in a queue that admits nothing
 
     @property
     def total(self) -> int:
@@ -101,13 +137,63 @@ class LocalFigures:
 
 
 def waiting_in(state: State, queue: QueueName) -> Waiting:
+    """All pending workloads of a queue; an inactive queue has only inadmissible ones."""
     line = state.pending.lines.get(queue)
     if line is None:
         return Waiting(0, 0)
     if line.has_options:
-        return _waiting(state, line.waiting.values(), line.parked.values())
+        return _seen_from(state, queue, _waiting(state, line.waiting.values(), line.parked.values()))
     in_line = line.count_in_line()
-    return Waiting(in_line, len(line.members) - in_line)
+    return _seen_from(state, queue, Waiting(in_line, len(line.members) - in_line))
+
+
+def _seen_from(state: State, queue: QueueName, waiting: Waiting) -> Waiting:
+    return waiting if state.is_active(queue) else Waiting(0, waiting.total)
+
+
+def equivalence_classes(state: State, queue: QueueName) -> Waiting:
+    """How many classes of workloads that get the same verdict are pending; one may have members of both sorts."""
+    line = state.pending.lines.get(queue)
+    if line is None:
+        return Waiting(0, 0)
+    parked: set[Shape] = {kin[0] for kin in line.resting}
+    parked.update(shape(line.members[key]) for key in line.alone)
+    active = {kin[0] for kin in line.kins if kin not in line.resting}
+    return Waiting(len(active), len(parked)) if state.is_active(queue) else Waiting(0, len(active | parked))
+
+
+def pending_requests(state: State, queue: QueueName) -> dict[ResourceName, int]:
+    """What all pending workloads of a queue ask for together, zero for a resource of its quota that none asks for.
+
+    A family asks once, for what the first of its Options by name asks for.
+    """
+    configured = state.queues.get(queue)
+    total = {name: 0 for group in (configured.groups if configured is not None else ()) for name in group.resources}
+    line = state.pending.lines.get(queue)
+    for alike, count in () if line is None else _pending_shapes(state, line):
+        for look in alike[1:]:
+            assert isinstance(look, Look)
+            for name, amount in look.totals.items():
+                total[name] = total.get(name, 0) + amount * count
+            if PODS in total:  # counted, not asked for (S-1.9)
+                total[PODS] += look.count * count
+    return total
+
+
+def _pending_shapes(state: State, line: Line) -> Iterable[tuple[Shape, int]]:
+    """What pending workloads look like, and how many look so."""
+    if not line.has_options:
+        yield from ((kin[0], len(places)) for kin, places in line.kins.items())
+        yield from ((shape(line.members[key]), 1) for key in line.alone)
+        return
+    families = set()
+    for key in sorted(line.members):
+        workload = line.members[key]
+        if workload.family is not None:
+            if workload.family in families or state.holders.of_family.get(workload.family):
+                continue
+            families.add(workload.family)
+        yield shape(workload), 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +224,9 @@ def local_totals(state: State, queue: QueueName, local: LocalName) -> LocalTotal
     )
 
 
-def no_figures(state: State, declared: Iterable[FR]) -> LocalFigures:
+def no_figures(declared: Iterable[FR]) -> LocalFigures:
     """Of a LocalQueue that nobody uses."""
-    return _local(state, declared, [], [], [])
+    return _local(declared, [], Waiting(0, 0))
 
 
 def figures_by_local_queue(state: State, queue: QueueName) -> dict[LocalName, LocalFigures]:
@@ -151,17 +237,15 @@ def figures_by_local_queue(state: State, queue: QueueName) -> dict[LocalName, Lo
     parked = _by_local_queue(() if line is None else line.parked.values())
     node = state.tree.queues.get(queue)
     declared: Iterable[FR] = () if node is None else node.nominal
-    return {
-        name: _local(state, declared, holders.get(name, []), in_line.get(name, []), parked.get(name, []))
-        for name in sorted({*holders, *in_line, *parked})
-    }
+    found = {}
+    for name in sorted({*holders, *in_line, *parked}):
+        waiting = _seen_from(state, queue, _waiting(state, in_line.get(name, []), parked.get(name, [])))
+        found[name] = _local(declared, holders.get(name, []), waiting)
+    return found
 
 
-def _local(
-    state: State, declared: Iterable[FR], holders: list[Workload], in_line: list[Workload], parked: list[Workload]
-) -> LocalFigures:
+def _local(declared: Iterable[FR], holders: list[Workload], waiting: Waiting) -> LocalFigures:
     admitted = [each for each in holders if each.admitted]
-    waiting = _waiting(state, in_line, parked)
     tables = _totals(declared, holders), _totals(declared, admitted)
     return LocalFigures(waiting, _count(holders), _count(admitted), *tables)
 

@@ -56,7 +56,7 @@ class Engine:
         self._figures: Timers[Ref] = Timers()  # queues to be looked at because of their figures
         self._figured: dict[Ref, Millis] = {}  # when that was last
         self._policy = policy
-        self._tally = None if metrics is None else Tally(metrics)
+        self._tally = None if metrics is None else Tally(metrics, self)
         self._state = State(policy)
         self.facts = Facts(self._state)
         self.objects = Objects(self._on_stored, self.facts.changed)
@@ -161,8 +161,8 @@ class Engine:
 
     def _on_stored(self, ref: Ref, before: Any, after: Any) -> None:
         self.facts.stored(ref, before, after)
-        if ref.kind == "Workload" and self._tally is not None:
-            self._tally.stored(ref, before, after, self.queue_of(before if after is None else after))
+        if self._tally is not None:
+            self._tally.stored(ref, before, after, has_begun=self._has_begun)
         if ref.kind == "Workload" and after is None:
             self.journal.forget(ref.key)
             self.scheduling.forget(ref.key)
@@ -264,6 +264,7 @@ class Engine:
     def _arm(self, now: Millis) -> None:
         """Set the timers of queues whose holders or spans have changed, and of those who back off."""
         if self._tally is not None:
+            self._tally.configured()
             self._tally.metrics.touch(self.facts.held)
         for queue in sorted(self.facts.held):
             known = queue in self._state.queues

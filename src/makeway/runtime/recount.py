@@ -1,8 +1,9 @@
 """Everything that is kept up to date change by change, counted anew from the stored objects and compared.
 
 A second path on purpose: it reads ``status.admission`` and the specs and sums by the formulas (S-1.8, 2.4, 2.5, 2.9,
-3.5, 3.6, 12.18), without lowering and without what status and metrics are made from; only how an amount is shown and
-a reason is read it shares with the metrics. What objects alone do not tell, such as who is parked, it does not judge.
+3.5, 3.6, 12.18), without what status and metrics are made from; only how an amount is shown and a reason is read it
+shares with the metrics, and with lowering what a pod asks for. What objects alone do not tell, such as which workloads
+are parked, it does not judge.
 
 To be asked at rest: while writes are under way the state is ahead of the objects. The metrics must be fresh.
 """
@@ -21,13 +22,18 @@ from makeway.api.objects.queueing import ClusterQueue, Cohort, FairSharing, Loca
 from makeway.api.objects.workload import Workload, WorkloadStatus
 from makeway.core.amounts import MOST, UNLIMITED, add, subtract
 from makeway.core.figures import waiting_in
-from makeway.core.model import FR, FlavorName, QueueName, ResourceName
+from makeway.core.lowering import Surroundings
+from makeway.core.model import FR, FlavorName, LocalName, QueueName, ResourceName
 from makeway.core.state import State
 from makeway.runtime.exposition import Counter, Labels, Number
-from makeway.runtime.metrics import LocalName, Metrics, shown, unadmitted_because
+from makeway.runtime.metrics import Metrics
+from makeway.runtime.queue_gauges import shown
+from makeway.runtime.recount_demand import asked_by, classes_of, surroundings
 from makeway.runtime.recount_shares import share_of
+from makeway.runtime.workload_gauges import unadmitted_because
 
 Amounts = dict[FR, int]
+STATUSES = ("active", "inadmissible")
 
 
 class Difference(NamedTuple):
@@ -45,12 +51,14 @@ class Difference(NamedTuple):
 
 def recount(objects: Iterable[Wire], state: State, metrics: Metrics | None = None) -> list[Difference]:
     """All differences between the objects and what is kept of them; empty where all is well."""
-    counted = _count(list(objects), reclaims=state.policy.gates.reclaimable_pods)
+    stored = list(objects)
+    counted = _count(stored, reclaims=state.policy.gates.reclaimable_pods)
     found = _state_differences(counted, state)
     if metrics is None:
         return found
     shares = _share_differences(counted, metrics) if state.policy.fair_sharing else []
-    return [*found, *_metric_differences(counted, metrics), *shares]
+    pending = _pending_differences(counted, metrics, surroundings(stored, state.policy))
+    return [*found, *_metric_differences(counted, metrics), *pending, *shares]
 
 
 # --- counting --------------------------------------------------------------------------------------------------------
@@ -65,6 +73,7 @@ class _Tally:
     reserving: set[str] = field(default_factory=set)
     admitted: set[str] = field(default_factory=set)
     pending: set[str] = field(default_factory=set)
+    waiting: list[Workload] = field(default_factory=list)  # all of them, each Option of a family too
 
     def take(self, who: str, amounts: Amounts, *, admitted: bool) -> None:
         self.reserving.add(who)
@@ -86,6 +95,10 @@ class _Quota:
     local: Amounts = field(default_factory=dict)
     usage: Amounts = field(default_factory=dict)
     weight: Fraction = Fraction(1)
+    is_stopped: bool = False  # a queue that admits nothing, as far as its object says so
+    in_cycle: bool = False  # a cohort that is its own ancestor, or one below such
+    reservations: Amounts = field(default_factory=dict)  # of a cohort: what all queues below it hold
+    admitted: int = 0  # likewise: how many workloads are admitted there
 
 
 @dataclass(slots=True)
@@ -107,7 +120,10 @@ def _count(objects: list[Wire], *, reclaims: bool) -> _Counted:
         elif isinstance(each, ClusterQueue):
             counted.queues[each.metadata.name] = _Tally()
             spec = each.spec
-            counted.quotas[each.metadata.name] = _quota(spec.cohort_name, spec.resource_groups, spec.fair_sharing)
+            quota = counted.quotas[each.metadata.name] = _quota(
+                spec.cohort_name, spec.resource_groups, spec.fair_sharing
+            )
+            quota.is_stopped = spec.stop_policy != "None" or each.metadata.deletion_timestamp is not None
         elif isinstance(each, Cohort):
             above = each.spec.parent_name
             counted.cohorts[each.metadata.name] = _quota(above, each.spec.resource_groups, each.spec.fair_sharing)
@@ -121,6 +137,7 @@ def _count(objects: list[Wire], *, reclaims: bool) -> _Counted:
     for name, quota in counted.quotas.items():
         quota.usage = counted.queues[name].reservation
     _sum_cohorts(counted)
+    _sum_subtrees(counted)
     return counted
 
 
@@ -128,18 +145,19 @@ def _count_workload(counted: _Counted, each: Workload, by_uid: Mapping[str, Work
     status = each.status or WorkloadStatus()
     place = (_place(each)[0], each.spec.queue_name)
     local = counted.behind.get(place)
-    parent_uid = next((o.uid for o in each.metadata.owner_references if o.controller and o.kind == "Workload"), None)
-    who = "/".join(_place(each)) if parent_uid is None else f"family {parent_uid}"
+    parent_uid, who = _parent_uid(each), _who(each)
     if status.admission is not None and _is_accounted(each):
         tallies = [counted.queues.setdefault(status.admission.cluster_queue, _Tally())]
-        tallies += [counted.locals.setdefault(place, _Tally())] if place[1] else []
+        tallies += [counted.locals[place]] if place in counted.locals else []
         amounts = _held(each, reclaims=reclaims)
         for tally in tallies:
             tally.take(who, amounts, admitted=_is(each, "Admitted"))
     elif local is not None and local.spec.stop_policy == "None" and local.spec.cluster_queue:
         parent = None if parent_uid is None else by_uid.get(parent_uid)
         if _is_queueable(each, parent):
-            counted.queues.setdefault(local.spec.cluster_queue, _Tally()).pending.add(who)
+            queue = counted.queues.setdefault(local.spec.cluster_queue, _Tally())
+            queue.pending.add(who)
+            queue.waiting.append(each)
             counted.locals[place].pending.add(who)
     behind = "" if local is None else local.spec.cluster_queue
     _note_said(counted, each, behind if status.admission is None else status.admission.cluster_queue)
@@ -149,6 +167,7 @@ def _note_said(counted: _Counted, each: Workload, queue: str) -> None:
     if _mode(each) == "ResourceFlavorOption":
         return
     local = (each.spec.queue_name, _place(each)[0])
+    has_queue, has_local = queue in counted.quotas, local[::-1] in counted.behind
 
     def one(metric: str, *labels: str, if_named: bool) -> None:
         if if_named:
@@ -156,15 +175,15 @@ def _note_said(counted: _Counted, each: Workload, queue: str) -> None:
             table[labels] = table.get(labels, 0) + 1
 
     if _is(each, "Finished"):
-        one("kueue_finished_workloads", queue, if_named=bool(queue))
-        one("kueue_local_queue_finished_workloads", *local, if_named=bool(local[0]))
+        one("kueue_finished_workloads", queue, if_named=has_queue)
+        one("kueue_local_queue_finished_workloads", *local, if_named=has_local)
         return
     for option in (each.status or WorkloadStatus()).options:
-        one("makeway_options", queue, option.status, if_named=bool(queue))
-    if not _is(each, "Admitted"):
+        one("makeway_options", queue, option.status, if_named=has_queue)
+    if not _is(each, "Admitted") and each.metadata.deletion_timestamp is None:
         why = unadmitted_because(each)
         one("kueue_unadmitted_workloads", queue, *why, if_named=bool(queue))
-        one("kueue_local_queue_unadmitted_workloads", *local, queue, *why, if_named=bool(queue and local[0]))
+        one("kueue_local_queue_unadmitted_workloads", *local, queue, *why, if_named=bool(queue) and has_local)
 
 
 def _is_accounted(each: Workload) -> bool:
@@ -232,8 +251,11 @@ def _sum_cohorts(counted: _Counted) -> None:
     cohorts = counted.cohorts
     for named in [quota.parent for quota in (*counted.quotas.values(), *cohorts.values()) if quota.parent]:
         cohorts.setdefault(named, _Quota(""))
+    for name, cohort in cohorts.items():
+        chain = _ancestors(cohorts, name)
+        cohort.in_cycle = bool(chain) and cohorts[chain[-1]].parent in (name, *chain)
     for name in [name for name in cohorts if name in _ancestors(cohorts, name)]:
-        cohorts[name] = _Quota("", *_declared(cohorts[name]), weight=cohorts[name].weight)
+        cohorts[name] = _Quota("", *_declared(cohorts[name]), weight=cohorts[name].weight, in_cycle=True)
     depths = {name: len(_ancestors(cohorts, name)) for name in cohorts}
     ordered = [cohorts[name] for name in sorted(cohorts, key=lambda name: (-depths[name], name))]
     for quota in (*counted.quotas.values(), *ordered):
@@ -247,6 +269,15 @@ def _sum_cohorts(counted: _Counted) -> None:
             kept = {fr: each if quota.local.get(fr, 0) >= UNLIMITED else min(each, quota.local.get(fr, 0))
                     for fr, each in quota.usage.items()}  # fmt: skip
             _count_to(above.usage, {fr: each - kept[fr] for fr, each in quota.usage.items()})
+
+
+def _sum_subtrees(counted: _Counted) -> None:
+    """What cohorts show of all queues below them, whatever these keep to themselves."""
+    for name, quota in counted.quotas.items():
+        above = [quota.parent, *_ancestors(counted.cohorts, quota.parent)] if quota.parent else []
+        for cohort in above:
+            _count_to(counted.cohorts[cohort].reservations, quota.usage)
+            counted.cohorts[cohort].admitted += len(counted.queues[name].admitted)
 
 
 def _declared(quota: _Quota) -> tuple[Amounts, Amounts, Amounts]:
@@ -294,7 +325,7 @@ def _state_differences(counted: _Counted, state: State) -> list[Difference]:
 
 
 def _metric_differences(counted: _Counted, metrics: Metrics) -> list[Difference]:
-    expected = _count_gauges(counted)
+    expected = _count_gauges(counted) | _cohort_gauges(counted)
     if metrics.queue_resources:
         expected |= _resource_gauges(counted)
     expected |= {name: counted.said.get(name, {}) for name in _SAID}
@@ -368,9 +399,59 @@ def _resource_gauges(counted: _Counted) -> dict[str, dict[Labels, Number]]:
         "kueue_cluster_queue_resource_usage": by_queue({n: tallies[n].usage for n in quotas}),
         "kueue_local_queue_resource_reservation": _shown({n: t.reservation for n, t in locals_.items()}),
         "kueue_local_queue_resource_usage": _shown({n: t.usage for n, t in locals_.items()}),
-        "kueue_cohort_subtree_quota": _shown({(n,): q.subtree for n, q in counted.cohorts.items()}),
-        "kueue_cohort_subtree_resource_reservations": _shown({(n,): q.usage for n, q in counted.cohorts.items()}),
     }
+
+
+def _cohort_gauges(counted: _Counted) -> dict[str, dict[Labels, Number]]:
+    sound = {name: quota for name, quota in counted.cohorts.items() if not quota.in_cycle}
+
+    def top(name: str) -> str:
+        return [name, *_ancestors(sound, name)][-1] if name in sound else ""
+
+    return {
+        "kueue_cohort_subtree_quota": _shown({(n,): _above_zero(q.subtree) for n, q in sound.items()}),
+        "kueue_cohort_subtree_resource_reservations": _shown(
+            {(n,): _above_zero(q.reservations) for n, q in sound.items()}
+        ),
+        "kueue_cohort_subtree_admitted_active_workloads": {(n,): q.admitted for n, q in sound.items()},
+        "kueue_cohort_info": {(n, q.parent, top(n)): 1 for n, q in sound.items()},
+        "kueue_cluster_queue_info": {(n, q.parent, top(q.parent)): 1 for n, q in counted.quotas.items()},
+    }
+
+
+def _above_zero(amounts: Amounts) -> Amounts:
+    return {fr: amount for fr, amount in amounts.items() if amount > 0}
+
+
+def _pending_differences(counted: _Counted, metrics: Metrics, around: Surroundings) -> list[Difference]:
+    """What waits in each queue: what it asks for, how many classes there are, and that stopped queues have no active.
+
+    Members of a class may be active, parked or both, so that the two counts only bound how many there are.
+    """
+    expected: dict[Labels, Number] = {}
+    found: list[Difference] = []
+    for name, quota in counted.quotas.items():
+        tally = counted.queues[name]
+        by_who = {_who(each): each for each in sorted(tally.waiting, key=_place, reverse=True)}
+        asked = asked_by([by_who[who] for who in sorted(tally.pending)], around, {fr[1] for fr in quota.nominal})
+        expected |= {(name, resource): shown(amount, resource) for resource, amount in asked.items()}
+        active, parked = (_value(metrics, "kueue_pending_scheduling_hashes", name, s) for s in STATUSES)
+        classes = len(classes_of(tally.waiting, around)) if around.policy.gates.scheduling_equivalence_hashing else 0
+        if not max(active, parked) <= classes <= active + parked:
+            found.append(Difference("kueue_pending_scheduling_hashes", "classes", (name,), classes, active + parked))
+        for metric in ("kueue_pending_workloads", "kueue_pending_scheduling_hashes") if quota.is_stopped else ():
+            found += _compared(metric, "active", {}, {(name,): _value(metrics, metric, name, "active")})
+    if metrics.queue_resources:
+        family = metrics.registry.families["kueue_cluster_queue_resource_pending"]
+        assert isinstance(family, Counter), "a gauge"
+        found += _compared(family.name, "value", expected, family.values)
+    return found
+
+
+def _value(metrics: Metrics, name: str, *labels: str) -> Number:
+    family = metrics.registry.families[name]
+    assert isinstance(family, Counter), "a gauge"
+    return family.values.get(labels, 0)
 
 
 def _compared(
@@ -405,6 +486,15 @@ def _count_to(total: Amounts, more: Mapping[FR, int]) -> None:
 def _add_to(total: Amounts, more: Mapping[FR, int]) -> None:
     for fr, amount in more.items():
         total[fr] = add(total.get(fr, 0), amount)
+
+
+def _parent_uid(each: Workload) -> str | None:
+    return next((o.uid for o in each.metadata.owner_references if o.controller and o.kind == "Workload"), None)
+
+
+def _who(each: Workload) -> str:
+    parent_uid = _parent_uid(each)
+    return "/".join(_place(each)) if parent_uid is None else f"family {parent_uid}"
 
 
 def _place(each: Any) -> LocalName:
