@@ -93,7 +93,8 @@ def test_what_says_something_else_is_a_change(before: Tree, after: Tree) -> None
 
 def test_the_metadata_of_a_template_counts_by_its_meaning_too() -> None:
     bare = {"spec": container()}
-    for metadata in ({}, {"labels": {}}, {"annotations": {}, "creationTimestamp": None}):
+    silent: tuple[Tree, ...] = ({}, {"labels": {}}, {"annotations": {}, "creationTimestamp": None})
+    for metadata in silent:
         assert is_same({"metadata": metadata, **bare}, bare, "PodTemplateSpec")
     assert not is_same({"metadata": {"labels": {"a": ""}}, **bare}, bare, "PodTemplateSpec")
 
@@ -139,7 +140,7 @@ def test_other_spellings_and_another_order_mean_the_same(tree: Tree) -> None:
 def respelled(tree: Tree, known: Any) -> Tree:
     """The keys backwards, quantities in their canonical spelling, and empty optional lists and maps added."""
     result = {name: _respelled(tree[name], known.get(name)) for name in reversed(tree)}
-    empty = {
+    empty: Tree = {
         name: {"list": [], "map": {}}[each.kind]
         for name, each in known.items()
         if each.kind in ("list", "map") and each.name != "any"

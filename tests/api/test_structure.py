@@ -171,12 +171,12 @@ def test_of_kubernetes_types_only_optional_lists_and_maps_are_left_out(written: 
 
 
 def test_an_object_without_fields_is_no_empty_map() -> None:
-    policy = {"schedulingPolicy": {"basic": {}}, "disruptionMode": {"all": {}}}
+    policy: Tree = {"schedulingPolicy": {"basic": {}}, "disruptionMode": {"all": {}}}
     assert Reader("Ignore", limits=False).read(policy, kubernetes_shape("JobSchedulingConfiguration")) == policy
 
 
 def test_a_template_shows_no_empty_labels() -> None:
-    written = {"metadata": {"labels": {}, "annotations": {}, "finalizers": []}}
+    written: Tree = {"metadata": {"labels": {}, "annotations": {}, "finalizers": []}}
     assert Reader().read(written, kubernetes_shape("PodTemplateSpec")) == {"metadata": {}}
 
 

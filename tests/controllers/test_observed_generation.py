@@ -20,7 +20,7 @@ from tests.controllers.views import FakeView, at, check, cluster_queue, flavor, 
 W = Ref("Workload", "default", "w")
 SEEN = {"generation": 7}
 LEFT: dict[str, Any] = {"evicted": ("Preempted", -5), "metadata": SEEN}
-BLOCKED = {"QuotaReservationBlocked": ("True", "R", -9), "Preempted": ("True", "InClusterQueue", -9)}
+BLOCKED: dict[str, Any] = {"QuotaReservationBlocked": ("True", "R", -9), "Preempted": ("True", "InClusterQueue", -9)}
 OFF = {"active": False}
 QUEUE = FakeView.of(flavor(), cluster_queue(), local_queue()).state.queues["cq"]  # type: ignore[index]
 

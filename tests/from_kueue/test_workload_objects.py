@@ -74,6 +74,10 @@ def says(server: Living, path: str, type: str, status: str, reason: str) -> bool
     return (found.get("status"), found.get("reason")) == (status, reason)
 
 
+def until_evicted(server: Living, path: str) -> None:
+    until(lambda: says(server, path, "Evicted", "True", "Deactivated"), "its eviction")
+
+
 def loose(name: str, **spec: Any) -> Tree:
     """A Workload whose template is spelled as people spell them."""
     tree = workload(name, queue="lq")
@@ -102,7 +106,7 @@ def test_a_workload_with_quota_is_deactivated_by_an_update_of_a_go_client(server
     path = held(server, "replaced")
     after = written_back(server, path, switch_off, "podSets")
     assert after["spec"]["active"] is False
-    until(lambda: says(server, path, "Evicted", "True", "Deactivated"), "its eviction")
+    until_evicted(server, path)
     until(lambda: says(server, path, "QuotaReserved", "False", "Deactivated"), "the end of its reservation")
 
 
@@ -124,9 +128,9 @@ def test_so_it_is_by_patches_and_by_apply(server: Living) -> None:
         params = {"fieldManager": "go", "force": "true"} if how is apply else {}
         content = yaml.safe_dump(body).encode() if how is apply else None
         sent = {"content": content} if content else {"json": body}
-        answer = server.client.patch(path, params=params, headers={"content-type": kind}, **sent)  # type: ignore[arg-type]
+        answer = server.client.patch(path, params=params, headers={"content-type": kind}, **sent)
         assert answer.status_code == 200, (how, answer.text)
-        until(lambda path=path: says(server, path, "Evicted", "True", "Deactivated"), "its eviction")  # type: ignore[misc]
+        until_evicted(server, path)
 
 
 def test_another_amount_is_still_refused_while_quota_is_reserved(server: Living) -> None:
