@@ -93,6 +93,14 @@ def test_blocks_that_are_turned_on_show_their_defaults() -> None:
     assert found["multiKueue"]["incrementalDispatcherConfig"] == {"stepSize": 3}
 
 
+@pytest.mark.parametrize("kind", ["ClusterQueue", "Cohort", "LocalQueue"])
+def test_a_block_for_fair_sharing_shows_the_weight_that_counts(kind: str) -> None:
+    for written, weight in (({}, "1"), ({"weight": None}, "1"), ({"weight": 0}, "0"), ({"weight": "2.5"}, "2500m")):
+        found = codec.read(tree(kind, spec={"fairSharing": written})).value
+        assert shown(found)["spec"]["fairSharing"] == {"weight": weight}
+    assert "fairSharing" not in shown(codec.read(tree(kind, spec={})).value)["spec"]
+
+
 def test_an_absent_selector_and_an_empty_one_differ() -> None:
     absent = codec.read(tree("ClusterQueue", spec={})).value
     empty = codec.read(tree("ClusterQueue", spec={"namespaceSelector": {}})).value

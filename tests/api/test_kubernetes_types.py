@@ -167,12 +167,29 @@ def test_required_is_what_kubernetes_requires() -> None:
 
 
 def test_a_field_type_carries_its_items_its_key_and_whether_it_is_required() -> None:
-    container = FieldType("object", "Container")
+    container = FieldType("object", "Container")  # as an item; what its absence would mean is not asked
     assert fields_of("PodSpec")["containers"] == FieldType("list", "Container", container, True, "name")
     assert fields_of("PodSpec")["hostNetwork"] == FieldType("scalar", "boolean")
     assert fields_of("UserInfo")["extra"] == FieldType(
         "map", "string", FieldType("list", "string", FieldType("scalar", "string"))
     )
+
+
+@pytest.mark.parametrize(("table", "kind"), [("_POINTERS", "scalar"), ("_VALUES", "object")])
+def test_what_absence_means_is_told_of_fields_that_exist(table: str, kind: str) -> None:
+    lines = kubernetes_types._lines(getattr(kubernetes_types, table))
+    told = [(owner, name) for owner, text in lines.items() for name in text.split()]
+    assert len(told) == len(set(told)) > 10
+    assert [(owner, name) for owner, name in told if fields_of(owner)[name].kind != kind] == []
+
+
+def test_a_zero_is_as_good_as_nothing_where_go_has_no_pointer() -> None:
+    pod, container = fields_of("PodSpec"), fields_of("Container")
+    absent = [pod["hostNetwork"], pod["nodeName"], pod["nodeSelector"], pod["containers"], container["resources"]]
+    assert all(each.zero_is_absent for each in absent)
+    told = [pod["priority"], pod["hostUsers"], pod["securityContext"], fields_of("Volume")["emptyDir"]]
+    told.append(fields_of("WorkloadPodGroupSchedulingPolicy")["basic"])
+    assert not any(each.zero_is_absent for each in told)
 
 
 @pytest.mark.parametrize("name", ["", "Deployment", ELSEWHERE])

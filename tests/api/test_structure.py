@@ -10,7 +10,7 @@ from makeway.api.documents import Tree
 from makeway.api.objects.meta import LABEL, NOT_EMPTY, REQUIRED, Limit, Wire, made, shown
 from makeway.api.problems import Problem, entry, has_errors, warning
 from makeway.api.quantity import Duration, MicroTime, Quantity, Time
-from makeway.api.shapes import Field, Leaf, ListOf, MapOf, Record, shape_of
+from makeway.api.shapes import Field, Leaf, ListOf, MapOf, Record, kubernetes_shape, shape_of
 from makeway.api.structure import Mode, Reader, did_you_mean, listed, short, told
 
 
@@ -127,13 +127,57 @@ def test_a_value_that_cannot_be_read_is_left_out(name: str, value: Tree, message
         ("text", ""), ("flag", False), ("number", 1), ("number", 2**31 - 1), ("ratio", 1), ("ratio", 0.5),
         ("colour", "Green"), ("amount", 4), ("amount", 1.5), ("amount", "32Gi"), ("wait", "1h30m"),
         ("at", "2026-01-31T12:00:00Z"), ("exactly", "2026-01-31T12:00:00.000001Z"), ("data", "YQ=="), ("data", ""),
-        ("anything", {"a": [None, 1]}), ("names", []), ("sizes", {"a b": 1}), ("inner", {}),
+        ("anything", {"a": [None, 1]}), ("names", ["a"]), ("sizes", {"a b": 1}), ("inner", {}),
     ],
 )  # fmt: skip
 def test_a_value_of_the_right_type_is_kept_as_it_is(name: str, value: Tree) -> None:
     tree, problems = read({name: value})
     assert problems == []
     assert tree[name] == value
+
+
+@pytest.mark.parametrize(("name", "value"), [("names", []), ("sizes", {}), ("inners", [])])
+def test_an_empty_list_or_map_that_absence_stands_for_is_left_out(name: str, value: Tree) -> None:
+    tree, problems = read({name: value})
+    assert problems == []
+    assert name not in tree
+
+
+def test_an_empty_list_that_is_not_the_default_is_judged_and_kept() -> None:
+    tree, problems = read({"pairs": []})
+    assert [problem.path for problem in problems] == ["pairs"]
+    assert tree["pairs"] == []
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ({"nodeSelector": {}, "tolerations": [], "imagePullSecrets": []}, {}),
+        ({"affinity": {"nodeAffinity": {}}, "securityContext": {"sysctls": []}},
+         {"affinity": {"nodeAffinity": {}}, "securityContext": {}}),
+        ({"containers": []}, {"containers": []}),
+        ({"volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "configMap": {"items": []}}]},
+         {"volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "configMap": {}}]}),
+        ({"topologySpreadConstraints": [{"labelSelector": {"matchLabels": {}}}]},
+         {"topologySpreadConstraints": [{"labelSelector": {}}]}),
+        ({"containers": [{"resources": {"requests": {}}, "env": [], "image": ""}]},
+         {"containers": [{"resources": {}, "image": ""}]}),
+        ({"newer": {"list": []}}, {"newer": {"list": []}}),
+    ],
+)  # fmt: skip
+def test_of_kubernetes_types_only_optional_lists_and_maps_are_left_out(written: Tree, shown: Tree) -> None:
+    reader = Reader("Ignore", limits=False)
+    assert reader.read(written, kubernetes_shape("PodSpec")) == shown
+
+
+def test_an_object_without_fields_is_no_empty_map() -> None:
+    policy: Tree = {"schedulingPolicy": {"basic": {}}, "disruptionMode": {"all": {}}}
+    assert Reader("Ignore", limits=False).read(policy, kubernetes_shape("JobSchedulingConfiguration")) == policy
+
+
+def test_a_template_shows_no_empty_labels() -> None:
+    written: Tree = {"metadata": {"labels": {}, "annotations": {}, "finalizers": []}}
+    assert Reader().read(written, kubernetes_shape("PodTemplateSpec")) == {"metadata": {}}
 
 
 def test_an_int_or_string_is_either_and_nothing_else() -> None:

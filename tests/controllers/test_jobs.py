@@ -80,6 +80,12 @@ def test_labels_of_the_job_controller_are_not_part_of_the_template() -> None:
     assert template["spec"]["containers"][0]["image"] == "busybox"
 
 
+def test_no_empty_map_is_left_where_all_labels_were_those_of_the_job_controller() -> None:
+    marked = job(template={"metadata": {"labels": {"controller-uid": "u", "job-name": "train"}}})
+    template = msgspec.json.decode(bytes(made(marked).spec.pod_sets[0].template))
+    assert template["metadata"] == {}
+
+
 def test_names_times_and_owner_come_from_the_job() -> None:
     metadata = {"uid": "u-1", "namespace": "team", "creationTimestamp": "2025-12-31T00:00:00Z"}
     found = made(job(labels={**QUEUE, "kueue.x-k8s.io/max-exec-time-seconds": "60"}, metadata=metadata))

@@ -172,6 +172,43 @@ def test_s10_10_the_users_deactivation_evicts_without_a_cause() -> None:
     assert events(view)[0] == "EvictedDueToDeactivated"
 
 
+@pytest.mark.parametrize(
+    "it", [workload(spec={"active": False}), workload(spec={"active": False}, requeue_state=RequeueState(count=3))],
+    ids=["from the start", "while it backs off"],
+)  # fmt: skip
+def test_s10_10_without_quota_a_deactivated_workload_shows_the_same_in_one_write(it: Workload) -> None:
+    view, _ = lived(it, now=at(0))
+    assert told(view, "Evicted") == ("True", "Deactivated")
+    assert told(view, "QuotaReserved") == ("False", "Deactivated")
+    assert told(view, "Admitted") == ("False", "NoReservation")
+    assert told(view, "Requeued") is None
+    assert condition(view.workload(W), "Evicted").message == "The workload is deactivated"  # type: ignore[union-attr]
+    assert (len(view.written), events(view)) == (1, ["Deactivated"]), "nothing left, so no eviction is told"
+    assert (status_of(view.workload(W)).requeue_state, status_of(view.workload(W)).scheduling_stats) == (None, None)
+
+
+def test_s10_10_an_eviction_before_the_deactivation_keeps_its_reason() -> None:
+    view, _ = lived(workload(spec={"active": False}, evicted=("Preempted", -500)), now=at(0))
+    assert told(view, "Evicted") == ("True", "Preempted")
+    assert told(view, "QuotaReserved") == ("False", "Deactivated")
+
+
+def test_s10_10_a_workload_on_hold_stays_on_hold_when_it_is_deactivated() -> None:
+    held = workload(spec={"active": False}, conditions={"QuotaReserved": ("False", "OnHold", -9)})
+    view, _ = lived(held, now=at(0))
+    assert told(view, "Evicted") == ("True", "Deactivated")
+    assert told(view, "QuotaReserved") == ("False", "OnHold")
+
+
+def test_s10_5_a_workload_that_begins_deactivated_is_queued_when_it_is_active() -> None:
+    view, _ = lived(workload(spec={"active": False}), now=at(0))
+    off = view.workload(W)
+    view.put(replace(off, spec=replace(off.spec, active=True)))
+    view.settle(Workloads(), W, now=at(5))
+    assert told(view, "QuotaReserved") == ("False", "PendingEvaluation")
+    assert is_queueable(view.workload(W))
+
+
 @pytest.mark.parametrize("cause", ["AdmissionCheck", "RequeuingLimitExceeded", "EvictedOnManagerCluster"])
 def test_s10_10_a_target_switches_off_then_evicts_then_goes(cause: str) -> None:
     view = world(workload(admitted=-9, conditions={"DeactivationTarget": ("True", cause, -1)}, owner=owned_by(job())))

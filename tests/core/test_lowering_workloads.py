@@ -279,6 +279,8 @@ def test_who_counts_and_who_waits(fields: dict[str, Any], accounted: bool, queue
 CHANGES: dict[str, tuple[dict[str, Any], bool]] = {
     "S-4.7 nothing": ({}, False),
     "S-4.7 its spec": ({"priority": 3}, True),
+    "S-4.7 the same spelled otherwise": ({"podSets": [pod_set(pod("1000m", schedulerName=""))]}, False),
+    "S-4.7 another amount": ({"podSets": [pod_set(pod("1001m"))]}, True),
     "S-4.7 pods it no longer needs": ({"status": {"reclaimablePods": [{"name": "main", "count": 1}]}}, True),
     "S-4.7 an eviction": ({"status": {"conditions": [condition("Evicted")]}}, True),
     "S-4.7 the end of a back-off": ({"status": {"conditions": [condition("Requeued")]}}, True),

@@ -74,6 +74,14 @@ def test_a_life_is_counted_once_and_an_echo_not_at_all() -> None:
     assert value(metrics, "kueue_execution_time_seconds_sum") == 180
 
 
+def test_a_workload_without_quota_is_not_counted_as_evicted() -> None:
+    metrics = Metrics()
+    waits = said(("QuotaReserved", "False", "WaitingForQuota", 0))
+    off = said(("QuotaReserved", "False", "Deactivated", 1), ("Evicted", "True", "Deactivated", 1))
+    Tally(metrics).stored(REF, waits, off, Q)
+    assert value(metrics, "kueue_evicted_workloads_total") == value(metrics, "kueue_evicted_workloads_once_total") == 0
+
+
 def test_one_that_was_made_anew_is_another() -> None:
     metrics = Metrics()
     before = said(("QuotaReserved", "False", "WaitingForQuota", 0))

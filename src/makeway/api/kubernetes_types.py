@@ -8,6 +8,9 @@ Raw parts of an object (``OfType``) are checked, pruned and merged by what stand
 list (a list without one is replaced as a whole), ``!`` what Kubernetes requires. A capital letter names another
 type. ``ObjectMeta`` is not listed: ``objects.meta`` has it. All is of Kubernetes 1.37, but ``workloadRef`` (api 12).
 
+Two shorter tables below say what an absent field means: a scalar that is absent is a zero, but for those that Go holds
+by pointer; an object that is absent differs from an empty one, but for those that Go holds by value.
+
 Promises: the import parses nothing; a type is parsed when it is first asked for.
 
 Not here: the kinds as Python objects (``objects.kubernetes``), values that a string may take (``validation``).
@@ -16,7 +19,7 @@ Not here: the kinds as Python objects (``objects.kubernetes``), values that a st
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Literal
@@ -33,6 +36,7 @@ class FieldType:
     item: FieldType | None = None  # what a list or map holds
     required: bool = False
     merge_key: str | None = None  # None: a strategic merge replaces the list
+    zero_is_absent: bool = True  # whether 0, "", false, or something empty means the same as no value
 
     def __str__(self) -> str:
         inner = str(self.item) if self.item else self.name
@@ -46,19 +50,31 @@ def fields_of(type_name: str) -> Mapping[str, FieldType]:
 
 def type_names() -> tuple[str, ...]:
     """All types of the table, in its order: the kinds first."""
-    return tuple(_lines())
+    return tuple(_lines(_TABLE))
 
 
 @cache
 def _parsed(type_name: str) -> Mapping[str, FieldType]:
-    pairs = (entry.split("=", 1) for entry in _lines()[type_name].split())
-    return MappingProxyType({name: _field_type(token) for name, token in pairs})
+    pairs = (entry.split("=", 1) for entry in _lines(_TABLE)[type_name].split())
+    fields = {name: _field_type(token) for name, token in pairs}
+    exceptions = {name for table in (_POINTERS, _VALUES) for name in _lines(table).get(type_name, "").split()}
+    return MappingProxyType(
+        {name: replace(each, zero_is_absent=_is_zero_absent(each, name in exceptions)) for name, each in fields.items()}
+    )
+
+
+def _is_zero_absent(field: FieldType, is_exception: bool) -> bool:
+    if field.kind == "object":
+        return is_exception
+    if field.kind == "map" and field.name == "any":
+        return False  # an object without fields, held by pointer
+    return not is_exception
 
 
 @cache
-def _lines() -> Mapping[str, str]:
+def _lines(table: str) -> Mapping[str, str]:
     """The text behind each type's name; an indented line continues the one before."""
-    whole = [line for line in _TABLE.replace("\n    ", " ").splitlines() if line and not line.startswith("#")]
+    whole = [line for line in table.replace("\n    ", " ").splitlines() if line and not line.startswith("#")]
     return MappingProxyType({name: text for name, _, text in (line.partition(": ") for line in whole)})
 
 
@@ -418,4 +434,91 @@ SubjectAccessReviewStatus: allowed=boolean! denied=boolean evaluationError=strin
 SubjectRulesReviewStatus: evaluationError=string incomplete=boolean! nonResourceRules=[NonResourceRule]!
     resourceRules=[ResourceRule]!
 UserInfo: extra={[string]} groups=[string] uid=string username=string
+"""
+
+# Scalars behind pointers: a zero says something that their absence does not.
+_POINTERS = """
+AppArmorProfile: localhostProfile
+AzureDiskVolumeSource: cachingMode fsType kind readOnly
+CSIVolumeSource: fsType readOnly
+ClusterTrustBundleProjection: name optional signerName user
+ConfigMap: immutable
+ConfigMapEnvSource: optional
+ConfigMapKeySelector: optional
+ConfigMapProjection: optional
+ConfigMapVolumeSource: defaultMode defaultUser optional
+Container: restartPolicy
+ContainerStatus: started stopSignal
+DeleteOptions: gracePeriodSeconds ignoreStoreReadErrorWithClusterBreakingPotential orphanDependents propagationPolicy
+DownwardAPIVolumeFile: mode user
+DownwardAPIVolumeSource: defaultMode defaultUser
+EmptyDirVolumeSource: mode sizeLimit
+EphemeralContainer: restartPolicy
+FCVolumeSource: lun
+FileKeySelector: optional
+GRPCAction: mode service
+HTTPGetAction: protocol
+HostPathVolumeSource: type
+ISCSIVolumeSource: initiatorName
+JobSpec: activeDeadlineSeconds backoffLimit backoffLimitPerIndex completionMode completions managedBy manualSelector
+    maxFailedIndexes parallelism podReplacementPolicy suspend ttlSecondsAfterFinished
+JobStatus: failedIndexes ready terminating
+KeyToPath: mode user
+LeaseSpec: acquireTime holderIdentity leaseDurationSeconds leaseTransitions preferredHolder renewTime strategy
+Lifecycle: stopSignal
+NodeAllocatableOverheadResources: perContainer perPod
+NodeFeatures: supplementalGroupsPolicy
+NodeRuntimeHandlerFeatures: recursiveReadOnlyMounts userNamespaces
+NodeSwapStatus: capacity
+NodeSystemInfo: runningInUserNamespace
+PersistentVolumeClaimSpec: storageClassName volumeAttributesClassName volumeMode
+PodCertificateProjection: maxExpirationSeconds user
+PodDNSConfigOption: value
+PodDisruptionBudgetSpec: maxUnavailable minAvailable unhealthyPodEvictionPolicy
+PodFailurePolicyOnExitCodesRequirement: containerName
+PodResourceClaim: resourceClaimName resourceClaimTemplateName
+PodResourceClaimStatus: resourceClaimName
+PodSchedulingGroup: podGroupName
+PodSecurityContext: fsGroup fsGroupChangePolicy runAsGroup runAsNonRoot runAsUser seLinuxChangePolicy
+    supplementalGroupsPolicy
+PodSpec: activeDeadlineSeconds automountServiceAccountToken enableServiceLinks hostnameOverride hostUsers
+    preemptionPolicy priority runtimeClassName setHostnameAsFQDN shareProcessNamespace terminationGracePeriodSeconds
+PodStatus: startTime
+Preconditions: resourceVersion uid
+PriorityClass: preemptionPolicy
+Probe: terminationGracePeriodSeconds
+ProjectedVolumeSource: defaultMode defaultUser
+SeccompProfile: localhostProfile
+Secret: immutable
+SecretEnvSource: optional
+SecretKeySelector: optional
+SecretProjection: optional
+SecretVolumeSource: defaultMode defaultUser optional
+SecurityContext: allowPrivilegeEscalation privileged procMount readOnlyRootFilesystem runAsGroup runAsNonRoot runAsUser
+ServiceAccountTokenProjection: expirationSeconds user
+SuccessPolicyRule: succeededCount succeededIndexes
+Taint: timeAdded
+Toleration: tolerationSeconds
+TopologySpreadConstraint: minDomains nodeAffinityPolicy nodeTaintsPolicy
+TypedLocalObjectReference: apiGroup
+TypedObjectReference: apiGroup namespace
+VolumeMount: mountPropagation recursiveReadOnly
+WindowsSecurityContextOptions: gmsaCredentialSpec gmsaCredentialSpecName hostProcess runAsUserName
+WorkloadPodGroupGangSchedulingPolicy: minCount
+WorkloadPodGroupResourceClaim: resourceClaimName resourceClaimTemplateName
+"""
+
+# Objects held by value: an empty one says no more than none.
+_VALUES = """
+Container: resources
+ContainerStatus: lastState state
+EphemeralContainer: resources
+Job: metadata spec status
+PersistentVolumeClaimSpec: resources
+PersistentVolumeClaimTemplate: metadata spec
+Pod: metadata spec status
+PodTemplateSpec: metadata spec
+PreferredSchedulingTerm: preference
+WeightedPodAffinityTerm: podAffinityTerm
+JobSpec: template
 """

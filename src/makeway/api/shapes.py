@@ -56,6 +56,12 @@ class Field:
     shape: Shape
     limit: Limit = NO_LIMIT
     default: object = None  # as it is written out; None: not written
+    zero_is_absent: bool = False  # whether 0, "", false, or something empty means the same as no value
+
+    @property
+    def omits_empty(self) -> bool:
+        """Whether an empty list or map is not even written, as Go's ``omitempty`` has it."""
+        return self.zero_is_absent and isinstance(self.shape, ListOf | MapOf) and not self.limit.required
 
 
 @cache
@@ -65,7 +71,9 @@ def shape_of(kind: type[Wire]) -> Record:
     return Record(
         kind.__name__,
         {
-            info.encode_name: _field(hints[info.name], default=_written_default(info))
+            info.encode_name: replace(
+                _field(hints[info.name], default=_written_default(info)), zero_is_absent=_is_zero_absent(info)
+            )
             for info in msgspec.structs.fields(kind)
         },
     )
@@ -105,7 +113,7 @@ def _field_within(theirs: Field, ours: Field | None) -> Field:
             shape = MapOf(_field_within(shape.item, ours.shape.item))
         case Leaf(), Leaf("enum"):
             shape = ours.shape
-    return Field(shape, limit)
+    return Field(shape, limit, zero_is_absent=theirs.zero_is_absent)
 
 
 def renamed(shape: Record, changes: Mapping[str, Field | None]) -> Record:
@@ -166,10 +174,22 @@ def _written_default(info: msgspec.structs.FieldInfo) -> object:
     return info.default_factory()
 
 
+def _is_zero_absent(info: msgspec.structs.FieldInfo) -> bool:
+    default = info.default if info.default_factory is msgspec.NODEFAULT else info.default_factory()
+    return isinstance(default, msgspec.Struct) or (default is not None and default in ("", 0, False, (), {}))
+
+
 def _kubernetes_field(each: FieldType) -> Field:
     limit = Limit(required=True) if each.required else NO_LIMIT
+    shape: Shape
     if each.kind == "list" and each.item is not None:
-        return Field(ListOf(_kubernetes_field(each.item)), limit)
-    if each.kind == "map" and each.item is not None:
-        return Field(MapOf(_kubernetes_field(each.item)), limit)
-    return Field(kubernetes_shape(each.name) if each.kind == "object" else Leaf(each.name), limit)
+        shape = ListOf(_kubernetes_item(each.item))
+    elif each.kind == "map" and each.item is not None:
+        shape = MapOf(_kubernetes_item(each.item))
+    else:
+        shape = kubernetes_shape(each.name) if each.kind == "object" else Leaf(each.name)
+    return Field(shape, limit, zero_is_absent=each.zero_is_absent)
+
+
+def _kubernetes_item(each: FieldType) -> Field:
+    return replace(_kubernetes_field(each), zero_is_absent=False)  # an item is there, whatever it is

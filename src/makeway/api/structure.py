@@ -2,7 +2,8 @@
 
 The tree that comes back is fit for decoding: nulls, unknown fields and what was wrong are left out, so that the
 rules of ``validation`` can still judge the rest of an object that has a problem. In a list something empty stands
-where an item was wrong: the others keep their indexes.
+where an item was wrong: the others keep their indexes. Optional lists and maps that are empty are left out too, as an
+API server leaves them out.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Reader:
             elif each is not None:
                 here = f"{path}.{key}" if path else key
                 read = self._value(each, field, here)
-                if read is not _ABSENT:
+                if read is not _ABSENT and (read or not field.omits_empty):
                     result[key] = read
                 if field.limit.unserved and self._mode != "Ignore" and each not in ({}, [], ""):
                     self.problems.append(_unserved(here, field.limit))

@@ -99,7 +99,7 @@ class Admit:
             return None
         status = status_of(workload)
         message = admitted_message(workload, self.at)
-        conditions = stated(status.conditions, "Admitted", "True", "Admitted", message, self.at)
+        conditions = stated(workload, status.conditions, "Admitted", "True", "Admitted", message, self.at)
         return replace(workload, status=replace(status, conditions=conditions))
 
 

@@ -73,13 +73,20 @@ def since(found: Condition | None, otherwise: Millis) -> Millis:
     return Millis(found.last_transition_time.millis)
 
 
+def generation_of(workload: Workload) -> int | None:
+    """The generation that a condition of it is about; None where no server has counted any."""
+    return workload.metadata.generation or None
+
+
 def stated(
-    conditions: tuple[Condition, ...], type: str, status: Status, reason: str, message: str, at: Millis
-) -> tuple[Condition, ...]:
-    """``set_condition`` for those who reckon in milliseconds."""
+    workload: Workload, conditions: tuple[Condition, ...], type: str, status: Status, reason: str, message: str,
+    at: Millis,
+) -> tuple[Condition, ...]:  # fmt: skip
+    """``conditions`` of a workload with one of them set, about the generation that is judged."""
     return set_condition(
-        conditions, type=type, status=status, reason=reason, message=message, now=Time.of_millis(stored(at))
-    )
+        conditions, type=type, status=status, reason=reason, message=message, now=Time.of_millis(stored(at)),
+        observed_generation=generation_of(workload),
+    )  # fmt: skip
 
 
 # --- words -----------------------------------------------------------------------------------------------------------
@@ -143,7 +150,7 @@ class Evict:
         status = status_of(workload)
         after = replace(
             status,
-            conditions=self._conditions(status),
+            conditions=self._conditions(workload, status),
             cluster_name="",
             nominated_cluster_names=(),
             unhealthy_nodes=(),
@@ -157,14 +164,14 @@ class Evict:
     def _now(self) -> Time:
         return Time.of_millis(stored(self.at))
 
-    def _conditions(self, status: WorkloadStatus) -> tuple[Condition, ...]:
+    def _conditions(self, workload: Workload, status: WorkloadStatus) -> tuple[Condition, ...]:
         told = full_reason(self.reason, self.cause)
-        conditions = stated(status.conditions, "Evicted", "True", told, self.message, self.at)
+        conditions = stated(workload, status.conditions, "Evicted", "True", told, self.message, self.at)
         if self.preempted:
             words = self.preempted_message or self.message
-            conditions = stated(conditions, "Preempted", "True", self.preempted, words, self.at)
+            conditions = stated(workload, conditions, "Preempted", "True", self.preempted, words, self.at)
         if is_true(conditions, "QuotaReservationBlocked"):
-            conditions = stated(conditions, "QuotaReservationBlocked", "False", told, self.message, self.at)
+            conditions = stated(workload, conditions, "QuotaReservationBlocked", "False", told, self.message, self.at)
         return conditions
 
     def _gates(self, workload: Workload, status: WorkloadStatus) -> tuple[PreemptionGateState, ...]:
@@ -225,9 +232,9 @@ class Release:
         if evicted is not None and evicted.status == "True":
             words = self.message or evicted.message
             requeued: Status = "True" if evicted.reason in RETURNS_AT_ONCE else "False"
-            conditions = stated(conditions, "Requeued", requeued, evicted.reason, evicted.message, self.at)
-        conditions = stated(conditions, "QuotaReserved", "False", self.reason, words, self.at)
-        conditions = stated(conditions, "Admitted", "False", "NoReservation", "No quota is held", self.at)
+            conditions = stated(workload, conditions, "Requeued", requeued, evicted.reason, evicted.message, self.at)
+        conditions = stated(workload, conditions, "QuotaReserved", "False", self.reason, words, self.at)
+        conditions = stated(workload, conditions, "Admitted", "False", "NoReservation", "No quota is held", self.at)
         seconds = _seconds_run(status, now)
         after = replace(status, conditions=conditions, admission=None, accumulated_past_execution_time_seconds=seconds)
         return replace(workload, status=after)

@@ -120,7 +120,9 @@ class TellGang:
         for told in self.conditions:
             if not _says(find(conditions, told.type), told):
                 now = Time.of_millis(stored(self.at))
-                conditions = set_condition(conditions, now=now, **told._asdict())
+                conditions = set_condition(
+                    conditions, now=now, observed_generation=gang.metadata.generation or None, **told._asdict()
+                )
         shown = self.standing
         after = replace(
             self._filled(status), conditions=conditions, gang=shown.gang, placed=shown.placed, state=shown.state

@@ -21,7 +21,7 @@ from makeway.api.objects.kubernetes import Job, JobSpec, JobStatus, amended, vie
 from makeway.api.objects.meta import OwnerReference
 from makeway.api.objects.workload import PodSet, ReclaimablePod, Workload
 from makeway.api.quantity import Time
-from makeway.controllers.eviction import Release, condition, holds_quota, says, status_of
+from makeway.controllers.eviction import Release, condition, generation_of, holds_quota, says, status_of
 from makeway.controllers.job_priority import Revalue, may_become
 from makeway.controllers.job_templates import is_started, restored
 from makeway.controllers.jobs import Priority, count_of, end_of, status_of_job
@@ -172,7 +172,10 @@ class Report:
 
     def _told(self, workload: Workload, type: str, status: Any, reason: str, message: str) -> Workload:
         before, now = status_of(workload), Time.of_millis(stored(self.at))
-        after = set_condition(before.conditions, type=type, status=status, reason=reason, message=message, now=now)
+        after = set_condition(
+            before.conditions, type=type, status=status, reason=reason, message=message, now=now,
+            observed_generation=generation_of(workload),
+        )  # fmt: skip
         return workload if after is before.conditions else replace(workload, status=replace(before, conditions=after))
 
     def _pods_ready(self, workload: Workload) -> Workload:
@@ -198,7 +201,7 @@ def _pods_ready(workload: Workload, ready: bool) -> Iterator[tuple[str, str, str
     before = condition(workload, "PodsReady")
     was_ready, reason = before is not None and before.status == "True", before.reason if before else ""
     if not says(workload, "Admitted"):
-        if before is not None:
+        if before is not None and (was_ready or reason != "WaitForStart"):
             yield "False", "WaitForStart", NOT_READY
     elif says(workload, "Evicted"):
         return

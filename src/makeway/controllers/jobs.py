@@ -258,9 +258,14 @@ def own_template(template: Raw) -> Raw:
 def _own_template(data: bytes) -> Raw:
     template = Raw(data)
     meta = view(template, TemplateMarks).metadata
-    labels = {label: None for label in (*JOB_CONTROLLER_LABELS, *START_LABELS) if label in meta.labels}
-    marks = {WORKLOAD: None} if WORKLOAD in meta.annotations else {}
-    changes = {key: gone for key, gone in (("labels", labels), ("annotations", marks)) if gone}
+    changes: dict[str, object] = {}
+    for name, present, marks in (
+        ("labels", meta.labels, (*JOB_CONTROLLER_LABELS, *START_LABELS)),
+        ("annotations", meta.annotations, (WORKLOAD,)),
+    ):
+        gone = {mark: None for mark in marks if mark in present}
+        if gone:
+            changes[name] = gone if len(gone) < len(present) else None  # no empty map stays: Kubernetes writes none
     return amended(template, {"metadata": changes}) if changes else template
 
 

@@ -29,7 +29,7 @@ from makeway.api.objects.workload import (
 )
 from makeway.api.quantity import Quantity, Time
 from makeway.controllers.contract import Action, Change, Note, Ref, View
-from makeway.controllers.eviction import Evict, event_of_eviction, says, status_of
+from makeway.controllers.eviction import Evict, event_of_eviction, generation_of, says, status_of
 from makeway.controllers.issues import Failed, Issues
 from makeway.core.cycle import Plan, Verdict, is_admitted
 from makeway.core.flavors import Assignment
@@ -68,22 +68,23 @@ class Reserve:
         status = status_of(workload)
         if says(workload, "QuotaReserved") or says(workload, "Finished") or not workload.spec.active:
             return None
-        now = Time.of_millis(stored(self.at))
+        now, generation = Time.of_millis(stored(self.at)), generation_of(workload)
         conditions = set_condition(
             status.conditions, type="QuotaReserved", status="True", reason="QuotaReserved", message=self.message,
-            now=now,
+            now=now, observed_generation=generation,
         )  # fmt: skip
         words = "The workload is admitted" if self.admitted else "Not all admission checks are Ready"
         conditions = set_condition(
             conditions, type="Admitted", status="True" if self.admitted else "False",
             reason="Admitted" if self.admitted else "UnsatisfiedAdmissionChecks", message=words, now=now,
+            observed_generation=generation,
         )  # fmt: skip
         for ended in ("Evicted", "Preempted", "QuotaReservationBlocked"):
             found = find(conditions, ended)
             if found is not None and found.status == "True":
                 conditions = set_condition(
                     conditions, type=ended, status="False", reason="QuotaReserved",
-                    message=f"Previously: {found.message}", now=now,
+                    message=f"Previously: {found.message}", now=now, observed_generation=generation,
                 )  # fmt: skip
         after = replace(
             status, conditions=conditions, admission=self.admission, preemption_claim=None, resource_requests=()
@@ -107,20 +108,21 @@ class TellPending:
         status = status_of(workload)
         if says(workload, "QuotaReserved") or says(workload, "Finished"):
             return None
-        now = Time.of_millis(stored(self.at))
+        now, generation = Time.of_millis(stored(self.at)), generation_of(workload)
         conditions = set_condition(
-            status.conditions, type="QuotaReserved", status="False", reason=self.reason, message=self.message, now=now
-        )
+            status.conditions, type="QuotaReserved", status="False", reason=self.reason, message=self.message, now=now,
+            observed_generation=generation,
+        )  # fmt: skip
         admitted = find(conditions, "Admitted")
         if admitted is None or admitted.status == "True":
             conditions = set_condition(
                 conditions, type="Admitted", status="False", reason="NoReservation", message="No quota is held",
-                now=now,
+                now=now, observed_generation=generation,
             )  # fmt: skip
         if self.blocked:
             conditions = set_condition(
                 conditions, type="QuotaReservationBlocked", status=self.blocked,  # type: ignore[arg-type]
-                reason=self.blocked_reason, message=self.message, now=now,
+                reason=self.blocked_reason, message=self.message, now=now, observed_generation=generation,
             )  # fmt: skip
         after = replace(status, conditions=conditions, resource_requests=self.requests, preemption_claim=self.claim)
         return replace(workload, status=after)

@@ -15,6 +15,7 @@ from makeway.api.conditions import remove
 from makeway.api.names import RESOURCE_IN_USE
 from makeway.api.objects.workload import PreemptionGateState, RequeueState, Workload
 from makeway.api.quantity import Time
+from makeway.controllers.contract import Edit
 from makeway.controllers.eviction import (
     DEACTIVATED,
     OUT_OF_TIME,
@@ -45,7 +46,9 @@ class Aim:
         if not workload.spec.active or says(workload, "Finished"):
             return None
         status = status_of(workload)
-        conditions = stated(status.conditions, "DeactivationTarget", "True", self.reason, self.message, self.at)
+        conditions = stated(
+            workload, status.conditions, "DeactivationTarget", "True", self.reason, self.message, self.at
+        )
         past = None if self.reason == OUT_OF_TIME else status.accumulated_past_execution_time_seconds
         after = replace(status, conditions=conditions, accumulated_past_execution_time_seconds=past)
         return replace(workload, status=after)
@@ -65,8 +68,9 @@ class SwitchOff:
 class Deactivate:
     """Make a workload that was switched off leave, and forget its back-off (S-10.10).
 
-    If we switched it off, the eviction says so also where nothing was left to evict, or where another eviction came
-    first: those who decide about its return look there (S-10.11, 12.6).
+    A workload without quota has nothing to leave and is Evicted all the same, uncounted: clients learn from that
+    condition that it is deactivated (decision 0071). If we switched it off, the condition says so also where another
+    eviction came first: what decides about its return reads it there (S-10.11, 12.6).
     """
 
     at: Millis
@@ -80,14 +84,27 @@ class Deactivate:
         left: Workload = Evict(DEACTIVATED, message, self.at, cause)(workload) or workload
         now, status = Time.of_millis(stored(self.at)), status_of(left)
         conditions, checks = status.conditions, status.admission_checks
-        if cause:
+        if cause or not says(left, "Evicted"):
             if not holds_quota(left):
                 conditions = remove(conditions, "Evicted")  # that one is over; this one begins now
                 checks = tuple(reset(each, now) for each in checks)
-            conditions = stated(conditions, "Evicted", "True", full_reason(DEACTIVATED, cause), message, self.at)
+            told = full_reason(DEACTIVATED, cause)
+            conditions = stated(workload, conditions, "Evicted", "True", told, message, self.at)
         conditions = remove(conditions, "DeactivationTarget")
         after = replace(status, conditions=conditions, admission_checks=checks, requeue_state=None)
         return replace(left, status=after)
+
+
+@dataclass(frozen=True, slots=True)
+class InTurn:
+    """Two edits in one write; where the first has nothing to do any more, neither happens."""
+
+    first: Edit
+    second: Edit
+
+    def __call__(self, workload: Any) -> Any:
+        changed = self.first(workload)
+        return None if changed is None else self.second(changed) or changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +150,7 @@ class Requeue:
         if holds_quota(workload) or says(workload, "Finished"):
             return None
         status = status_of(workload)
-        conditions = stated(status.conditions, "Requeued", "True", self.reason, self.message, self.at)
+        conditions = stated(workload, status.conditions, "Requeued", "True", self.reason, self.message, self.at)
         state = status.requeue_state
         if self.reason == "BackoffFinished" and state is not None:
             state = RequeueState(count=state.count) if state.count is not None else None
@@ -152,9 +169,9 @@ class Wait:
         if holds_quota(workload) or says(workload, "Finished"):
             return None
         status = status_of(workload)
-        conditions = stated(status.conditions, "QuotaReserved", "False", self.reason, self.message, self.at)
+        conditions = stated(workload, status.conditions, "QuotaReserved", "False", self.reason, self.message, self.at)
         if condition(workload, "Admitted") is None or says(workload, "Admitted"):
-            conditions = stated(conditions, "Admitted", "False", "NoReservation", "No quota is held", self.at)
+            conditions = stated(workload, conditions, "Admitted", "False", "NoReservation", "No quota is held", self.at)
         return replace(workload, status=replace(status, conditions=conditions))
 
 

@@ -64,6 +64,7 @@ from makeway.controllers.workload_edits import (
     Aim,
     BackOff,
     Deactivate,
+    InTurn,
     LetGo,
     ListGates,
     Requeue,
@@ -245,11 +246,14 @@ def deactivate(look: Look) -> Answer:
     wanted = target is not None and target.status == "True"
     if workload.spec.active:
         return look.change(SwitchOff(), status=False) if wanted else None
-    leaves = holds_quota(workload) and not says(workload, "Evicted")
+    leaves = not says(workload, "Evicted")
     if not (leaves or wanted or status_of(workload).requeue_state is not None):
         return None
+    waits = explain_wait(look)
+    if isinstance(waits, Action) and isinstance(waits.write, Change):  # it holds no quota: one write tells both
+        return look.change(InTurn(Deactivate(look.now), waits.write.edit), *waits.notes)
     cause, message = (target.reason, target.message) if wanted and target else ("", message_of_eviction(DEACTIVATED))
-    told = (event_of_eviction(look.whom, DEACTIVATED, message, cause),) if leaves else ()
+    told = (event_of_eviction(look.whom, DEACTIVATED, message, cause),) if leaves and holds_quota(workload) else ()
     return look.change(Deactivate(look.now), *told)
 
 

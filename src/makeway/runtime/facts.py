@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from makeway.api.conditions import is_true
+from makeway.api.equality import is_same_spec
 from makeway.api.names import DEFAULT_NAMESPACE, NAMESPACE_LABEL
 from makeway.api.objects.kubernetes import LimitRange, RuntimeClass
 from makeway.api.objects.meta import Condition
@@ -188,7 +189,7 @@ class Facts:
             state.push(lowered, self.now)
         elif before is None or is_worth_a_look(before, after, state.policy) or known.claim != lowered.claim:
             state.push(lowered, self.now)
-            if before is not None and _shape_of(before) != _shape_of(after):
+            if before is not None and not _is_same_shape(before, after):
                 state.rounds_end_for(lowered)
         else:
             state.pending.refresh(lowered)
@@ -410,9 +411,9 @@ def _is_condition_seen_alike(a: Condition, b: Condition) -> bool:
     return a.reason == b.reason or (a.type == "QuotaReserved" and "OnHold" not in (a.reason, b.reason))
 
 
-def _shape_of(workload: WireWorkload) -> tuple[object, ...]:
-    status = workload.status or NO_STATUS
-    return workload.spec, status.reclaimable_pods
+def _is_same_shape(before: WireWorkload, after: WireWorkload) -> bool:
+    old, new = before.status or NO_STATUS, after.status or NO_STATUS
+    return old.reclaimable_pods == new.reclaimable_pods and is_same_spec(before.spec, after.spec)
 
 
 def _is_blameless(workload: WireWorkload) -> bool:

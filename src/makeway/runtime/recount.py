@@ -230,7 +230,7 @@ def _held(each: Workload, *, reclaims: bool) -> Amounts:
 
 def _quota(parent: str, groups: Iterable[ResourceGroup], sharing: FairSharing | None) -> _Quota:
     quota = _Quota(parent)
-    if sharing is not None and sharing.weight is not None:
+    if sharing is not None:
         quota.weight = Fraction(sharing.weight.nano, 10**9)
     for group in groups:
         for flavor in group.flavors:

@@ -146,7 +146,7 @@ class _Transition:
         if self._became("PodsReady") and find(self._after, "PodsReady") is not None:
             at = self._at("PodsReady")
             metrics.pods_ready(self._queue_now, local, name, at - self._created_s, at - self._at("Admitted"))
-        if self._became("Evicted"):
+        if self._became("Evicted") and is_true(self._before, "QuotaReserved"):  # else it had nothing to leave
             self._count_eviction()
         if is_true(self._before, "QuotaReserved") and not is_true(self._after, "QuotaReserved"):
             evicted, released = find(self._before, "Evicted"), find(self._after, "QuotaReserved")

@@ -125,6 +125,20 @@ def test_an_eviction_is_told_once_with_its_reason() -> None:
     assert story.life().evictions[1:] == (Departure(at(2100), "", "AdmissionCheck"),)
 
 
+def test_a_workload_that_is_deactivated_while_it_waits_does_not_leave() -> None:
+    story = Story()
+    story.see(0, QuotaReserved="False/Pending")
+    story.see(300, QuotaReserved="False/Deactivated", Evicted="True/Deactivated")
+    assert story.life().evictions == ()
+
+
+def test_an_eviction_counts_also_where_its_end_is_seen_at_once() -> None:
+    story = Story()
+    story.see(0, **HELD)
+    story.see(300, QuotaReserved="False/Pending", Evicted="True/Deactivated")
+    assert story.life().evictions == (Departure(at(300), "", "Deactivated"),)
+
+
 @pytest.mark.parametrize("first", [True, False])
 def test_who_asked_for_it_may_be_told_before_or_after(first: bool) -> None:
     story = Story()

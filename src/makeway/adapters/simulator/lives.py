@@ -176,6 +176,11 @@ class _Record:
     finished_at: Millis | None = None
     gone_at: Millis | None = None
 
+    @property
+    def holds(self) -> bool:
+        """Whether it held quota when it was last seen."""
+        return bool(self.spells) and self.spells[-1].ended_at is None
+
     def hold(self, usage: Mapping[FR, int] | None, since: Millis, now: Millis) -> None:
         """Close the open spell unless it goes on unchanged, and open one where quota is held."""
         last = self.spells[-1] if self.spells and self.spells[-1].ended_at is None else None
@@ -222,7 +227,7 @@ class Lives:
         if record.finished_at is not None:
             return
         evicted = glimpse.says("Evicted")
-        if evicted and not record.evicted:
+        if evicted and not record.evicted and (record.holds or glimpse.says("QuotaReserved")):
             record.evictions.append(self._departure(glimpse, now))
         elif record.evicted and not evicted:  # whoever asked again in the meantime asked for what was under way
             self._notes.pop(record.key, None)

@@ -379,7 +379,7 @@ def _ready(workload: Workload, now: Millis) -> Workload | None:
         return None
     conditions = set_condition(
         status.conditions, type="PodsReady", status="True", reason="Started", message="All pods are ready",
-        now=Time.of_millis(now),
+        now=Time.of_millis(now), observed_generation=workload.metadata.generation,
     )  # fmt: skip
     return replace(workload, status=replace(status, conditions=conditions))
 

@@ -62,7 +62,7 @@ class ResourceGroup(Wire, frozen=True):
 
 
 class FairSharing(Wire, frozen=True):
-    weight: Quantity | None = None  # None: 1
+    weight: Quantity = shown(Quantity.parse("1"))
 
 
 class FairSharingStatus(Wire, frozen=True):

@@ -2,6 +2,8 @@
 
 A pod is what its containers were started from; only a few of its fields may change. A Job may change how it is run,
 but not what it runs; while it is suspended and has not started, where its pods may run is open too.
+
+What counts is what a field means (``api.equality``): a client that writes back what it read has changed nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from makeway.api.equality import meanings
 from makeway.api.names import WORKLOAD_REF
 from makeway.api.objects.kubernetes import Job, Pod
 from makeway.api.problems import Problem
@@ -23,7 +26,7 @@ _WHERE = ("nodeSelector", "tolerations", "affinity", "schedulingGates")
 
 
 def check_pod_update(old: Pod, new: Pod) -> Iterator[Problem]:
-    before, after = msgspec.json.decode(bytes(old.spec)), msgspec.json.decode(bytes(new.spec))
+    before, after = meanings(old.spec, new.spec, "PodSpec")
     if before.get("workloadRef") != after.get("workloadRef"):
         yield Problem("spec.workloadRef", FIXED)
     if old.metadata.annotations.get(WORKLOAD_REF) != new.metadata.annotations.get(WORKLOAD_REF):
@@ -42,7 +45,7 @@ def check_pod_update(old: Pod, new: Pod) -> Iterator[Problem]:
 def _fixed_part(spec: JsonObject, is_open: bool) -> JsonObject:
     """What must stay as it is."""
     free = {"activeDeadlineSeconds", "tolerations", "schedulingGates", "workloadRef", *(_WHERE if is_open else ())}
-    kept = {name: each for name, each in spec.items() if name not in free and each not in ({}, [], None)}
+    kept = {name: each for name, each in spec.items() if name not in free and each != {}}
     for group in ("containers", "initContainers"):
         if group in kept:
             kept[group] = [{name: each for name, each in one.items() if name != "image"} for one in kept[group]]
@@ -50,7 +53,7 @@ def _fixed_part(spec: JsonObject, is_open: bool) -> JsonObject:
 
 
 def check_job_update(old: Job, new: Job) -> Iterator[Problem]:
-    before, after = msgspec.json.decode(bytes(old.spec)), msgspec.json.decode(bytes(new.spec))
+    before, after = meanings(old.spec, new.spec, "JobSpec")
     for name in _JOB_FIXED:
         if before.get(name) != after.get(name):
             yield Problem(f"spec.{name}", "field is immutable")

@@ -158,10 +158,12 @@ def _check_fungibility(spec: ClusterQueueSpec) -> Iterator[Problem]:
 
 
 def _check_weight(sharing: FairSharing | None) -> Iterator[Problem]:
-    weight = None if sharing is None else sharing.weight
-    if weight is not None and weight.nano < 0:
+    if sharing is None:
+        return
+    weight = sharing.weight
+    if weight.nano < 0:
         yield Problem("spec.fairSharing", f"weight {weight} is negative")
-    elif weight is not None and weight.nano == 1:
+    elif weight.nano == 1:
         yield Problem("spec.fairSharing", f"weight {weight} is too small", "use 0, or more than 1n")
 
 

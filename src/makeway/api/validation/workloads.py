@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from makeway.api import codec
+from makeway.api.equality import is_same_pod_sets
 from makeway.api.names import ADMISSION_GATED_BY, OPTION_NAME, PRIORITY_BOOST
 from makeway.api.objects.workload import PodSet, PodSetAssignment, Workload, WorkloadStatus
 from makeway.api.problems import Problem, entry, warning
@@ -150,7 +150,7 @@ def holds_quota(workload: Workload) -> bool:
 
 def check_workload_update(old: Workload, new: Workload) -> Iterator[Problem]:
     held_before, held_throughout = holds_quota(old), holds_quota(old) and holds_quota(new)
-    if held_before and _shown_pod_sets(old) != _shown_pod_sets(new):
+    if held_before and not is_same_pod_sets(old.spec.pod_sets, new.spec.pod_sets):
         yield Problem("spec.podSets", "cannot be changed while quota is reserved", "stop the job first")
     if held_throughout and old.spec.queue_name != new.spec.queue_name:
         message = f"cannot be changed while quota is reserved (it is {told(old.spec.queue_name)})"
@@ -167,11 +167,6 @@ def check_workload_update(old: Workload, new: Workload) -> Iterator[Problem]:
         yield Problem("spec.workloadMode", message)
     yield from _check_status_update(old.status or WorkloadStatus(), new.status or WorkloadStatus())
     yield from _check_annotation_update(old, new)
-
-
-def _shown_pod_sets(workload: Workload) -> object:
-    """The podSets as trees: templates travel as raw JSON, in which the order of keys may differ."""
-    return codec.to_tree(workload.spec).get("podSets")
 
 
 def _check_class_update(old: Workload, new: Workload) -> Iterator[Problem]:

@@ -74,7 +74,7 @@ def _quotas(
                     borrowing[fr] = quota_units(quota.borrowing_limit, quota.name)
                 if quota.lending_limit is not None:
                     lending[fr] = quota_units(quota.lending_limit, quota.name)
-    weight = WEIGHT_ONE if sharing is None or sharing.weight is None else sharing.weight.nano
+    weight = WEIGHT_ONE if sharing is None else sharing.weight.nano
     return QuotaSpec(name=name, parent=parent, nominal=nominal, borrowing=borrowing, lending=lending, weight=weight)
 
 

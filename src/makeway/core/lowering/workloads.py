@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from makeway.api.equality import is_same_spec
 from makeway.api.names import ADMISSION_GATED_BY, OPTION_RANK, PRIORITY_BOOST
 from makeway.api.objects import pods as wire_pods
 from makeway.api.objects import workload as wire
@@ -139,11 +140,11 @@ def is_worth_a_look(before: wire.Workload, after: wire.Workload, policy: Policy)
         status = workload.status or wire.WorkloadStatus()
         conditions = {each.type: (each.status, each.reason) for each in status.conditions}
         return (
-            workload.spec, status.reclaimable_pods, conditions.get("Evicted"), conditions.get("Requeued"),
+            status.reclaimable_pods, conditions.get("Evicted"), conditions.get("Requeued"),
             _gated(workload, policy), effective_priority(workload, policy),
         )  # fmt: skip
 
-    return seen(before) != seen(after)
+    return not is_same_spec(before.spec, after.spec) or seen(before) != seen(after)
 
 
 def effective_priority(workload: wire.Workload, policy: Policy) -> int:
