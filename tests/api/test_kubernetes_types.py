@@ -12,9 +12,9 @@ from makeway.api import kubernetes_types
 from makeway.api.kubernetes_types import SCALARS, FieldType, fields_of, type_names
 
 KINDS = (
-    "Namespace", "Node", "Pod", "Secret", "ConfigMap", "Event", "LimitRange", "Binding", "Job", "PriorityClass",
-    "PodDisruptionBudget", "Eviction", "RuntimeClass", "Lease", "SelfSubjectAccessReview", "SelfSubjectRulesReview",
-    "SelfSubjectReview",
+    "Namespace", "Node", "Pod", "Secret", "ConfigMap", "Event", "EventsV1Event", "LimitRange", "Binding", "Job",
+    "PriorityClass", "PodDisruptionBudget", "Eviction", "RuntimeClass", "Lease", "SelfSubjectAccessReview",
+    "SelfSubjectRulesReview", "SelfSubjectReview",
 )  # fmt: skip
 ELSEWHERE = "ObjectMeta"  # described by a struct of ours, not by the table
 

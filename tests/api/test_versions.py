@@ -1,4 +1,5 @@
-"""Older versions: nothing that both spell is lost on the way up and back, and each row of api 20 holds."""
+"""Served versions and groups: nothing that both spell is lost on the way to the stored form and back, and each row of
+api 20 holds."""
 
 from __future__ import annotations
 
@@ -8,11 +9,15 @@ import pytest
 from hypothesis import given, settings
 
 from makeway.api.documents import Tree
-from makeway.api.versions import KINDS, Kind, find_kind, from_stored, kind_of, older_path, to_stored
+from makeway.api.objects.kubernetes import Event
+from makeway.api.versions import KINDS, Kind, find_kind, from_stored, kind_of, older_path, stored_path, to_stored
 from makeway.testing.strategies import objects_of
 
 OLD, NEW = "v1beta1", "v1beta2"
 TWO_VERSIONS = [kind for kind in KINDS if kind.group == "kueue.x-k8s.io"]
+VIEWS = [kind for kind in KINDS if kind.view_of is not None]
+CORE_EVENTS = kind_of(Event)
+EVENTS_V1 = next(kind for kind in VIEWS if kind.name == "Event")
 Case = tuple[Kind, str, dict[str, Tree]]
 for_all_kinds = settings(max_examples=settings().max_examples * 4)
 
@@ -231,3 +236,72 @@ def test_kinds_are_found_in_every_version_they_are_served_in() -> None:
             assert find_kind(f"{kind.group}/{version}" if kind.group else version, kind.name) is kind
     assert find_kind("kueue.x-k8s.io/v1", "ClusterQueue") is None
     assert kind_of(kind_named("Cohort").type).plural == "cohorts"
+
+
+# --- kinds that a second group serves --------------------------------------------------------------------------------
+
+
+@pytest.mark.property
+@for_all_kinds
+@given(case=objects_of([(kind, kind.versions[0]) for kind in VIEWS]))
+def test_an_object_of_a_second_group_comes_back_as_it_was_written(case: Case) -> None:
+    kind, version, tree = case
+    before = copy.deepcopy(tree)
+    converted = to_stored(kind, version, tree)
+    assert not converted.problems
+    assert converted.tree["apiVersion"] == kind.stored.api_version
+    assert from_stored(kind, version, converted.tree) == before
+    assert tree == before, "conversion changes no input"
+
+
+@pytest.mark.property
+@for_all_kinds
+@given(case=objects_of([(kind.stored, kind.stored.versions[0]) for kind in VIEWS]))
+def test_a_stored_object_survives_being_shown_in_a_second_group(case: Case) -> None:
+    stored, _, tree = case
+    before = copy.deepcopy(tree)
+    (view,) = (kind for kind in VIEWS if kind.stored is stored)
+    shown = from_stored(view, view.versions[0], tree)
+    assert shown["apiVersion"] == view.api_version
+    assert set(shown) <= {"kind", *view.shape(view.versions[0]).fields}
+    assert to_stored(view, view.versions[0], shown).tree == before
+    assert tree == before, "conversion changes no input"
+
+
+def test_a_view_is_found_by_its_own_name_and_kept_under_another() -> None:
+    assert {(kind.api_version, kind.stored.api_version) for kind in VIEWS} == {
+        ("events.k8s.io/v1", "v1"), ("scheduling.makeway.dev/v1alpha1", "scheduling.k8s.io/v1alpha1"),
+    }  # fmt: skip
+    for kind in VIEWS:
+        assert find_kind(kind.api_version, kind.name) is kind
+        assert not kind.is_stored_as(kind.versions[0])
+        assert kind.stored.stored is kind.stored
+        assert kind.plural == kind.stored.plural
+        assert kind.namespaced == kind.stored.namespaced
+
+
+def test_every_field_of_an_event_has_its_name_in_both_groups() -> None:
+    whole: dict[str, Tree] = {name: {"of": name} for name in CORE_EVENTS.shape("v1").fields}
+    shown = from_stored(EVENTS_V1, "v1", {**whole, "apiVersion": "v1", "kind": "Event"})
+    assert set(shown) == set(EVENTS_V1.shape("v1").fields)
+    names = {each["of"]: name for name, each in shown.items() if name not in ("apiVersion", "kind")}
+    assert {old: new for old, new in names.items() if old != new} == {
+        "involvedObject": "regarding", "message": "note", "reportingComponent": "reportingController",
+        "source": "deprecatedSource", "firstTimestamp": "deprecatedFirstTimestamp",
+        "lastTimestamp": "deprecatedLastTimestamp", "count": "deprecatedCount",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("stored", "written"),
+    [
+        ("involvedObject.namespace", "regarding.namespace"),
+        ("reportingComponent", "reportingController"),
+        ("series.count", "series.count"),
+        ("metadata.name", "metadata.name"),
+    ],
+)
+def test_a_path_of_an_event_is_known_in_both_groups(stored: str, written: str) -> None:
+    assert older_path(EVENTS_V1, "v1", stored) == written
+    assert stored_path(EVENTS_V1, "v1", written) == stored
+    assert older_path(CORE_EVENTS, "v1", stored) == stored_path(CORE_EVENTS, "v1", stored) == stored

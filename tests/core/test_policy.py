@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 
 from makeway.api.codec import read
@@ -192,3 +195,21 @@ def test_every_configuration_has_a_policy_that_can_be_compared_and_kept_in_table
         policy = policy_of(configuration, profile)
         assert policy == policy_of(configuration, profile)
         assert {policy: profile}[policy] == policy.profile
+
+
+def test_the_page_for_people_who_come_from_kueue_tells_every_default_that_differs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "from-kueue.md").read_text("utf-8")
+    written = re.search(r"^```yaml\n(.*?)^```$", page, re.M | re.S)
+    assert written is not None
+    reading = read(yaml.safe_load(written[1]))
+    assert isinstance(reading.value, Configuration)
+    like_kueue, parity = policy_of(reading.value), Policy.parity()
+    differing = {each.name for each in fields(Policy) if getattr(like_kueue, each.name) != getattr(parity, each.name)}
+    assert differing == {
+        "profile",  # no file can name it
+        "option_evaluation_timeout_ms",  # nor can a file say "without end"
+        "rotation", "status_write_interval_ms",  # what parity does by its profile, and what changes no decision
+    }  # fmt: skip
+    table = page.partition("### Defaults that differ")[2].partition("All of them as in Kueue")[0]
+    for gate in GATES.values():
+        assert (gate.ours != gate.parity) == (f"`{gate.name}`" in table), gate.name

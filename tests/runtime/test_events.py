@@ -11,6 +11,7 @@ import pytest
 
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.objects.kubernetes import Event
+from makeway.api.validation import validate
 from makeway.api.versions import kind_of
 from makeway.controllers.contract import Note, Ref
 from makeway.core.model import Millis
@@ -292,5 +293,27 @@ def test_long_names_and_messages_are_cut() -> None:
     desk.tell("x" * 5000, about=Ref("Workload", "team", "w" * 253))
     desk.step()
     (event,) = desk.stored()
-    assert len(event.message) == events.MESSAGE_MAX
+    assert len(event.message) == events.MESSAGE_BYTES_MAX
     assert len(event.metadata.name) == 253
+
+
+def test_a_message_is_cut_by_its_bytes_and_between_characters() -> None:
+    desk = Desk()
+    desk.tell("é" * 600 + "!")
+    desk.tell("." + "é" * 600)
+    desk.step()
+    assert sorted(event.message for event in desk.stored()) == ["." + "é" * 511, "é" * 512]
+
+
+def test_an_event_is_whole_for_clients_of_either_group() -> None:
+    desk = Desk()
+    desk.tell()
+    desk.step()
+    (event,) = desk.stored()
+    assert str(event.event_time) == "2026-01-01T12:00:00.000000Z"
+    assert (event.action, event.reporting_instance) == ("WaitingForQuota", "makeway")
+    assert validate(event) == []
+    desk.tell()
+    desk.pass_ms(events.REPEATS_MS)
+    (again,) = desk.stored()
+    assert (again.count, again.event_time) == (2, event.event_time)

@@ -7,6 +7,7 @@ object and every problem.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -54,7 +55,10 @@ def to_tree(value: Wire) -> dict[str, Tree]:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What became of a tree. ``value`` lacks whatever was wrong, and is None where nothing could be made of it."""
+    """What became of a tree. ``value`` lacks whatever was wrong, and is None where nothing could be made of it.
+
+    ``kind`` and ``version`` are those the tree was written in; ``value`` is in the form that is stored.
+    """
 
     kind: Kind | None
     version: str
@@ -72,7 +76,7 @@ def read(tree: Tree, mode: Mode = "Strict", *, limits: bool = True) -> Reading:
     if kind is None:
         return Reading(None, "", None, problems)
     version = tree["apiVersion"].rpartition("/")[2]
-    is_stored = version == kind.versions[0]
+    is_stored = kind.is_stored_as(version)
     reader = Reader(mode, limits=limits and is_stored, hint_for=partial(right_spelling, kind.name, version))
     checked = reader.read(tree, kind.shape(version))
     problems = reader.problems
@@ -80,16 +84,17 @@ def read(tree: Tree, mode: Mode = "Strict", *, limits: bool = True) -> Reading:
     problems.extend(converted.problems)
     if limits and not is_stored:
         judge = Reader("Ignore")
-        judge.read(converted.tree, kind.shape(kind.versions[0]))
+        judge.read(converted.tree, kind.stored.shape(kind.stored.versions[0]))
         seen = {problem.path for problem in problems}  # what was wrong there was left out, and is not missing
-        judged = (_respelled(problem, kind, version) for problem in judge.problems)
+        judged = respelled(judge.problems, kind, version)
         problems.extend(problem for problem in judged if problem.path not in seen)
-    value = _decoder(kind.type).decode(msgspec.json.encode(converted.tree))
+    value = _decoder(kind.stored.type).decode(msgspec.json.encode(converted.tree))
     return Reading(kind, version, value, problems)
 
 
-def _respelled(problem: Problem, kind: Kind, version: str) -> Problem:
-    return replace(problem, path=older_path(kind, version, problem.path))
+def respelled(problems: Iterable[Problem], kind: Kind, version: str) -> list[Problem]:
+    """Problems of the stored form, at the paths that the user of a served version wrote."""
+    return [replace(problem, path=older_path(kind, version, problem.path)) for problem in problems]
 
 
 def _kind(tree: Tree) -> tuple[Kind | None, list[Problem]]:

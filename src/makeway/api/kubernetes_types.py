@@ -102,6 +102,10 @@ Event: apiVersion=string kind=string metadata=ObjectMeta! action=string count=in
     firstTimestamp=time involvedObject=ObjectReference! lastTimestamp=time message=string reason=string
     related=ObjectReference reportingComponent=string reportingInstance=string series=EventSeries source=EventSource
     type=string
+EventsV1Event: apiVersion=string kind=string metadata=ObjectMeta action=string deprecatedCount=int32
+    deprecatedFirstTimestamp=time deprecatedLastTimestamp=time deprecatedSource=EventSource eventTime=microTime!
+    note=string reason=string regarding=ObjectReference related=ObjectReference reportingController=string
+    reportingInstance=string series=EventsV1EventSeries type=string
 LimitRange: apiVersion=string kind=string metadata=ObjectMeta spec=LimitRangeSpec
 Binding: apiVersion=string kind=string metadata=ObjectMeta target=ObjectReference!
 Job: apiVersion=string kind=string metadata=ObjectMeta spec=JobSpec status=JobStatus
@@ -405,6 +409,7 @@ DeleteOptions: apiVersion=string dryRun=[string] gracePeriodSeconds=int64
     preconditions=Preconditions propagationPolicy=string
 EventSeries: count=int32 lastObservedTime=microTime
 EventSource: component=string host=string
+EventsV1EventSeries: count=int32! lastObservedTime=microTime!
 LeaseSpec: acquireTime=microTime holderIdentity=string leaseDurationSeconds=int32 leaseTransitions=int32
     preferredHolder=string renewTime=microTime strategy=string
 LimitRangeItem: default={quantity} defaultRequest={quantity} max={quantity} maxLimitRequestRatio={quantity}

@@ -203,7 +203,8 @@ def _object(place: _Place, tree: Tree, prefix: str, seen: Sequence[Problem]) -> 
     manifest.kind, manifest.version, manifest.value = reading.kind, reading.version, reading.value
     manifest.problems.extend(replace(problem, path=_under(prefix, problem.path)) for problem in reading.problems)
     if reading.value is not None:
-        rules = [replace(problem, path=manifest.written(problem.path)) for problem in validate(reading.value)]
+        found = validate(reading.value, created_as=reading.kind)
+        rules = [replace(problem, path=manifest.written(problem.path)) for problem in found]
         manifest.problems.extend(_not_told_yet(rules, manifest.problems))
     return manifest
 

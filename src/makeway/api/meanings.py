@@ -508,4 +508,20 @@ Container: One process in a pod.
 ResourceRequirements: What is asked for.
   requests: How much is set aside.
   limits: How much may be used at most.
+
+EventsV1Event: Something that happened to an object.
+  eventTime: When it happened first. Required of events that are created in this group.
+  series: How often it was seen since, and when last. Absent if it happened once.
+  reportingController: Which controller tells of it, e.g. kueue-admission.
+  reportingInstance: Which instance of that controller, at most 128 characters.
+  action: What was done, or was tried in vain, in a word for machines.
+  reason: Why, in a word for machines.
+  regarding: The object that it happened to.
+  related: A second object that took part.
+  note: The same for people, at most 1024 bytes.
+  type: Normal or Warning.
+  deprecatedSource: source of the same event in core/v1.
+  deprecatedFirstTimestamp: firstTimestamp of the same event in core/v1.
+  deprecatedLastTimestamp: lastTimestamp of the same event in core/v1.
+  deprecatedCount: count of the same event in core/v1.
 """

@@ -92,7 +92,7 @@ def openapi(kind: Kind, version: str) -> Schema:
 
 
 def kind_meaning(kind: Kind) -> str:
-    return _MEANINGS.get(kind.type) or meaning(kind.name)
+    return _MEANINGS.get(kind.type) or meaning(kind.type.__name__)
 
 
 def _definition(kind: Kind) -> Schema:

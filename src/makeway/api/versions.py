@@ -1,7 +1,11 @@
-"""Which kinds exist, in which versions they are served, and how an older version becomes ours and back (api 20).
+"""Which kinds exist, in which groups and versions they are served, and how each becomes the stored form and back.
 
-Conversion works on trees and never changes the one it is given. Versions differ in few spellings only, so each
-kind that differs has one function per direction; what they do not name is spelled alike.
+Objects are stored once, in the first version of their kind. A kind may be served in other versions (api 20), and in a
+second group: then the second group has a kind of its own, a *view* (``Kind.view_of``), which shows the same objects
+under the same names, uids and resourceVersions.
+
+Conversion works on trees and never changes the one it is given. The forms differ in few spellings only, so each kind
+that differs has one function per direction; what they do not name is spelled alike.
 """
 
 from __future__ import annotations
@@ -39,7 +43,7 @@ class Column:
 class Kind:
     name: str
     group: str  # "" is the core group
-    versions: tuple[str, ...]  # the first one is stored
+    versions: tuple[str, ...]  # the first one is stored, or of a view the one that clients prefer
     type: type[Wire]
     plural: str
     namespaced: bool = False
@@ -48,16 +52,34 @@ class Kind:
     short_names: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
     selectable: tuple[str, ...] = ()
+    view_of: tuple[str, str] | None = None  # group and name of the kind whose objects it shows; None: its own
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.group, self.name
 
     @property
     def api_version(self) -> str:
-        return self.versions[0] if not self.group else f"{self.group}/{self.versions[0]}"
+        return self.served(self.versions[0])
+
+    def served(self, version: str) -> str:
+        """The apiVersion of one of its versions."""
+        return f"{self.group}/{version}" if self.group else version
+
+    @property
+    def stored(self) -> Kind:
+        """The kind under which its objects are kept: itself, unless it is a view."""
+        return self if self.view_of is None else _by_key()[self.view_of]
+
+    def is_stored_as(self, version: str) -> bool:
+        """Whether objects are stored as this version spells them."""
+        return self.view_of is None and version == self.versions[0]
 
     def shape(self, version: str) -> Record:
         """Its shape in a served version."""
-        stored = shape_of(self.type) if self.ours else kubernetes_kind(self.type)
+        first = shape_of(self.type) if self.ours else kubernetes_kind(self.type)
         if version == self.versions[0]:
-            return stored
+            return first
         return _older_shape(self.name)
 
 
@@ -140,8 +162,11 @@ KINDS: tuple[Kind, ...] = (
                 Column("State", "string", ".status.state"),
                 _AGE,
             ),
+            view_of=view_of,
         )
-        for group in ("scheduling.k8s.io", "scheduling.makeway.dev")
+        for group, view_of in (
+            ("scheduling.k8s.io", None), ("scheduling.makeway.dev", ("scheduling.k8s.io", "Workload")),
+        )  # api 12
     ),
     Kind(
         name="Configuration", group=CONFIG_GROUP, versions=("v1beta2", "v1beta1"), type=configuration.Configuration,
@@ -153,6 +178,10 @@ KINDS: tuple[Kind, ...] = (
     _kubernetes(kubernetes.Secret, "", "secrets"),
     _kubernetes(kubernetes.ConfigMap, "", "configmaps", "cm"),
     _kubernetes(kubernetes.Event, "", "events", "ev"),
+    Kind(
+        name="Event", group="events.k8s.io", versions=("v1",), type=kubernetes.EventsV1Event, plural="events",
+        namespaced=True, has_status=False, ours=False, view_of=("", "Event"),
+    ),
     _kubernetes(kubernetes.LimitRange, "", "limitranges", "limits"),
     _kubernetes(kubernetes.Binding, "", "bindings"),
     _kubernetes(kubernetes.Job, "batch", "jobs", status=True),
@@ -171,11 +200,12 @@ KINDS: tuple[Kind, ...] = (
 
 @cache
 def _by_name() -> Mapping[tuple[str, str], Kind]:
-    return {
-        (f"{kind.group}/{version}" if kind.group else version, kind.name): kind
-        for kind in KINDS
-        for version in kind.versions
-    }
+    return {(kind.served(version), kind.name): kind for kind in KINDS for version in kind.versions}
+
+
+@cache
+def _by_key() -> Mapping[tuple[str, str], Kind]:
+    return {kind.key: kind for kind in KINDS}
 
 
 def find_kind(api_version: str, name: str) -> Kind | None:
@@ -183,7 +213,7 @@ def find_kind(api_version: str, name: str) -> Kind | None:
 
 
 def kind_of(type_: type[Wire]) -> Kind:
-    """The kind of one of our wire types; of a type served under two groups the first."""
+    """The kind of one of our wire types; of a type that two groups share the one that is stored."""
     return next(kind for kind in KINDS if kind.type is type_)
 
 
@@ -242,34 +272,43 @@ class Converted:
 
 
 def to_stored(kind: Kind, version: str, tree: dict[str, Tree]) -> Converted:
-    """``tree`` of a served version in the version that is stored."""
-    if version == kind.versions[0]:
+    """``tree`` of a served version in the form that is stored."""
+    if kind.is_stored_as(version):
         return Converted(tree)
     problems: list[Problem] = []
-    result = {**tree, "apiVersion": kind.api_version}
-    convert = _UP.get(kind.name)
+    result = {**tree, "apiVersion": kind.stored.api_version}
+    convert = _UP.get(kind.key)
     if convert is not None:
         convert(result, problems)
     return Converted(result, tuple(problems))
 
 
 def from_stored(kind: Kind, version: str, tree: dict[str, Tree]) -> dict[str, Tree]:
-    """A stored tree as an older version shows it."""
-    if version == kind.versions[0]:
+    """A stored tree as a served version of ``kind`` shows it."""
+    if kind.is_stored_as(version):
         return tree
-    result = {**tree, "apiVersion": f"{kind.group}/{version}"}
-    convert = _DOWN.get(kind.name)
+    result = {**tree, "apiVersion": kind.served(version)}
+    convert = _DOWN.get(kind.key)
     if convert is not None:
         convert(result)
     return result
 
 
 def older_path(kind: Kind, version: str, path: str) -> str:
-    """A path of the stored version as the user of ``version`` wrote it."""
-    if version != kind.versions[0]:
-        for new, old in _PATHS.get(kind.name, ()):
+    """A path of the stored form as the user of ``version`` wrote it."""
+    if not kind.is_stored_as(version):
+        for new, old in _PATHS.get(kind.key, ()):
             if path == new or path.startswith((f"{new}.", f"{new}[")):
                 return old + path[len(new) :]
+    return path
+
+
+def stored_path(kind: Kind, version: str, path: str) -> str:
+    """A path as the user of ``version`` writes it, in the stored form."""
+    if not kind.is_stored_as(version):
+        for new, old in _PATHS.get(kind.key, ()):
+            if path == old or path.startswith(f"{old}."):
+                return new + path[len(old) :]
     return path
 
 
@@ -373,29 +412,53 @@ def _configuration_up(tree: dict[str, Tree], problems: list[Problem]) -> None:
                 copy["preemptionStrategies"] = ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
 
 
-_UP: dict[str, Callable[[dict[str, Tree], list[Problem]], None]] = {
-    "ClusterQueue": _cluster_queue_up,
-    "Workload": _workload_up,
-    "LocalQueue": _local_queue_up,
-    "MultiKueueCluster": _multikueue_cluster_up,
-    "AdmissionCheck": _admission_check_up,
-    "Configuration": _configuration_up,
+_EVENT_NAMES = (  # core/v1, events.k8s.io/v1
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("reportingComponent", "reportingController"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+)
+
+
+def _event_up(tree: dict[str, Tree], problems: list[Problem]) -> None:
+    for stored, shown in _EVENT_NAMES:
+        _rename(tree, shown, stored)
+
+
+def _event_down(tree: dict[str, Tree]) -> None:
+    for stored, shown in _EVENT_NAMES:
+        _rename(tree, stored, shown)
+
+
+_UP: dict[tuple[str, str], Callable[[dict[str, Tree], list[Problem]], None]] = {
+    (KUEUE_GROUP, "ClusterQueue"): _cluster_queue_up,
+    (KUEUE_GROUP, "Workload"): _workload_up,
+    (KUEUE_GROUP, "LocalQueue"): _local_queue_up,
+    (KUEUE_GROUP, "MultiKueueCluster"): _multikueue_cluster_up,
+    (KUEUE_GROUP, "AdmissionCheck"): _admission_check_up,
+    (CONFIG_GROUP, "Configuration"): _configuration_up,
+    ("events.k8s.io", "Event"): _event_up,
 }
-_DOWN: dict[str, Callable[[dict[str, Tree]], None]] = {
-    "ClusterQueue": _cluster_queue_down,
-    "Workload": _workload_down,
-    "LocalQueue": _local_queue_down,
-    "MultiKueueCluster": _multikueue_cluster_down,
+_DOWN: dict[tuple[str, str], Callable[[dict[str, Tree]], None]] = {
+    (KUEUE_GROUP, "ClusterQueue"): _cluster_queue_down,
+    (KUEUE_GROUP, "Workload"): _workload_down,
+    (KUEUE_GROUP, "LocalQueue"): _local_queue_down,
+    (KUEUE_GROUP, "MultiKueueCluster"): _multikueue_cluster_down,
+    ("events.k8s.io", "Event"): _event_down,
 }
-_PATHS: dict[str, tuple[tuple[str, str], ...]] = {  # stored path, path in v1beta1
-    "ClusterQueue": (("spec.cohortName", "spec.cohort"),),
-    "Workload": (
+_PATHS: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {  # stored path, path as it is served
+    (KUEUE_GROUP, "ClusterQueue"): (("spec.cohortName", "spec.cohort"),),
+    (KUEUE_GROUP, "Workload"): (
         ("spec.priorityClassRef.group", "spec.priorityClassSource"),
         ("spec.priorityClassRef.kind", "spec.priorityClassSource"),
         ("spec.priorityClassRef.name", "spec.priorityClassName"),
         ("spec.priorityClassRef", "spec.priorityClassName"),
         ("status.accumulatedPastExecutionTimeSeconds", "status.accumulatedPastExexcutionTimeSeconds"),
     ),
-    "LocalQueue": (("status.flavorsUsage", "status.flavorUsage"),),
-    "MultiKueueCluster": (("spec.clusterSource", "spec"),),
+    (KUEUE_GROUP, "LocalQueue"): (("status.flavorsUsage", "status.flavorUsage"),),
+    (KUEUE_GROUP, "MultiKueueCluster"): (("spec.clusterSource", "spec"),),
+    ("events.k8s.io", "Event"): _EVENT_NAMES,
 }

@@ -99,7 +99,7 @@ def _order(event: Mapping[str, Any]) -> tuple[str, int, str]:
 
 def event_cells(event: Mapping[str, Any], now: Millis) -> list[object]:
     of = event.get("involvedObject") or {}
-    count = int(event.get("count") or 0)
+    count = int((event.get("series") or {}).get("count") or event.get("count") or 0)
     seen = age(happened_at(event), now)
     return [
         f"{seen} (x{count})" if count > 1 else seen, event.get("type"), event.get("reason"),

@@ -7,6 +7,9 @@ decision, and what fails is not tried for long.
 
 How long they live is a matter of the Store. What an earlier start of the process wrote is not counted on: the first
 note after a restart is a new event.
+
+An event is of both sorts that Kubernetes knows: it has an ``eventTime``, an action and a reporter, so that clients of
+events.k8s.io/v1 may rely on them, and the source, times and count that clients of core/v1 look for.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from msgspec.structs import replace
 from makeway.api.names import DEFAULT_NAMESPACE
 from makeway.api.objects.kubernetes import Event, EventSource, ObjectReference
 from makeway.api.objects.meta import ObjectMeta
-from makeway.api.quantity import Time
+from makeway.api.quantity import MicroTime, Time
 from makeway.api.versions import kind_of
 from makeway.controllers.contract import GANG_WORKLOAD, Note, Ref
 from makeway.core.model import Millis, stored
@@ -38,7 +41,8 @@ WAITING_MAX = 1000
 UNDER_WAY_MAX = 32
 NOTES_PER_STEP = 1000
 REPEATS_MS = 5000  # how often the count of an event is stored at most
-MESSAGE_MAX = 1024
+MESSAGE_BYTES_MAX = 1024
+REPORTING_INSTANCE = "makeway"  # one engine writes to a Store at a time
 NAME_MAX = 253 - 17  # of the object; a dot and sixteen digits follow
 
 OBJECT_BURST, OBJECT_EVERY_MS = 25, 60_000  # new events of one object: so many at once, then one per minute
@@ -183,9 +187,9 @@ class Recorder:
             whom = replace(whom, api_version=about.api_version, uid=meta.uid, resource_version=meta.resource_version)
         return Event(
             metadata=ObjectMeta(name=self._name(ref, now), namespace=ref.namespace or DEFAULT_NAMESPACE),
-            involved_object=whom, type=note.type, reason=note.reason, message=note.message[:MESSAGE_MAX],
-            source=EventSource(component=source), reporting_component=source, first_timestamp=at, last_timestamp=at,
-            count=1,
+            involved_object=whom, type=note.type, reason=note.reason, action=note.reason, message=_cut(note.message),
+            source=EventSource(component=source), reporting_component=source, reporting_instance=REPORTING_INSTANCE,
+            event_time=MicroTime.of_millis(now), first_timestamp=at, last_timestamp=at, count=1,
         )  # fmt: skip
 
     def _name(self, about: Ref, now: Millis) -> str:
@@ -251,6 +255,11 @@ class Recorder:
     def _lose(self, key: Key) -> None:
         self.lost += 1
         self._forget(key)
+
+
+def _cut(message: str) -> str:
+    """At most so many bytes of it, and no half characters."""
+    return message.encode(errors="replace")[:MESSAGE_BYTES_MAX].decode(errors="ignore")
 
 
 def _create(body: Event, store: Store) -> Stored:

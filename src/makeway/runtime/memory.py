@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as _changed
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -30,7 +30,7 @@ from makeway.api.problems import Problem, has_errors
 from makeway.api.quantity import Time
 from makeway.api.structure import Mode
 from makeway.api.validation import Surroundings, validate, validate_update
-from makeway.api.versions import Kind, find_kind
+from makeway.api.versions import Kind, find_kind, from_stored
 from makeway.core.model import invariant, stored
 from makeway.runtime.history import History
 from makeway.runtime.pages import Objects
@@ -74,6 +74,19 @@ Admission = Callable[
 ]  # what is there, the object, and as it was -> as it is to be
 
 
+class Written(NamedTuple):
+    """A body that was read: the kind and version it is written in, and its value in the form that is stored."""
+
+    kind: Kind
+    version: str
+    value: Any
+    problems: Problems
+
+    def rules(self, broken: Sequence[Problem]) -> Problems:
+        """Broken rules at the paths that the writer knows."""
+        return codec.respelled(broken, self.kind, self.version)
+
+
 class RuledObjects(Objects):
     """See ``runtime.ports.Store``. What goes beyond it: ``collect``, ``compact``, ``uncommitted`` and ``take_back``.
 
@@ -103,14 +116,15 @@ class RuledObjects(Objects):
         self._suspects: dict[str, None] = {}  # uids that the collector has to look at, in order
 
     def create(self, body: Body) -> Stored:
-        kind, value, problems = self._read(_without_status(body))
+        written = self._read(_without_status(body))
+        kind, value, problems = written.kind.stored, written.value, written.problems
         meta = _meta(value)
         if meta.resource_version:
             problems.append(Problem("metadata.resourceVersion", "must not be set on what is to be created"))
         if kind.namespaced and not meta.namespace:
             problems.append(Problem("metadata.namespace", "required", "name a namespace", cause="Required"))
         if self._judges(body):
-            problems += validate(value, self._around)
+            problems += written.rules(validate(value, self._around, created_as=written.kind))
         self._refuse(problems)
         namespace = meta.namespace if kind.namespaced else ""
         self._check_namespace(namespace)
@@ -129,54 +143,57 @@ class RuledObjects(Objects):
         return self._settled(created)
 
     def update(self, body: Body) -> Stored:
-        kind, value, problems = self._read(_without_status(body))
-        old = self._present(kind, _meta(value), problems)
+        written = self._read(_without_status(body))
+        kind, value = written.kind.stored, written.value
+        old = self._present(kind, _meta(value), written.problems)
         if kind.has_status:
             value = replace(value, status=old.value().status)
         if self._admission is not None:
             value = self._admission(self, kind, value, old)
-        return self._settled(self._change(old, value, problems, judge=self._judges(body)))
+        return self._settled(self._change(old, value, written if self._judges(body) else None))
 
     def update_status(self, body: Body) -> Stored:
         if isinstance(body, Wire) and not self._careful:
             return self._put_status(body)
         if isinstance(body, codec.Reading):
-            kind, read, problems = self._read(body)
-            old = self._present(kind, _meta(read), problems)
+            written = self._read(body)
+            old = self._present(written.kind.stored, _meta(written.value), written.problems)
         else:
             tree = codec.to_tree(body) if isinstance(body, Wire) else dict(body)
-            kind, problems = _served(tree), []
-            old = self._present(kind, named(tree), problems)
-            version = tree["apiVersion"].rpartition("/")[2]
-            _, read, problems = self._read({**old.tree(version), "status": tree.get("status")})
-        if not kind.has_status:
-            raise Invalid([Problem("status", f"{kind.plural} have no status of their own", cause="NotSupported")])
+            kind = _served(tree)
+            old = self._present(kind.stored, named(tree), [])
+            shown = from_stored(kind, tree["apiVersion"].rpartition("/")[2], old.tree())
+            written = self._read({**shown, "status": tree.get("status")})
+        if not written.kind.has_status:
+            words = f"{written.kind.plural} have no status of their own"
+            raise Invalid([Problem("status", words, cause="NotSupported")])
         before = old.value()
-        owned = replace(before.metadata, managed_fields=_meta(read).managed_fields)
-        value = replace(before, status=read.status, metadata=owned)
-        return self._settled(self._change(old, value, problems, judge=self._judges(body)))
+        owned = replace(before.metadata, managed_fields=_meta(written.value).managed_fields)
+        value = replace(before, status=written.value.status, metadata=owned)
+        return self._settled(self._change(old, value, written if self._judges(body) else None))
 
     def _put_status(self, body: Wire) -> Stored:
         """A status of our own making, which is not judged: nothing else can have changed."""
-        kind, value, problems = self._read(body)
-        old = self._present(kind, _meta(value), problems)
-        before = old.value()
-        if before.status == value.status:
+        written = self._read(body)
+        old = self._present(written.kind.stored, _meta(written.value), written.problems)
+        before, status = old.value(), written.value.status
+        if before.status == status:
             return old
-        return self._settled(self._commit(kind, replace(before, status=value.status), old))
+        return self._settled(self._commit(old.kind, replace(before, status=status), old))
 
     def patch(
         self, kind: Kind, namespace: str, name: str, change: Mapping[str, Tree], *, status: bool = False
     ) -> Stored:
         old = self.get(kind, namespace, name)
-        version = str(change.get("apiVersion") or kind.api_version).rpartition("/")[2]
-        if version not in kind.versions:
+        api_version = str(change.get("apiVersion") or kind.api_version)
+        version, served = api_version.rpartition("/")[2], find_kind(api_version, kind.name)
+        if served is None or served.stored is not kind:
             raise Invalid([Problem("apiVersion", f"{kind.name} is not served as {version}", cause="NotSupported")])
-        before = old.tree(version)
+        before = from_stored(served, version, old.tree())
         tree = merged(before, change)
         if identity(tree) != identity(before):
             raise Invalid([Problem("metadata.name", "a patch cannot change what the object is")])
-        body = tree if self._careful or version != kind.versions[0] else _decoded(kind, tree)
+        body = tree if self._careful or not served.is_stored_as(version) else _decoded(kind, tree)
         return self.update_status(body) if status else self.update(body)
 
     def delete(
@@ -200,18 +217,19 @@ class RuledObjects(Objects):
         self.advice = [each for each in problems if each.severity == "warning"]
         refuse(problems)
 
-    def _read(self, body: Body) -> tuple[Kind, Any, Problems]:
-        """The kind and value of a body, and what its shape says against it; Invalid where there is no value."""
+    def _read(self, body: Body) -> Written:
+        """A body with what its shape says against it; Invalid where there is no value."""
         if isinstance(body, Wire) and not self._careful:
             named_as = {"apiVersion": getattr(body, "api_version", ""), "kind": getattr(body, "kind", "")}
-            return _served(named_as), body, []
+            kind = _served(named_as)
+            return Written(kind, kind.versions[0], body, [])
         if isinstance(body, codec.Reading):
             reading = body
         else:
             reading = codec.read(codec.to_tree(body) if isinstance(body, Wire) else dict(body), self._mode)
         if reading.kind is None or reading.value is None:
             raise Invalid(reading.problems)
-        return reading.kind, reading.value, [*reading.problems]
+        return Written(reading.kind, reading.version, reading.value, [*reading.problems])
 
     def _check_namespace(self, namespace: str) -> None:
         if not namespace or not self._needs_namespaces:
@@ -238,8 +256,11 @@ class RuledObjects(Objects):
         check_present(old, meta.uid, meta.resource_version)
         return old
 
-    def _change(self, old: Stored, value: Any, problems: Sequence[Problem] = (), *, judge: bool = False) -> Stored:
-        """Put ``value`` in the place of ``old``; what only the store may set is taken from ``old``."""
+    def _change(self, old: Stored, value: Any, written: Written | None = None) -> Stored:
+        """Put ``value`` in the place of ``old``; what only the store may set is taken from ``old``.
+
+        ``written`` is the body that it was made of, where that is to be judged.
+        """
         before = old.value()
         given = before.metadata
         meta = replace(
@@ -250,8 +271,11 @@ class RuledObjects(Objects):
             managed_fields=_meta(value).managed_fields or given.managed_fields,
         )  # fmt: skip
         value = replace(value, metadata=_cleaned(meta))
-        rules = validate_update(before, value, self._around) if judge else []
-        self._refuse([*problems, *late_finalizers(old, meta), *rules])
+        problems = [*late_finalizers(old, meta)]
+        if written is not None:
+            rules = written.rules(validate_update(before, value, self._around, updated_as=written.kind))
+            problems = [*written.problems, *problems, *rules]
+        self._refuse(problems)
         was, will = old.tree(), codec.to_tree(value)
         if was == will:
             return old
@@ -401,7 +425,7 @@ class RuledObjects(Objects):
         if kind is None:
             return False  # nobody can know
         owner = self._by_uid.get(reference.uid)
-        if owner is None or (kind_key(owner.kind), owner.name) != (kind_key(kind), reference.name):
+        if owner is None or (owner.kind, owner.name) != (kind.stored, reference.name):
             return True
         return owner.namespace not in ("", dependent.namespace)
 

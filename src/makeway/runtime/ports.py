@@ -365,14 +365,21 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FieldTerm:
-    """What one field of an object must be, or must not be; a field that is not set is ""."""
+    """What one field of an object must be, or must not be; a field that is not set is "".
+
+    ``otherwise``: the field that counts where the first one is not set.
+    """
 
     path: tuple[str, ...]
     value: str
     is_equal: bool = True
+    otherwise: tuple[str, ...] = ()
 
     def holds(self, each: Stored) -> bool:
-        return (field_text(each, self.path) == self.value) == self.is_equal
+        found = field_text(each, self.path)
+        if not found and self.otherwise:
+            found = field_text(each, self.otherwise)
+        return (found == self.value) == self.is_equal
 
 
 def field_text(each: Stored, path: tuple[str, ...]) -> str:

@@ -270,6 +270,33 @@ def test_events_are_forgotten_after_an_hour_since_they_were_last_told(tmp_path: 
         assert store.list(EVENTS).items == ()
 
 
+def test_events_of_the_younger_group_are_forgotten_like_all_others(tmp_path: Path) -> None:
+    now = [Millis(0)]
+    about = {"kind": "Pod", "name": "p", "namespace": "default"}
+    younger = {
+        "apiVersion": "events.k8s.io/v1", "kind": "Event", "regarding": about, "type": "Normal", "reason": "Told",
+        "action": "Tell", "reportingController": "c", "reportingInstance": "c-1",
+        "eventTime": "1970-01-01T00:00:00.000000Z",
+    }  # fmt: skip
+    series = {"count": 2, "lastObservedTime": "1970-01-01T00:30:00.000000Z"}
+    with open_store(tmp_path / "data", lambda: now[0]) as store:
+        upkeep = Upkeep(store, lambda: now[0])
+        for name in ("quiet", "again"):
+            store.create({**younger, "metadata": {"name": name, "namespace": "default"}})
+        now[0] = Millis(30 * 60 * 1000)
+        store.patch(EVENTS, "default", "again", {"apiVersion": "events.k8s.io/v1", "series": series})
+        now[0] = Millis(60 * 60 * 1000)
+        asyncio.run(upkeep._forget_events())
+        assert [each.name for each in store.list(EVENTS).items] == ["again"]
+        later = Upkeep(store, lambda: now[0])  # after a restart the series says when it was told last
+        now[0] = Millis(89 * 60 * 1000)
+        asyncio.run(later._forget_events())
+        assert len(store.list(EVENTS).items) == 1
+        now[0] = Millis(90 * 60 * 1000)
+        asyncio.run(later._forget_events())
+        assert store.list(EVENTS).items == ()
+
+
 def test_a_namespace_that_was_on_its_way_out_goes_after_a_restart(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     with open_store(folder, lambda: Millis(0)) as store:

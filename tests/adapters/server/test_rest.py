@@ -397,6 +397,15 @@ def test_the_older_version_is_served_by_conversion(admin: httpx.Client, name: st
     assert {each["apiVersion"] for each in listed["items"]} == {"kueue.x-k8s.io/v1beta1"}
 
 
+def test_broken_rules_are_told_at_the_paths_of_the_version_that_was_written(admin: httpx.Client, name: str) -> None:
+    both = {"kubeConfig": {"location": "k"}, "clusterProfileRef": {"name": "p"}}
+    for version, spec, path in (("v1beta1", both, "spec"), ("v1beta2", {"clusterSource": both}, "spec.clusterSource")):
+        body = {"metadata": {"name": name}, "spec": spec}
+        refused = admin.post(f"/apis/kueue.x-k8s.io/{version}/multikueueclusters", json=body)
+        assert refused.status_code == 422
+        assert [each["field"] for each in refused.json()["details"]["causes"]] == [path]
+
+
 def test_the_other_workload_is_one_in_both_of_its_groups(admin: httpx.Client, name: str) -> None:
     first, second = (f"/apis/{group}/v1alpha1/namespaces/default/workloads" for group in
                      ("scheduling.makeway.dev", "scheduling.k8s.io"))  # fmt: skip

@@ -27,7 +27,7 @@ from makeway.api import codec
 from makeway.api.documents import Tree
 from makeway.api.objects.meta import Wire
 from makeway.api.problems import Problem
-from makeway.api.versions import Kind, find_kind, to_stored
+from makeway.api.versions import Kind, find_kind, from_stored, to_stored
 from makeway.core.model import Expression, Selector
 from makeway.runtime.ports import (
     Body,
@@ -126,13 +126,14 @@ class KubernetesStore:
     def patch(
         self, kind: Kind, namespace: str, name: str, change: Mapping[str, Tree], *, status: bool = False
     ) -> Stored:
-        version = str(change.get("apiVersion") or kind.api_version).rpartition("/")[2]
-        if version not in kind.versions:
+        api_version = str(change.get("apiVersion") or kind.api_version)
+        version, served = api_version.rpartition("/")[2], find_kind(api_version, kind.name)
+        if served is None or served.stored is not kind:
             raise Invalid([Problem("apiVersion", f"{kind.name} is not served as {version}", cause="NotSupported")])
         if status:
             _check_status(kind)
-        resource, subresource = resource_of(kind, version), "status" if status else ""
-        return _answered(kind, self._client.patch(resource, namespace, name, dict(change), subresource=subresource))
+        resource, subresource = resource_of(served, version), "status" if status else ""
+        return _answered(served, self._client.patch(resource, namespace, name, dict(change), subresource=subresource))
 
     def delete(
         self, kind: Kind, namespace: str, name: str, *, uid: str = "", resource_version: str = "",
@@ -161,7 +162,7 @@ def stored(kind: Kind, tree: Object) -> Stored:
     if isinstance(metadata, dict) and "managedFields" in metadata:
         tree = {**tree, "metadata": {name: each for name, each in metadata.items() if name != "managedFields"}}
     try:
-        return Stored.read(kind, msgspec.json.encode(tree))
+        return Stored.read(kind.stored, msgspec.json.encode(tree))
     except msgspec.MsgspecError as error:
         raise StoreError(f"the server told of a {kind.name} that cannot be read: {error}") from error
 
@@ -188,9 +189,9 @@ def _meta(tree: Object) -> Mapping[str, Any]:
 def _addressed(body: Body) -> tuple[Kind, Resource, Object]:
     """What a body is and where it belongs; Invalid where that cannot be said."""
     if isinstance(body, codec.Reading):
-        if not body.ok or body.value is None:
+        if not body.ok or body.value is None or body.kind is None:
             raise Invalid(body.problems)
-        body = body.value
+        body = from_stored(body.kind, body.version, codec.to_tree(body.value))
     tree = codec.to_tree(body) if isinstance(body, Wire) else dict(body)
     api_version, name = tree.get("apiVersion"), tree.get("kind")
     kind = find_kind(api_version, name) if isinstance(api_version, str) and isinstance(name, str) else None

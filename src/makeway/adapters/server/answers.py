@@ -89,7 +89,7 @@ class Shown:
 
     def __init__(self, route: Route, form: Form, now: Millis, objects: str = "Metadata") -> None:
         self._route, self._form, self._now, self._objects = route, form, now, objects
-        self._is_as_stored = route.version == route.stored.versions[0] and route.kind is route.stored
+        self._is_as_stored = route.kind.is_stored_as(route.version)
         self.has_columns = True
         # what makes equal objects equal bytes; None where that also depends on the time or on what was sent before
         self.likeness = None if form.shape == "table" else (route.kind.group, route.version, form.shape)

@@ -140,7 +140,7 @@ def aimed(route: Route, tree: dict[str, Tree]) -> dict[str, Tree]:
                 f"({route.name})"
             )
         metadata["name"] = route.name
-    return {**tree, "apiVersion": route.stored_version, "kind": route.kind.name, "metadata": metadata}
+    return {**tree, "apiVersion": version, "kind": route.kind.name, "metadata": metadata}
 
 
 def _quoted(value: Tree) -> str:

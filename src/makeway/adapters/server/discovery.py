@@ -179,9 +179,8 @@ def _entries(each: Resource) -> Iterator[dict[str, Tree]]:
 
 
 def _called(kind: Kind) -> dict[str, Tree]:
-    first = next(each for each in KINDS if each.type is kind.type)  # one kind under two groups: kubectl would wonder
     names = {
-        "shortNames": kind.short_names if kind is first else (),
+        "shortNames": kind.short_names if kind.view_of is None else (),  # one name for two groups: kubectl would wonder
         "categories": _CATEGORIES.get((kind.group, kind.name), ()),
     }
     return {name: each for name, each in names.items() if each}

@@ -4,7 +4,7 @@ Who applies a tree owns the fields in it, together with others who want the same
 that would change is a conflict, unless force takes it over. A field that was applied before and is not any more goes,
 if nobody else owns it. A plain write (create, update, another patch) takes what it changes, silently.
 
-Ownership is kept in the stored version of a kind: a tree of an older one is converted first, and paths in messages are
+Ownership is kept in the stored form of a kind: a tree of another one is converted first, and paths in messages are
 those of the reader. Objects that nobody ever recorded stay without a record until somebody applies to them; then all
 that was there belongs to ``before-first-apply``. So what only our own controllers write costs nothing here.
 
@@ -111,10 +111,10 @@ def noted(
     kind: Kind, version: str, before: Tree | None, after: Tree, *, manager: str, now: Time, subresource: str = ""
 ) -> Tree:
     """``after`` with the record of who owns what, where ``manager`` made it of ``before`` by a plain write."""
-    part = owned_part(kind, subresource)
+    part = owned_part(kind.stored, subresource)
     if before is None:
         fields = fields_of(_in_stored(kind, version, after), part)
-        mine = Entry(manager, UPDATE, kind.api_version, subresource, str(now), fields or {})
+        mine = Entry(manager, UPDATE, kind.stored.api_version, subresource, str(now), fields or {})
         return _with_record(after, [mine] if fields else [])
     record = _begin(before, after, subresource)
     if not record:
@@ -122,7 +122,7 @@ def noted(
     will = _without_empty_metadata(_in_stored(kind, version, after))
     more, less = changes(_in_stored(kind, version, before), will, part)
     if more or less:
-        mine = Entry(manager, UPDATE, kind.api_version, subresource, str(now), {})
+        mine = Entry(manager, UPDATE, kind.stored.api_version, subresource, str(now), {})
         held = record.get(mine.who, mine).fields
         record = _taken(record, mine.who, more or {}, less or {})
         now_mine = union(without(held, less or {}), more or {})
@@ -172,15 +172,15 @@ def applied(
     Raises ApplyConflict; PatchRefused for a tree that brings a record of its own; Invalid for values of wrong types and
     for items that a list has twice.
     """
-    part = owned_part(kind, subresource)
+    part = owned_part(kind.stored, subresource)
     check(kind, version, wanted)
     config = _in_stored(kind, version, wanted)
     check_items(config, part)
-    mine = Entry(manager, APPLY, kind.api_version, subresource, str(now), fields_of(config, part) or {})
+    mine = Entry(manager, APPLY, kind.stored.api_version, subresource, str(now), fields_of(config, part) or {})
     if live is None:
         return _with_record(without_nulls(wanted), [mine] if mine.fields else [])
     old = _in_stored(kind, version, live)
-    record = _read(_record_of(live)) or _first_record(kind, old, now)
+    record = _read(_record_of(live)) or _first_record(kind.stored, old, now)
     last = record.pop(mine.who, None)
     new = _merged(old, config, mine, last, record.values(), part)
     more, less = (each or {} for each in changes(old, new, part))
@@ -248,9 +248,12 @@ def _last_applied(kind: Kind, old: dict[str, Tree], part: Node) -> Fields:
         config = msgspec.json.decode(text) if isinstance(text, str) else None
     except msgspec.DecodeError:
         return {}
-    if not isinstance(config, dict) or find_kind(str(config.get("apiVersion")), str(config.get("kind"))) is not kind:
+    if not isinstance(config, dict):
         return {}
-    before = _in_stored(kind, config["apiVersion"].rpartition("/")[2], config)
+    written = find_kind(str(config.get("apiVersion")), str(config.get("kind")))
+    if written is None or written.stored is not kind.stored:
+        return {}
+    before = _in_stored(written, config["apiVersion"].rpartition("/")[2], config)
     more, less = changes(before, old, part)
     return without(difference(fields_of(before, part) or {}, more or {}), less or {})
 
@@ -333,8 +336,8 @@ def _capped(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def _in_stored(kind: Kind, version: str, tree: Tree) -> dict[str, Tree]:
-    """A tree in the stored version. What has the wrong type in an older one is left out: others tell of it."""
-    if version == kind.versions[0]:
+    """A tree in the stored form. What has the wrong type in another one is left out: others tell of it."""
+    if kind.is_stored_as(version):
         result: dict[str, Tree] = tree
         return result
     converted = to_stored(kind, version, Reader("Ignore", limits=False).read(tree, kind.shape(version)))

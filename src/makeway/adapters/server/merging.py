@@ -76,7 +76,7 @@ ANYTHING = Node("leaf", "atomic", "any")
 @cache
 def node_of(kind: Kind) -> Node:
     """A kind in its stored version."""
-    return _record(shape_of(kind.type)) if kind.ours else type_node(kind.name)
+    return _record(shape_of(kind.type)) if kind.ours else type_node(kind.type.__name__)
 
 
 _PARTS: dict[tuple[str, str, str], Node] = {}

@@ -93,7 +93,7 @@ class Types:
         if kind.ours:
             made = schema.of_record(kind.shape(version), self._printing(_package(kind.group, version)))
         else:
-            made = self._of_type(kind.name)
+            made = self._of_type(kind.type.__name__)
         words = schema.kind_meaning(kind)
         return {**({"description": words} if words else {}), **_without(made, "description"), GVK: [
             gvk(kind.group, version, kind.name)
@@ -131,8 +131,7 @@ class Types:
     def _type(self, name: str) -> Schema:
         if name == "ObjectMeta":
             return self._object_meta()
-        package = _META if name in ("LabelSelector", "LabelSelectorRequirement", "Condition") else _package("", "v1")
-        return self.ref(f"{package}{name}", lambda: self._of_type(name))
+        return self.ref(_ELSEWHERE.get(name) or f"{_package('', 'v1')}{name}", lambda: self._of_type(name))
 
     def _of_type(self, name: str) -> Schema:
         fields, node = fields_of(name), type_node(name)
@@ -185,6 +184,12 @@ def _package(group: str, version: str) -> str:
     if "." not in group:
         return f"io.k8s.api.{group or 'core'}.{version}."
     return f"{'.'.join(reversed(group.split('.')))}.{version}."
+
+
+_ELSEWHERE = {  # types of the table that are not of the core group
+    **{name: f"{_META}{name}" for name in ("LabelSelector", "LabelSelectorRequirement", "Condition")},
+    "EventsV1EventSeries": f"{_package('events.k8s.io', 'v1')}EventSeries",
+}
 
 
 def _without(made: Schema, name: str) -> Schema:

@@ -224,7 +224,7 @@ def strategic_merge(kind: Kind, version: str, target: Tree, change: Tree) -> Tre
     if not isinstance(change, dict):
         raise PatchRefused(400, f"a strategic merge patch is a mapping, got {told(change)}")
     _check_depth(change, 0, "patch")
-    return _merge(target, change, _lists(kind.name), "")
+    return _merge(target, change, _lists(kind.type.__name__), "")
 
 
 @cache

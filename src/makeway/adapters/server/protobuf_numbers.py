@@ -64,6 +64,10 @@ Event: metadata=1 involvedObject=2 reason=3 message=4 source=5 firstTimestamp=6 
     eventTime=10 series=11* action=12 related=13* reportingComponent=14 reportingInstance=15
 EventSeries: count=1 lastObservedTime=2
 EventSource: component=1 host=2
+EventsV1Event: metadata=1 eventTime=2 series=3* reportingController=4 reportingInstance=5 action=6 reason=7 regarding=8
+    related=9* note=10 type=11 deprecatedSource=12 deprecatedFirstTimestamp=13 deprecatedLastTimestamp=14
+    deprecatedCount=15
+EventsV1EventSeries: count=1 lastObservedTime=2
 Eviction: metadata=1 deleteOptions=2*
 EvictionResponder: name=1 priority=2*
 ExecAction: command=1

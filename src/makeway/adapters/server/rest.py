@@ -99,7 +99,7 @@ class Rest:
         """What the selectors of a query choose."""
         route, query, most = call.route, call.query, self._limits.selector_terms_max
         labels = label_selector(query.text("labelSelector"), most)
-        fields = field_selector(query.text("fieldSelector"), route.kind, most)
+        fields = field_selector(query.text("fieldSelector"), route.kind, route.version, most)
         if route.name:
             fields = (*fields, FieldTerm(("metadata", "name"), route.name))
         return Filter(kind_key(route.stored), route.namespace if route.kind.namespaced else "", labels, fields)
@@ -193,7 +193,7 @@ class Rest:
             tree = bodies.aimed(route, bodies.mapping(read))
             tree["metadata"].pop("managedFields", None)
             if options.names_itself:
-                tree = noted(route.stored, route.version, None, tree, manager=options.manager, now=self._now())
+                tree = noted(route.kind, route.version, None, tree, manager=options.manager, now=self._now())
             return self._reading(tree, options.mode, read.problems)
 
         reading = await self.apart(call, prepare)
@@ -242,8 +242,7 @@ class Rest:
             after = change(before)
             if not isinstance(after, dict) or identity(after) != identity(before):
                 raise bad_request("a patch cannot change apiVersion, kind, namespace or name of an object")
-            tree = {**after, "apiVersion": route.stored_version}
-            return self._changed(ahead, route, old, tree, read.problems, options)
+            return self._changed(ahead, route, old, after, read.problems, options)
 
         return self._answer(call, await self._written(decide, dry=options.is_dry))
 
@@ -272,9 +271,9 @@ class Rest:
                 if route.part:
                     raise
                 old = None
-            live = None if old is None else old.tree(route.version)
+            live = None if old is None else route.shown(old)
             tree = applied(
-                route.stored, route.version, live, wanted, manager=options.manager, force=options.force,
+                route.kind, route.version, live, wanted, manager=options.manager, force=options.force,
                 now=self._now(), subresource=route.part,
             )  # fmt: skip
             reading = self._reading(tree, options.mode, read.problems, status=bool(route.part))
@@ -290,7 +289,7 @@ class Rest:
         options: WriteOptions,
     ) -> Written:  # fmt: skip
         """The object, or its status, as ``tree`` has it."""
-        before = old.tree(route.version)
+        before = route.shown(old)
         if route.part == "status":
             given = tree.get("metadata") or {}
             present = {name: given[name] for name in ("resourceVersion", "uid") if given.get(name)}
@@ -299,7 +298,7 @@ class Rest:
             tree = {**tree, "status": before.get("status")}
         if before["metadata"].get("managedFields") or (tree.get("metadata") or {}).get("managedFields"):
             tree = noted(
-                route.stored, route.version, before, tree, manager=options.manager, now=self._now(),
+                route.kind, route.version, before, tree, manager=options.manager, now=self._now(),
                 subresource=route.part,
             )  # fmt: skip
         reading = self._reading(tree, options.mode, odd, status=route.part == "status")

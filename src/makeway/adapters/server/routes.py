@@ -19,13 +19,12 @@ from makeway.adapters.server.statuses import bad_request, not_found_path
 from makeway.api.documents import Tree
 from makeway.api.structure import short
 from makeway.api.validation.fields import is_label
-from makeway.api.versions import KINDS, Kind
+from makeway.api.versions import KINDS, Kind, from_stored
 from makeway.runtime.ports import Stored, kind_key
 
 NOT_STORED = frozenset({
     "Binding", "Eviction", "SelfSubjectAccessReview", "SelfSubjectRulesReview", "SelfSubjectReview", "Configuration",
 })  # fmt: skip
-SHARED_STORAGE = {("scheduling.makeway.dev", "Workload"): ("scheduling.k8s.io", "Workload")}  # api 12: seen in both
 PARTS = {  # of an object; those of status are added to all kinds that have one
     ("", "Pod"): ("log", "binding", "eviction"),
     ("", "Namespace"): ("finalize",),
@@ -37,27 +36,26 @@ SEGMENT_CHARS_MAX = 253
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """``kind`` is as the client names it; ``stored`` is the kind under which it is kept."""
+    """``kind`` and ``version`` are as the client names them."""
 
     kind: Kind
     version: str
-    stored: Kind
     namespace: str | None  # None: of a kind without namespaces, or of all of them
     name: str = ""  # "": all of them
     part: str = ""
 
     @property
-    def api_version(self) -> str:
-        return f"{self.kind.group}/{self.version}" if self.kind.group else self.version
+    def stored(self) -> Kind:
+        """The kind under which the Store keeps what is asked for."""
+        return self.kind.stored
 
     @property
-    def stored_version(self) -> str:
-        """The apiVersion by which the Store knows a tree of this route."""
-        return f"{self.stored.group}/{self.version}" if self.stored.group else self.version
+    def api_version(self) -> str:
+        return self.kind.served(self.version)
 
     def shown(self, each: Stored) -> dict[str, Tree]:
         """An object as the client of this route sees it."""
-        return {**each.tree(self.version), "apiVersion": self.api_version}
+        return from_stored(self.kind, self.version, each.tree())
 
     @property
     def place(self) -> str:
@@ -114,7 +112,7 @@ def _route(parts: tuple[str, ...]) -> Route:
         raise not_found_path()
     if name and kind.namespaced and namespace is None:
         raise not_found_path()
-    return Route(kind, version, stored_kind(kind), namespace, name, part)
+    return Route(kind, version, namespace, name, part)
 
 
 _known_segments = lru_cache(maxsize=4096)(_segments)
@@ -138,12 +136,6 @@ def served() -> Mapping[tuple[str, str, str], Kind]:
         if kind.name not in ("Configuration", "Binding", "Eviction")
         for version in kind.versions
     }
-
-
-@cache
-def stored_kind(kind: Kind) -> Kind:
-    key = SHARED_STORAGE.get(kind_key(kind))
-    return kind if key is None else next(each for each in KINDS if kind_key(each) == key)
 
 
 def is_stored(kind: Kind) -> bool:

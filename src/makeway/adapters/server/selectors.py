@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from makeway.adapters.server.statuses import bad_request
 from makeway.api.structure import short
 from makeway.api.validation.fields import is_label_value, is_qualified
-from makeway.api.versions import Kind
+from makeway.api.versions import Kind, stored_path
 from makeway.core.model import Expression, Selector
 from makeway.runtime.ports import FieldTerm, kind_key
 
@@ -28,12 +28,17 @@ _FIELDS = {  # beside metadata.name, metadata.namespace and what the kind itself
         "involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason",
         "reportingComponent", "source", "type",
     ),
+    ("events.k8s.io", "Event"): (
+        "regarding.kind", "regarding.namespace", "regarding.name", "regarding.uid", "regarding.apiVersion",
+        "regarding.resourceVersion", "regarding.fieldPath", "reason", "reportingController", "type",
+    ),
     ("", "Secret"): ("type",),
     ("", "Namespace"): ("status.phase",),
     ("", "Node"): ("spec.unschedulable",),
     ("batch", "Job"): ("status.successful",),
 }  # fmt: skip
 _STORED_AS = {"source": "source.component", "status.successful": "status.succeeded"}
+_OTHERWISE = {"source": ("reportingComponent",)}  # an event of the newer sort has no source
 
 
 class _Tokens:
@@ -140,13 +145,13 @@ def selectable(kind: Kind) -> tuple[str, ...]:
     return ("metadata.name", "metadata.namespace", *own, *_FIELDS.get(kind_key(kind), ()))
 
 
-def field_selector(text: str, kind: Kind, terms_max: int) -> tuple[FieldTerm, ...]:
-    """Raises ``Refused`` (400)."""
+def field_selector(text: str, kind: Kind, version: str, terms_max: int) -> tuple[FieldTerm, ...]:
+    """Terms about stored objects, from fields as a served version names them. Raises ``Refused`` (400)."""
     parts = [part for part in _split(text) if part.strip()]
     if len(parts) > terms_max:
         raise bad_request(f"fieldSelector: more than {terms_max} terms")
     known = selectable(kind)
-    return tuple(_field_term(part, known) for part in parts)
+    return tuple(_field_term(part, known, kind, version) for part in parts)
 
 
 def _split(text: str) -> list[str]:
@@ -154,12 +159,12 @@ def _split(text: str) -> list[str]:
     return re.findall(r"(?:[^,\\]|\\.)+", text)
 
 
-def _field_term(part: str, known: tuple[str, ...]) -> FieldTerm:
+def _field_term(part: str, known: tuple[str, ...], kind: Kind, version: str) -> FieldTerm:
     match = re.fullmatch(r"\s*([^=!\s]*)\s*(==|!=|=)\s*(.*?)\s*", part, re.DOTALL)
     if match is None:
         raise bad_request(f"invalid field selector: {short(part)!r}; can't understand it, expected field=value")
     path, mark, value = match.groups()
     if path not in known:
         raise bad_request(f"field label not supported: {short(path)}; known here: {', '.join(known)}")
-    where = tuple(_STORED_AS.get(path, path).split("."))
-    return FieldTerm(where, re.sub(r"\\(.)", r"\1", value), mark != "!=")
+    where = tuple(stored_path(kind, version, _STORED_AS.get(path, path)).split("."))
+    return FieldTerm(where, re.sub(r"\\(.)", r"\1", value), mark != "!=", _OTHERWISE.get(path, ()))

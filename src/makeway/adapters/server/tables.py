@@ -16,7 +16,7 @@ from typing import Literal
 from makeway.adapters.server import cells
 from makeway.adapters.server.cells import Cell
 from makeway.api.documents import Tree
-from makeway.api.versions import Column, Kind, older_path
+from makeway.api.versions import Column, Kind, from_stored
 from makeway.core.model import Millis
 from makeway.runtime.ports import Stored
 
@@ -43,32 +43,33 @@ def table(
 
     ``objects`` says how much of each object goes beside its row: None, Metadata or Object.
     """
-    layout = _layout(kind, version)
+    layout = _layout(kind.stored)
     rows = []
     for each in items:
-        tree = each.tree(version)
+        tree = each.tree()
         row: dict[str, Tree] = {"cells": layout.cells(tree, now)}
-        beside = _beside(tree, objects)
+        beside = _beside(kind, version, tree, objects)
         rows.append(row if beside is None else {**row, "object": beside})
     return {"kind": "Table", "apiVersion": _META, "metadata": {}, "columnDefinitions": layout.columns, "rows": rows}
 
 
-def _beside(tree: dict[str, Tree], objects: str) -> dict[str, Tree] | None:
+def _beside(kind: Kind, version: str, tree: dict[str, Tree], objects: str) -> dict[str, Tree] | None:
     match objects:
         case "None":
             return None
         case "Object":
-            return tree
+            return from_stored(kind, version, tree)
     return {"kind": "PartialObjectMetadata", "apiVersion": _META, "metadata": tree.get("metadata", {})}
 
 
 @cache
-def _layout(kind: Kind, version: str) -> Layout:
+def _layout(kind: Kind) -> Layout:
+    """How the stored form of a kind is shown: a cell says the same in every version."""
     if not kind.ours:
         layout = _KUBERNETES.get((kind.group, kind.name))
         return layout or Layout(_definitions("Name, Created At"), cells.created)
     columns = kind.columns or (Column("Age", "date", ".metadata.creationTimestamp"),)
-    paths = [_path("." + older_path(kind, version, each.json_path.removeprefix("."))) for each in columns]
+    paths = [_path(each.json_path) for each in columns]
 
     def fill(tree: dict[str, Tree], now: Millis) -> Sequence[Cell]:
         found = (_cell(column, tree, path, now) for column, path in zip(columns, paths, strict=True))

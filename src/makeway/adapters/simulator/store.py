@@ -45,9 +45,10 @@ class MemoryStore(RuledObjects):
         and AlreadyExists at the first that is not taken; those before it are in.
         """
         for body in bodies:
-            kind, value, problems = self._read(body)
+            written = self._read(body)
+            kind, value, problems = written.kind.stored, written.value, written.problems
             meta = value.metadata
-            refuse(problems + validate(value, self._around) if self._judges(body) else problems)
+            refuse(problems + written.rules(validate(value, self._around)) if self._judges(body) else problems)
             namespace = (meta.namespace or DEFAULT_NAMESPACE) if kind.namespaced else ""
             name = meta.name or self._made_name(kind, namespace, meta.generate_name)
             if (namespace, name) in self._objects.get(kind_key(kind), {}) or meta.uid in self._by_uid:

@@ -372,6 +372,33 @@ class Event(Wire, frozen=True):
     series: EventSeries | None = None
 
 
+class EventsV1EventSeries(Wire, frozen=True):
+    count: int = 0
+    last_observed_time: MicroTime | None = None
+
+
+class EventsV1Event(Wire, frozen=True):
+    """An Event as events.k8s.io/v1 spells it; stored is the ``Event`` above."""
+
+    api_version: str = shown("events.k8s.io/v1")
+    kind: str = shown("Event")
+    metadata: ObjectMeta = made(ObjectMeta)
+    event_time: MicroTime | None = None
+    series: EventsV1EventSeries | None = None
+    reporting_controller: str = ""
+    reporting_instance: str = ""
+    action: str = ""
+    reason: str = ""
+    regarding: ObjectReference = made(ObjectReference)
+    related: ObjectReference | None = None
+    note: str = ""
+    type: str = ""
+    deprecated_source: EventSource | None = None
+    deprecated_first_timestamp: Time | None = None
+    deprecated_last_timestamp: Time | None = None
+    deprecated_count: int = 0
+
+
 # Requests in the shape of an object: created, answered, never stored.
 
 

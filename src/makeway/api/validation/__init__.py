@@ -16,6 +16,7 @@ from makeway.api.objects import queueing
 from makeway.api.objects.configuration import Configuration
 from makeway.api.objects.kubernetes import (
     NOTHING,
+    Event,
     Job,
     JobSpec,
     Node,
@@ -34,10 +35,10 @@ from makeway.api.objects.scheduling import GangWorkload
 from makeway.api.objects.workload import Workload
 from makeway.api.problems import Problem, has_errors
 from makeway.api.shapes import Record, shape_of
-from makeway.api.validation import pod_updates, pods, queues, scheduling, workloads
+from makeway.api.validation import events, pod_updates, pods, queues, scheduling, workloads
 from makeway.api.validation.configuration import check_configuration
 from makeway.api.validation.fields import check_metadata
-from makeway.api.versions import kind_of
+from makeway.api.versions import Kind, kind_of
 
 __all__ = ["Surroundings", "validate", "validate_update"]
 
@@ -57,14 +58,19 @@ class Surroundings:
 ANYWHERE = Surroundings()
 
 
-def validate(value: Wire, around: Surroundings = ANYWHERE) -> list[Problem]:
-    """Every rule that the object breaks on its own, and warnings about what is legal but surely not meant."""
+def validate(value: Wire, around: Surroundings = ANYWHERE, *, created_as: Kind | None = None) -> list[Problem]:
+    """Every rule that the object breaks on its own, and warnings about what is legal but surely not meant.
+
+    ``created_as``: the kind that it was written in, where it is about to be created: a view may ask for more.
+    """
     problems: list[Problem] = []
     kind = kind_of(type(value))
     metadata = getattr(value, "metadata", None)
     if metadata is not None and not isinstance(value, Configuration):
         problems.extend(check_metadata(metadata, namespaced=kind.namespaced))
     problems.extend(_rules(value, around))
+    if isinstance(value, Event) and created_as is not None and created_as.view_of:
+        problems.extend(events.check_new_event(value))
     if not has_errors(problems):
         problems.extend(_readable(value))
     return problems
@@ -120,12 +126,19 @@ def _rules(value: Wire, around: Surroundings) -> Iterator[Problem]:
             yield from pods.check_budget(value)
         case PriorityClass():
             yield from pods.check_priority_class(value)
+        case Event():
+            yield from events.check_event(value)
         case Configuration():
             yield from check_configuration(value)
 
 
-def validate_update(old: Wire, new: Wire, around: Surroundings = ANYWHERE) -> list[Problem]:
-    """Every rule that ``new`` breaks as a successor of ``old``, its own rules included."""
+def validate_update(
+    old: Wire, new: Wire, around: Surroundings = ANYWHERE, *, updated_as: Kind | None = None
+) -> list[Problem]:
+    """Every rule that ``new`` breaks as a successor of ``old``, its own rules included.
+
+    ``updated_as``: the kind that it was written in: a view may ask for more.
+    """
     problems = [problem for problem in validate(new, around) if not _excused(problem, old, new, around)]
     problems.extend(_immutable(codec.to_tree(old), codec.to_tree(new), shape_of(type(new)), ""))
     match old, new:
@@ -139,6 +152,8 @@ def validate_update(old: Wire, new: Wire, around: Surroundings = ANYWHERE) -> li
             problems.extend(pod_updates.check_pod_update(old, new))
         case Job(), Job():
             problems.extend(pod_updates.check_job_update(old, new))
+        case Event(), Event() if updated_as is not None and updated_as.view_of:
+            problems.extend(events.check_event_update(old, new))
     return problems
 
 
