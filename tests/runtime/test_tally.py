@@ -78,7 +78,7 @@ def test_a_workload_without_quota_is_not_counted_as_evicted() -> None:
     metrics = Metrics()
     waits = said(("QuotaReserved", "False", "WaitingForQuota", 0))
     off = said(("QuotaReserved", "False", "Deactivated", 1), ("Evicted", "True", "Deactivated", 1))
-    Tally(metrics).stored(REF, waits, off, Q)
+    tally_of(metrics).stored(REF, waits, off, has_begun=True)
     assert value(metrics, "kueue_evicted_workloads_total") == value(metrics, "kueue_evicted_workloads_once_total") == 0
 
 
