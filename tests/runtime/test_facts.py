@@ -271,6 +271,30 @@ def test_s4_6_6_a_namespace_that_newly_matches_wakes_those_queues_alone() -> Non
 
 
 def test_s4_6_a_stopped_queue_that_starts_is_woken_and_what_it_wakes_may_go() -> None:
+def test_jobs_are_looked_at_when_the_labels_of_their_namespace_change() -> None:
+    """Whether a Job is managed hangs on them; Jobs of other namespaces are not concerned."""
+    mine, other = (
+        read({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": name}}).value
+        for name in ("mine", "mineral")
+    )
+    play = Play(namespace("mine"), namespace("mineral"), mine, other)
+    play.patch(Namespace, "mine", {"metadata": {"labels": LABEL}})
+    play.take_in()
+    assert [ref for ref in play.facts.looks if ref.kind == "Job"] == [Ref("Job", "mine", "j")]
+    play.forget()
+    play.patch(Namespace, "mine", {"metadata": {"annotations": LABEL}})
+    play.take_in()
+    assert [ref for ref in play.facts.looks if ref.kind == "Job"] == []
+
+
+def test_jobs_are_looked_at_when_their_namespace_is_seen_after_them() -> None:
+    late = read({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "late"}}).value
+    play = Play(late)
+    play.store.load([namespace("late")])
+    play.take_in()
+    assert Ref("Job", "late", "j") in play.facts.looks
+
+
     play = Play(cluster_queue("c", stopPolicy="Hold"), waits("w", "c"))
     play.patch(ClusterQueue, "c", {"spec": {"stopPolicy": "None"}})
     assert play.woken() == ALONE

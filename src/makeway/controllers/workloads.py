@@ -59,7 +59,8 @@ from makeway.controllers.eviction import (
 )
 from makeway.controllers.job_counts import may_run
 from makeway.controllers.job_edits import has_pods, lets_go
-from makeway.controllers.jobs import FRAMEWORK, status_of_job
+from makeway.controllers.jobs import status_of_job
+from makeway.controllers.managed_jobs import FRAMEWORK
 from makeway.controllers.workload_edits import (
     Aim,
     BackOff,

@@ -290,6 +290,8 @@ class Facts:
             if known is not None:
                 self.state.forget(known, self.now)
                 self._where.pop(ref.key, None)
+            for each in self.objects.in_namespace("Job", ref.name):  # which of them are managed hangs on the labels
+                self.look(Ref.of(each))
                 self._note_held(known)
             if lowered.queue:
                 self.state.push(lowered, self.now)
