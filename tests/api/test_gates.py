@@ -18,6 +18,9 @@ def test_gates_that_differ_under_parity_are_the_ones_that_the_recorded_system_la
     }
 
 
+LOCKED = ("FlavorFungibilityPreserveScanProgress", "ManagedJobsNamespaceSelectorAlwaysRespected")
+
+
 def test_gates_that_are_off_by_default() -> None:
     off = {name for name, gate in GATES.items() if not gate.ours and gate.status == "active"}
     assert off == {
@@ -29,11 +32,9 @@ def test_gates_that_are_off_by_default() -> None:
     }
 
 
-def test_one_gate_is_locked_and_it_is_on() -> None:
-    (locked,) = (gate for gate in GATES.values() if gate.status == "locked")
-    assert locked.name == "FlavorFungibilityPreserveScanProgress"
-    assert locked.ours
-    assert locked.parity
+def test_what_is_locked_is_on() -> None:
+    locked = {gate.name: (gate.ours, gate.parity) for gate in GATES.values() if gate.status == "locked"}
+    assert locked == dict.fromkeys(LOCKED, (True, True))
 
 
 def test_every_gate_says_what_it_does() -> None:
@@ -87,8 +88,8 @@ def test_an_inert_gate_is_a_warning_whatever_its_value(value: bool) -> None:
     assert "LocalQueue usage fair sharing" in problem.message
 
 
-def test_turning_off_the_locked_gate_is_a_warning_and_turning_it_on_is_nothing() -> None:
-    name = "FlavorFungibilityPreserveScanProgress"
+@pytest.mark.parametrize("name", LOCKED)
+def test_turning_off_a_locked_gate_is_a_warning_and_turning_it_on_is_nothing(name: str) -> None:
     assert [problem.severity for problem in check_gates({name: False}, "featureGates")] == ["warning"]
     assert check_gates({name: True}, "featureGates") == []
 

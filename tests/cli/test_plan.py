@@ -249,6 +249,26 @@ def test_the_configuration_may_bring_it_in() -> None:
     assert [each["clusterQueue"] for each in first["admitted"]] == ["q"]
 
 
+def test_a_job_of_a_namespace_that_is_not_selected_is_left_out_and_told() -> None:
+    Path("config.yaml").write_text(
+        "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+        "managedJobsNamespaceSelector: {matchLabels: {team: a}}\n", "utf-8",
+    )  # fmt: skip
+    why = "Job default/one: namespace default is not selected by managedJobsNamespaceSelector"
+    assert text_of(QUEUES + job("one"), "--config", "config.yaml").endswith(f"\nLeft out:\n  {why}\n")
+    labelled = "---\n{apiVersion: v1, kind: Namespace, metadata: {name: default, labels: {team: a}}}\n"
+    (first,) = cycles(QUEUES + labelled + job("one"), "--config", "config.yaml")
+    assert [each["clusterQueue"] for each in first["admitted"]] == ["q"]
+
+
+def test_a_job_of_a_managed_job_is_left_out_and_told() -> None:
+    parent = job("parent").replace("name: parent", "name: parent\n  uid: u-1")
+    owner = "{apiVersion: batch/v1, kind: Job, name: parent, uid: u-1, controller: true}"
+    child = job("child").replace("name: child", f"name: child\n  ownerReferences: [{owner}]")
+    why = "Job default/child: its owner Job parent is managed, and the Workload of that one accounts for it"
+    assert why in " ".join(text_of(QUEUES + parent + child).split())
+
+
 def test_a_plan_that_is_cut_short_says_so() -> None:
     assert "Stopped after 1 cycle, and the next one has something to do. Waiting at its end:\n" in text_of(
         QUEUES + workload("a", 1) + workload("b", 1), "--cycles", "1"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from makeway.api.objects.kubernetes import Job, JobSpec, view
+from makeway.api.names import PREBUILT_WORKLOAD
+from makeway.api.objects.kubernetes import Job, JobSpec, Namespace, view
 from makeway.api.objects.meta import ObjectMeta
 from makeway.api.objects.queueing import (
     AdmissionCheck,
@@ -22,7 +23,7 @@ from makeway.controllers.eviction import Evict, Release, condition, holds_quota,
 from makeway.controllers.job_edits import indexes_in, is_stopped
 from makeway.controllers.job_running import JobRunning
 from makeway.controllers.jobs import status_of_job
-from makeway.core.policy import Jobs, Policy
+from makeway.core.policy import Jobs, Policy, Requirement
 from tests.controllers.job_stories import (
     CLASS,
     CONTROLLER,
@@ -67,6 +68,46 @@ def test_18_1_the_configuration_may_manage_it_and_the_default_queue_takes_it() -
 def test_18_1_a_framework_that_is_not_listed_is_left_alone() -> None:
     around = FakeView.of(job(suspend=False), policy=Policy(jobs=Jobs(frameworks=())))
     assert CONTROLLER.react(ME, around, NOW) == NOTHING
+
+
+ONLY_TEAMS = Policy(jobs=Jobs(namespaces=(Requirement(key="team", operator="Exists"),)))
+
+
+@pytest.mark.parametrize("annotations", [{}, {PREBUILT_WORKLOAD: "w"}], ids=["plain", "with a prebuilt Workload"])
+def test_18_1_a_job_of_a_namespace_that_is_not_selected_is_left_alone(annotations: dict[str, str]) -> None:
+    around = FakeView.of(job(suspend=False, annotations=annotations), workload("w"), policy=ONLY_TEAMS)
+    assert CONTROLLER.react(ME, around, NOW) == NOTHING
+
+
+def test_18_1_what_has_a_workload_stays_ours_when_its_namespace_is_selected_no_more() -> None:
+    """Its quota must come back, and nobody else would stop it (decision 0072)."""
+    selected = Namespace(metadata=ObjectMeta(name="default", labels={"team": "a"}))
+    around = settled(job(), selected, policy=ONLY_TEAMS)
+    admit(around)
+    look(around)
+    assert spec_of(around)["suspend"] is False
+    around.put(Namespace(metadata=ObjectMeta(name="default")))
+    evict(around)
+    look(around)
+    assert spec_of(around)["suspend"] is True
+
+
+def test_18_1_a_job_is_managed_from_when_its_namespace_is_selected() -> None:
+    around = settled(job(suspend=False), policy=ONLY_TEAMS)
+    assert around.written == []
+    around.put(Namespace(metadata=ObjectMeta(name="default", labels={"team": "a"})))
+    around.settle(CONTROLLER, ME, now=NOW)
+    assert [type(each) for each in around.written] == [Change, Create]
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["there", "gone"])
+def test_18_1_a_job_of_a_managed_job_gets_no_workload_while_that_one_is_there(is_there: bool) -> None:
+    parent = replace(job(), metadata=ObjectMeta(name="parent", namespace="default", uid="u-parent"))
+    child = job(suspend=False)
+    child = replace(child, metadata=replace(child.metadata, owner_references=(owned_by(parent),)))
+    around = settled(child, *([parent] if is_there else []), policy=Policy(jobs=Jobs(without_queue_name=True)))
+    assert (around.get(MINE) is None) is is_there
+    assert spec_of(around)["suspend"] is not is_there
 
 
 def test_18_1_a_job_that_runs_unasked_is_suspended_before_it_gets_its_workload() -> None:

@@ -331,6 +331,38 @@ def test_s3_3_a_reservation_ends_with_its_queue(queue: Any, message: str, reason
     assert told(view, "Requeued") is None
 
 
+def leaving_queue() -> Any:
+    queue = cluster_queue()
+    return replace(queue, metadata=replace(queue.metadata, deletion_timestamp=time(-1), finalizers=(RESOURCE_IN_USE,)))
+
+
+@pytest.mark.parametrize(
+    ("queue", "message"),
+    [
+        (leaving_queue(), "ClusterQueue cq is terminating"),
+        (cluster_queue("another"), "ClusterQueue gone not found"),
+    ],
+    ids=["being deleted", "gone"],
+)
+def test_a_reservation_ends_with_a_queue_that_is_deleted(queue: Any, message: str) -> None:
+    where = "cq" if queue.metadata.name == "cq" else "gone"
+    it = workload(reserved=-9, queue=where, checks=[check("audit", "Pending")], owner=owned_by(job()))
+    view, _ = lived(it, queue, local_queue(queue=where), job(), now=at(0))
+    found = condition(view.workload(W), "QuotaReserved")
+    assert found is not None
+    assert (found.status, found.reason, found.message) == ("False", "Misconfigured", message)
+    assert status_of(view.workload(W)).admission is None
+    assert told(view, "Admitted") == ("False", "NoReservation")
+    assert told(view, "Evicted") is None
+    assert view.settle(Workloads(), W, now=at(9)) == Outcome(), "it is told once"
+
+
+def test_what_runs_keeps_its_quota_when_its_queue_is_deleted() -> None:
+    view, _ = lived(workload(admitted=-9), leaving_queue(), now=at(0))
+    assert says(view.workload(W), "Admitted")
+    assert told(view, "Evicted") is None
+
+
 @pytest.mark.parametrize(("queue", "message", "reason"), STOPS)
 def test_s3_3_only_draining_evicts_what_runs(queue: Any, message: str, reason: str) -> None:
     view, _ = lived(workload(admitted=-9), queue, now=at(0))
@@ -352,6 +384,7 @@ def test_s3_3_only_draining_evicts_what_runs(queue: Any, message: str, reason: s
         ((cluster_queue(stopPolicy="Hold"),), "Suspended", "ClusterQueue cq is inactive"),
         ((cluster_queue(flavors=("unknown",)),), "Suspended", "ClusterQueue cq is inactive"),
         ((local_queue(stopPolicy="Hold"),), "Suspended", "LocalQueue main is inactive"),
+        ((leaving_queue(),), "Misconfigured", "ClusterQueue cq is terminating"),
         ((local_queue(queue="none", stopPolicy="Hold"),), "Misconfigured", "ClusterQueue none not found"),
         ((workload(spec={"queue_name": "none"}),), "Misconfigured", "LocalQueue none not found"),
         ((workload(spec={"queue_name": ""}),), "Misconfigured", "No LocalQueue is named"),

@@ -10,7 +10,7 @@ import pytest
 from makeway.core import waking
 from makeway.core.cycle import decide, heads
 from makeway.core.model import FR, Group, QueueName
-from makeway.core.policy import Policy
+from makeway.core.policy import PodsReady, Policy
 from makeway.core.state import State
 from makeway.core.trace import Rule
 from makeway.testing.builders import (
@@ -29,6 +29,7 @@ from makeway.testing.builders import (
 ANY: dict[str, Any] = {"reclaim": "Any"}
 LOWER: dict[str, Any] = {"within": "LowerPriority"}
 OURS, PARITY = Policy.default(), Policy.parity()
+BLOCKING = replace(OURS, pods_ready=PodsReady(block_admission=True))
 BOTH = pytest.mark.parametrize("policy", [OURS, PARITY], ids=["default", "parity"])
 
 
@@ -203,15 +204,81 @@ def test_S_5_13_a_refused_strict_head_keeps_its_reservation_unless_its_queue_len
         assert outcomes(cycle(on, 4)) == {"late": "admitted"}
 
 
-def test_S_5_7_12_nothing_is_admitted_while_an_admitted_one_is_not_ready() -> None:
-    on = state(queue("q", 4), workload("w"))
-    on.waits_for_pods = True
+def ready(on: State, name: str) -> None:
+    """The pods of a holder are ready: what its object then says reaches the state."""
+    held = next(each for each in on.holders.by_key.values() if each.uid == name)
+    on.holders.renew(held, replace(held, pods_ready=True))
+
+
+def test_S_5_7_12_nothing_is_admitted_while_a_workload_with_quota_is_not_ready() -> None:
+    on = state(queue("q", 4), holder("h"), workload("w"), policy=BLOCKING)
     plan = cycle(on)
     assert outcomes(plan) == {"w": "FailedAfterNomination"}
+    assert plan.verdicts[0].waits_for_pods
     assert plan.verdicts[0].steps[0].rule is Rule.PODS_NOT_READY
-    on.waits_for_pods = False
-    on.wake(QueueName("q"), seconds(1))
+    assert heads(on) == [], "it is due when the pods are ready, and not before"
+    ready(on, "h")
     assert outcomes(cycle(on, 1)) == {"w": "admitted"}
+
+
+def test_S_5_7_12_an_admission_blocks_at_once_also_those_after_it_in_its_cycle() -> None:
+    on = state(queue("a", 4), queue("b", 4), workload("x", queue="a"), workload("y", queue="b"), policy=BLOCKING)
+    assert outcomes(cycle(on)) == {"x": "admitted", "y": "FailedAfterNomination"}
+    assert on.waits_for_pods
+    ready(on, "x")
+    assert outcomes(cycle(on, 1)) == {"y": "admitted"}
+
+
+def test_S_5_7_12_who_redeems_a_claim_blocks_the_others_of_its_cycle_too() -> None:
+    on = state(
+        queue("a", 2, **LOWER), queue("b", 4), holder("low", queue="a", cpu=2, priority=-1, pods_ready=True),
+        workload("high", queue="a", cpu=2), policy=BLOCKING,
+    )  # fmt: skip
+    assert outcomes(cycle(on)) == {"high": "PendingPreemption"}, "who displaces others admits nobody yet"
+    leave(on, "low", returns=False, at=1)
+    on.push(workload("other", queue="b"), seconds(1))
+    assert outcomes(cycle(on, 1)) == {"high": "admitted", "other": "FailedAfterNomination"}
+
+
+def test_S_5_7_12_a_claimant_that_waits_for_pods_keeps_its_claim_and_is_not_looked_at_again() -> None:
+    on = state(
+        queue("a", 2, **LOWER), queue("b", 4), holder("low", queue="a", cpu=2, priority=-1, pods_ready=True),
+        holder("slow", queue="b"), workload("high", queue="a", cpu=2), policy=BLOCKING,
+    )  # fmt: skip
+    cycle(on)
+    leave(on, "low", returns=False, at=1)
+    assert outcomes(cycle(on, 1)) == {"high": "FailedAfterNomination"}
+    assert heads(on) == []
+    assert len(on.claims) == 1
+    ready(on, "slow")
+    assert outcomes(cycle(on, 2)) == {"high": "admitted"}
+
+
+def test_S_5_7_12_of_a_queue_only_the_first_is_looked_at_while_admissions_are_blocked() -> None:
+    waiting = [workload(f"w{n:03}", queued=n) for n in range(100)]
+    on = state(queue("q", 200), holder("h"), *waiting, policy=BLOCKING)
+    assert outcomes(cycle(on)) == {"w000": "FailedAfterNomination"}
+    assert heads(on) == []
+    on.push(workload("urgent", priority=5), seconds(1))
+    assert outcomes(cycle(on, 1)) == {"urgent": "FailedAfterNomination"}, "it comes before those who wait"
+    assert heads(on) == []
+
+
+def test_S_5_7_12_the_flavor_that_was_found_is_not_passed_over_when_the_block_ends() -> None:
+    """A workload that loses its room goes on with the next flavor (S-6.8); here nobody has taken it."""
+    on = state(queue("q", {"one": 4, "two": 4}), holder("h", usage={"one": 1}), workload("w"), policy=BLOCKING)
+    cycle(on)
+    ready(on, "h")
+    plan = cycle(on, 1)
+    assert [dict(each.assignment.usage) for each in plan.admitted] == [{("one", "cpu"): 1000}]
+
+
+def test_S_5_7_12_a_plan_is_a_thought_here_too() -> None:
+    on = state(queue("a", 4), queue("b", 4), workload("x", queue="a"), workload("y", queue="b"), policy=BLOCKING)
+    before = on.fingerprint()
+    decide(on, seconds(0))
+    assert on.fingerprint() == before
+    assert not on.waits_for_pods
 
 
 # --- several entries, one cycle --------------------------------------------------------------------------------------

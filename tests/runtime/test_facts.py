@@ -19,6 +19,7 @@ from makeway.api.objects.queueing import AdmissionCheck, ClusterQueue, Cohort, L
 from makeway.api.objects.workload import Workload
 from makeway.api.versions import find_kind, kind_of
 from makeway.controllers.contract import Ref
+from makeway.core.cycle import carry_out, decide, heads
 from makeway.core.lowering import load_state
 from makeway.core.model import Millis, QueueName, WorkloadKey
 from makeway.core.policy import PodsReady, Policy
@@ -270,19 +271,68 @@ def test_s4_6_6_a_namespace_that_newly_matches_wakes_those_queues_alone() -> Non
     assert play.woken() == set(), "it matches no more"
 
 
+def test_jobs_are_looked_at_when_the_labels_of_their_namespace_change() -> None:
+    """Whether a Job is managed hangs on them; Jobs of other namespaces are not concerned."""
+    mine, other = (
+        read({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": name}}).value
+        for name in ("mine", "mineral")
+    )
+    play = Play(namespace("mine"), namespace("mineral"), mine, other)
+    play.patch(Namespace, "mine", {"metadata": {"labels": LABEL}})
+    play.take_in()
+    assert [ref for ref in play.facts.looks if ref.kind == "Job"] == [Ref("Job", "mine", "j")]
+    play.forget()
+    play.patch(Namespace, "mine", {"metadata": {"annotations": LABEL}})
+    play.take_in()
+    assert [ref for ref in play.facts.looks if ref.kind == "Job"] == []
+
+
+def test_jobs_are_looked_at_when_their_namespace_is_seen_after_them() -> None:
+    late = read({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "late"}}).value
+    play = Play(late)
+    play.store.load([namespace("late")])
+    play.take_in()
+    assert Ref("Job", "late", "j") in play.facts.looks
+
+
 def test_s4_6_a_stopped_queue_that_starts_is_woken_and_what_it_wakes_may_go() -> None:
     play = Play(cluster_queue("c", stopPolicy="Hold"), waits("w", "c"))
     play.patch(ClusterQueue, "c", {"spec": {"stopPolicy": "None"}})
     assert play.woken() == ALONE
 
 
-def test_s5_7_12_when_the_last_pods_are_ready_all_who_waited_for_them_are_woken() -> None:
-    policy = replaced(Policy.default(), pods_ready=PodsReady(block_admission=True, timeout_ms=300_000))
-    play = Play(held("w", "c"), policy=policy)
+BLOCKING = replaced(Policy.default(), pods_ready=PodsReady(block_admission=True, timeout_ms=300_000))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda play: play.put(held("w", "c", condition("PodsReady"))),
+        lambda play: play.put(held("w", "c", condition("Finished"))),
+        lambda play: play.delete(Workload, "w"),
+        lambda play: play.put(waits("w", "c", condition("Evicted"), condition("Admitted", holds=False))),
+    ],
+    ids=["ready", "finished", "deleted", "evicted"],
+)
+def test_s5_7_12_whatever_ends_the_block_makes_those_due_who_waited_for_it(change: Callable[[Play], None]) -> None:
+    play = Play(held("w", "c"), waits("x", "a"), policy=BLOCKING)
     assert play.state.waits_for_pods
-    play.put(held("w", "c", condition("PodsReady")))
-    assert play.woken() == TREE | ALONE
+    carry_out(play.state, decide(play.state, NOW))
+    assert heads(play.state) == []
+    change(play)
+    play.woken()
     assert not play.state.waits_for_pods
+    assert "default/x" in {each.key for each in heads(play.state)}
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [held("w", "c", admitted=False), held("w", "c", condition("Evicted")), held("w", "c", active=False)],
+    ids=["reserved, its checks undecided", "asked to leave, and still there", "switched off, and still there"],
+)
+def test_s5_7_12_quota_without_ready_pods_blocks_as_long_as_it_is_held(wire: Any) -> None:
+    assert Play(wire, policy=BLOCKING).state.waits_for_pods
+    assert not Play(wire).state.waits_for_pods, "only where blockAdmission is set"
 
 
 # --- S-3.7: rows ----------------------------------------------------------------------------------------------------

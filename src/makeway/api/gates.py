@@ -57,7 +57,13 @@ _TABLE: tuple[tuple[str, bool, bool, str], ...] = (
     ("PreemptionEpochs", True, False, "how often a workload may preempt beyond its nominal quota is bounded"),
     ("AssignmentModeByWorstResource", True, False, "a pod set is as hard to place as its hardest resource"),
 )
-_LOCKED = ("FlavorFungibilityPreserveScanProgress", "a search goes on at the flavor where it stopped")
+_LOCKED: tuple[tuple[str, str], ...] = (
+    ("FlavorFungibilityPreserveScanProgress", "a search goes on at the flavor where it stopped"),
+    (
+        "ManagedJobsNamespaceSelectorAlwaysRespected",
+        "a queue name does not bring in a job of another namespace",
+    ),
+)
 _INERT: tuple[tuple[str, str], ...] = (
     ("AdmissionFairSharing", "LocalQueue usage fair sharing"),
     ("ElasticJobsViaWorkloadSlices", "elastic jobs"),
@@ -77,10 +83,10 @@ _NEEDS = (("WorkloadAwarePreemption", "GenericWorkload"),)
 
 def _gates() -> dict[str, Gate]:
     active = [Gate(name, ours, parity, "active", meaning) for name, ours, parity, meaning in _TABLE]
-    locked = Gate(_LOCKED[0], True, True, "locked", _LOCKED[1])
+    locked = [Gate(name, True, True, "locked", meaning) for name, meaning in _LOCKED]
     # Off in both profiles, whatever was recorded: the truth about a module that is not there.
     inert = [Gate(name, False, False, "inert", module) for name, module in _INERT]
-    return {gate.name: gate for gate in (*active, locked, *inert)}
+    return {gate.name: gate for gate in (*active, *locked, *inert)}
 
 
 GATES: Mapping[str, Gate] = MappingProxyType(_gates())

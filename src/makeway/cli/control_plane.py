@@ -13,7 +13,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -31,24 +31,22 @@ from makeway.adapters.server.pod_calls import PodLogs
 from makeway.adapters.server.serving import Serving
 from makeway.adapters.server.storage import SqliteStore
 from makeway.api.documents import Tree
-from makeway.api.names import DEFAULT_NAMESPACE
 from makeway.api.objects.configuration import Configuration
-from makeway.api.objects.kubernetes import Job, Namespace
-from makeway.api.versions import kind_of
+from makeway.api.objects.kubernetes import Job
 from makeway.controllers.contract import Controller
 from makeway.controllers.job_running import JobRunning
-from makeway.controllers.jobs import why_unmanaged
+from makeway.controllers.managed_jobs import why_unmanaged
 from makeway.controllers.over_quota import OverQuota
 from makeway.controllers.queue_status import QueueStatus
 from makeway.controllers.workloads import Workloads
 from makeway.core.lowering import policy_of
 from makeway.core.policy import Policy
 from makeway.runtime.desk import Question, pending_workloads
-from makeway.runtime.informers import watched_kinds
+from makeway.runtime.informers import finder, watched_kinds
 from makeway.runtime.live import wall_clock
 from makeway.runtime.live_engine import LiveEngine
 from makeway.runtime.metrics import Metrics
-from makeway.runtime.ports import NotFound, Unavailable
+from makeway.runtime.ports import Unavailable
 
 ADDRESS_FILE = "address"
 KUBERNETES_MINOR = 37  # whose API this is; clients compare it with their own
@@ -56,7 +54,6 @@ SWITCH_SECONDS = 0.001  # a shorter span costs throughput, a longer one is felt 
 GC_YOUNG = 20_000  # objects made before they are looked through; nearly all are gone by then
 STOP_SECONDS = 10.0
 ANSWER_SECONDS = 10.0
-NAMESPACES = kind_of(Namespace)
 
 T = TypeVar("T")
 
@@ -85,6 +82,7 @@ class ControlPlane:
         self.url = ""
         self.store = open_store(folder, wall_clock, admission=Admission(self._manages))
         self._open.callback(self.store.close)
+        self._find = finder(self.store)
         try:
             self.access = Access(self.store, wall_clock)
             self.token = admin_token(folder, self.access)
@@ -147,10 +145,7 @@ class ControlPlane:
 
     def _manages(self, job: Job) -> bool:
         """Whether a Job begins suspended (api 18.1)."""
-        labels: Mapping[str, str] = {}
-        with suppress(NotFound):
-            labels = self.store.get(NAMESPACES, "", job.metadata.namespace or DEFAULT_NAMESPACE).labels
-        return not why_unmanaged(job.metadata, self._policy.jobs, labels)
+        return not why_unmanaged(job.metadata, self._policy.jobs, self._find)
 
 
 class Extras:

@@ -59,16 +59,15 @@ from makeway.controllers.job_gangs import gang_update
 from makeway.controllers.job_priority import Revalue, classes_of, follows_class, is_renamed, value_of, who_names
 from makeway.controllers.job_templates import is_same, is_started, started, updates_for
 from makeway.controllers.jobs import (
-    FRAMEWORK,
     count_of,
     end_of,
     owner_of,
     prebuilt_of,
     priority_of,
     status_of_job,
-    why_unmanaged,
     workload_for,
 )
+from makeway.controllers.managed_jobs import FRAMEWORK, why_unmanaged
 from makeway.core.model import Millis
 
 LOOK_AGAIN_MS = 10_000  # for what nobody tells us of: a prebuilt Workload that comes, a flavor that is back
@@ -229,14 +228,17 @@ def _workload_of(job: Job, view: View) -> Workload | None:
     return owned[0] if owned else None
 
 
+def _is_owned_by(workload: Workload, uid: str) -> bool:
+    return any(each.controller and each.uid == uid for each in workload.metadata.owner_references)
+
+
 def _look_at(job: Job, view: View, now: Millis) -> Outcome:
     meta, workload = job.metadata, _workload_of(job, view)
-    namespace = view.get(Ref("Namespace", "", meta.namespace))
-    unmanaged = why_unmanaged(meta, view.policy.jobs, {} if namespace is None else namespace.metadata.labels)
     if meta.deletion_timestamp is not None or FRAMEWORK not in view.policy.jobs.frameworks:
         return NOTHING
-    if unmanaged and workload is None:
-        return NOTHING  # one that has a Workload stays ours: its quota must come back
+    is_ours = workload is not None and _is_owned_by(workload, meta.uid)  # and stays so: its quota must come back
+    if not is_ours and why_unmanaged(meta, view.policy.jobs, view.get):
+        return NOTHING
     spec, status = read(job.spec, JobSpec), status_of_job(job)
     if workload is None:
         return NOTHING if end_of(job) is not None else _begin(job, spec, view, now)

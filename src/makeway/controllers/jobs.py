@@ -1,4 +1,4 @@
-"""batch/v1 Jobs as Workloads: which Jobs are ours, what each asks for, in which queue and with which priority (api 18).
+"""batch/v1 Jobs as Workloads: what each asks for, in which queue and with which priority (api 18).
 
 ``workload_for`` answers for one Job, ``prepared`` for a whole set of objects as files hold them: Jobs without their
 Workloads, objects without names, times or UIDs. What a server would add is made up there, always in the same way:
@@ -11,7 +11,8 @@ Workloads, objects without names, times or UIDs. What a server would add is made
 Promises: nothing raises for what users write; equal objects in equal order give equal Workloads; where all objects
 have names and times, the order does not matter.
 
-Not here: starting and stopping Jobs (``job_running``), what a start adds to their pods (``job_templates``).
+Not here: which Jobs are managed (``managed_jobs``), starting and stopping them (``job_running``), what a start adds to
+their pods (``job_templates``).
 """
 
 from __future__ import annotations
@@ -36,7 +37,6 @@ from makeway.api.names import (
     LOCAL_QUEUE_LABEL,
     MAX_EXEC_TIME_LABEL,
     MIN_PARALLELISM,
-    NAMESPACE_LABEL,
     POD_SET_LABEL,
     PREBUILT_WORKLOAD,
     PRIORITY_CLASS_LABEL,
@@ -62,10 +62,12 @@ from makeway.api.objects.pods import PodTemplate
 from makeway.api.objects.queueing import LocalQueue, WorkloadPriorityClass
 from makeway.api.objects.workload import PodSet, PriorityClassRef, Workload, WorkloadSpec
 from makeway.api.quantity import Time
+from makeway.controllers.contract import Ref
+from makeway.controllers.managed_jobs import why_unmanaged
 from makeway.core.lowering.workloads import is_accounted, is_queueable
-from makeway.core.model import Expression, Millis, QueueName, WorkloadKey, selects
+from makeway.core.model import Millis, QueueName, WorkloadKey
 from makeway.core.planning import Waiting
-from makeway.core.policy import Jobs, Policy
+from makeway.core.policy import Policy
 
 TEMPLATES_KNOWN = 1024  # a Job is looked at some twenty times while its template hardly changes
 JOB_CONTROLLER_LABELS = (  # api 18.2 names three of them; a server of today writes the fourth beside them
@@ -75,7 +77,6 @@ START_LABELS = (POD_SET_LABEL, CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL)  # of pod
 COPIED_ANNOTATIONS = (ADMISSION_GATED_BY, RUNTIME, CHECKPOINT_INTERVAL)
 OURS = ("kueue.x-k8s.io", "WorkloadPriorityClass")
 KUBERNETES = ("scheduling.k8s.io", "PriorityClass")
-FRAMEWORK = "batch/job"
 
 T = TypeVar("T", bound=Wire)
 
@@ -269,7 +270,7 @@ def _own_template(data: bytes) -> Raw:
     return amended(template, {"metadata": changes}) if changes else template
 
 
-# --- whether it is ours -----------------------------------------------------------------------------------------------
+# --- how it stands -----------------------------------------------------------------------------------------------
 
 
 def status_of_job(job: Job) -> JobStatus:
@@ -285,25 +286,6 @@ def end_of(job: Job) -> JobCondition | None:
 def prebuilt_of(meta: ObjectMeta) -> str:
     """The Workload that a Job is bound to by name; "" where it gets its own."""
     return meta.annotations.get(PREBUILT_WORKLOAD) or meta.labels.get(PREBUILT_WORKLOAD) or ""
-
-
-def why_unmanaged(meta: ObjectMeta, jobs: Jobs, namespace_labels: Mapping[str, str]) -> str:
-    """Why a Job is none of ours (api 18.1); "": it is managed."""
-    if FRAMEWORK not in jobs.frameworks:
-        return f"the configuration does not list {FRAMEWORK} among its frameworks"
-    if not meta.labels.get(QUEUE_LABEL) and not _manages(meta.namespace or DEFAULT_NAMESPACE, jobs, namespace_labels):
-        return f"it has no label {QUEUE_LABEL}, so it is not managed"
-    return ""
-
-
-def _manages(namespace: str, jobs: Jobs, namespace_labels: Mapping[str, str]) -> bool:
-    """Whether a Job without a queue label is ours all the same."""
-    if not jobs.without_queue_name:
-        return False
-    if jobs.namespaces is None:
-        return namespace not in ("kube-system", jobs.own_namespace)
-    labels = {NAMESPACE_LABEL: namespace, **namespace_labels}
-    return selects(tuple(Expression(each.key, each.operator, each.values) for each in jobs.namespaces), labels)
 
 
 # --- a set of objects -------------------------------------------------------------------------------------------------
@@ -338,7 +320,7 @@ class _Making:
         self._policy = policy
         self._classes = classes
         self._queues = {_place(each.metadata) for each in objects if isinstance(each, LocalQueue)}
-        self._namespaces = {each.metadata.name: each.metadata.labels for each in objects if isinstance(each, Namespace)}
+        self._known = {_ref(each): each for each in objects if isinstance(each, Namespace | Job)}
         workloads = [each for each in objects if isinstance(each, Workload)]
         self._workloads = {_place(each.metadata) for each in workloads}
         self._owned: dict[tuple[str, str, str], WorkloadKey] = {}  # by namespace, and the UID or name of the Job
@@ -382,7 +364,7 @@ class _Making:
         namespace = meta.namespace or DEFAULT_NAMESPACE
         if end_of(job) is not None:
             return "it is finished"
-        why = why_unmanaged(meta, self._policy.jobs, self._namespaces.get(namespace, {}))
+        why = why_unmanaged(meta, self._policy.jobs, self._known.get)
         prebuilt = prebuilt_of(meta)
         if not why and prebuilt and (namespace, prebuilt) not in self._workloads:
             return f"it waits for the Workload {prebuilt}, which is not there"
@@ -399,6 +381,11 @@ class _Making:
         if owned is not None:
             self._shown[owned] = _key(meta)
         return owned is not None
+
+
+def _ref(each: Namespace | Job) -> Ref:
+    namespace = (each.metadata.namespace or DEFAULT_NAMESPACE) if isinstance(each, Job) else ""
+    return Ref(each.kind, namespace, each.metadata.name)
 
 
 def _place(meta: ObjectMeta) -> tuple[str, str]:

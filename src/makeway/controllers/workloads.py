@@ -59,7 +59,8 @@ from makeway.controllers.eviction import (
 )
 from makeway.controllers.job_counts import may_run
 from makeway.controllers.job_edits import has_pods, lets_go
-from makeway.controllers.jobs import FRAMEWORK, status_of_job
+from makeway.controllers.jobs import status_of_job
+from makeway.controllers.managed_jobs import FRAMEWORK
 from makeway.controllers.workload_edits import (
     Aim,
     BackOff,
@@ -286,11 +287,18 @@ def heed_rejection(look: Look) -> Answer:
 
 
 def stop_with_queue(look: Look) -> Answer:
-    """S-3.3: a reservation of a stopped queue ends; what runs stays, unless the queue is drained."""
+    """S-3.3: a reservation of a stopped queue ends; what runs stays, unless the queue is drained.
+
+    So does a reservation of a ClusterQueue that is being deleted, or is gone: it is not used yet, and would keep the
+    queue for as long as a check takes.
+    """
     workload = look.workload
     if not holds_quota(workload):
         return None
     cluster, local = look.cluster_queue, look.local_queue
+    gone = going(cluster, look.view.queue_of(workload))
+    if gone and not says(workload, "Admitted"):
+        return look.change(Release(look.now, shown_reason("Misconfigured", look.policy), gone))
     for queue, reason in ((cluster, "ClusterQueueStopped"), (local, "LocalQueueStopped")):
         if queue is None or queue.spec.stop_policy == "None":
             continue
@@ -457,8 +465,8 @@ def obstacle(look: Look) -> tuple[str, str] | None:
         return "Misconfigured", NO_QUEUE
     if local is None:
         return "Misconfigured", f"LocalQueue {workload.spec.queue_name} not found"
-    if look.queue is None:
-        return "Misconfigured", f"ClusterQueue {name} not found"
+    if gone := going(look.cluster_queue, name):
+        return "Misconfigured", gone
     if not look.view.state.is_active(name):
         return "Suspended", inactive("ClusterQueue", name)
     if local.spec.stop_policy != "None":
@@ -467,6 +475,13 @@ def obstacle(look: Look) -> tuple[str, str] | None:
     if gates and look.policy.gates.admission_gated_by and not look.is_option:
         return "AdmissionGated", f"{GATED_BY}{gates}"
     return None
+
+
+def going(queue: ClusterQueue | None, name: str) -> str:
+    """What a workload of a ClusterQueue is told that is gone or being deleted; "": it is neither."""
+    if queue is None:
+        return f"ClusterQueue {name} not found"
+    return f"ClusterQueue {name} is terminating" if queue.metadata.deletion_timestamp is not None else ""
 
 
 def inactive(kind: str, name: str) -> str:
@@ -478,7 +493,7 @@ def _is_ours(message: str) -> bool:
     if message.startswith(GATED_BY) or message in (NO_QUEUE, message_of_eviction(DEACTIVATED)):
         return True
     about_queue = message.startswith(("ClusterQueue ", "LocalQueue "))
-    return about_queue and message.endswith((" is inactive", " not found"))
+    return about_queue and message.endswith((" is inactive", " is terminating", " not found"))
 
 
 def shown_reason(reason: str, policy: Policy) -> str:

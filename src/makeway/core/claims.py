@@ -322,7 +322,9 @@ def ready(state: State) -> list[Workload]:
     for queue, members in state.claims.of_queue.items():
         line = state.pending.lines.get(queue)
         for key, known in members.items():
-            workload = None if line is None or key in line.refused else line.waiting.get(key)
+            if line is None or key in line.refused or state.pending.is_blocked(line, key):
+                continue
+            workload = line.waiting.get(key)
             if workload is not None and not still_charged(state, known.claim):
                 found.append(workload)
     found.sort(key=lambda each: (each.option_rank, each.key))

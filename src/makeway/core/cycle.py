@@ -87,11 +87,12 @@ def decide(state: State, now: Millis, of: Heads | None = None, *, passing: bool 
         return _decide_as_it_is(state, now, found, passing=passing)
     trees = {name for each in (*ready, *found) for name in (each.queue, *state.tree_of(each.queue))}
     known = claims.survey(state, now, sorted(trees))
+    waits = state.waits_for_pods
     with state.trial():
-        redeeming = Redeeming(state, now, known.standing, frozenset(each.uid for each in ready))
+        redeeming = Redeeming(state, now, known.standing, frozenset(each.uid for each in ready), waits=waits)
         first = redeeming.verdicts()
         claims.foresee(state, redeeming.left, now)
-        taking = Taking(state, now, redeeming.left)
+        taking = Taking(state, now, redeeming.left, waits=redeeming.waits)
         passed, found = _parted(state, now, found, taking) if passing else ((), found)
         verdicts = _take_all(state, now, found, taking)
     ended = (*known.ended, *taking.ended())
@@ -100,7 +101,7 @@ def decide(state: State, now: Millis, of: Heads | None = None, *, passing: bool 
 
 def _decide_as_it_is(state: State, now: Millis, found: list[Workload], *, passing: bool) -> Plan:
     """Where nobody claims anything, the state will be as it is: that is known without a trial."""
-    taking = Taking(state, now, [])
+    taking = Taking(state, now, [], waits=state.waits_for_pods)
     passed, found = _parted(state, now, found, taking) if passing else ((), found)
     if not found:
         return Plan(now, (), (), passed, taking.held_before)
@@ -210,8 +211,8 @@ def carry_out(state: State, plan: Plan) -> None:
             continue
         _displace(state, verdict, plan.now)
         has_untried = False
-        if verdict.requeue in ("PendingPreemption", "PendingMigration", "PreemptionGated"):
-            state.forget_progress(workload)
+        if verdict.waits_for_pods or verdict.requeue in ("PendingPreemption", "PendingMigration", "PreemptionGated"):
+            state.forget_progress(workload)  # of one that waits for pods: the flavor it found is not lost
         else:
             has_untried = state.remember(workload, verdict.assignment.tried, verdict.assignment.ended)
         if verdict.requeue == "PendingPreemption":
@@ -226,6 +227,8 @@ def carry_out(state: State, plan: Plan) -> None:
         )  # fmt: skip
         if verdict.held_back:
             state.pending.hold_back(workload)
+        if verdict.waits_for_pods:
+            state.pending.block(workload)
         turn = verdict.turn if verdict.requeue in SHAPE_MOVING else None
         if turn is None and state.claims.find(workload.key) is None:  # from then on it may have other victims
             turn = own_turn(state, workload, plan.now)

@@ -31,8 +31,9 @@ class _Runs:
 
 
 class Holders:
-    def __init__(self, log: UndoLog) -> None:
+    def __init__(self, log: UndoLog, *, counts_unready: bool = False) -> None:
         self._log = log
+        self._counts_unready = counts_unready
         self._runs: dict[tuple[QueueName, FR, bool], _Runs] = {}
         self._sums: dict[tuple[QueueName, FR], dict[int, int]] = {}
         self._reserved: dict[QueueName, list[tuple[int, WorkloadKey]]] = {}
@@ -41,6 +42,7 @@ class Holders:
         self.of_family: dict[Uid, dict[WorkloadKey, Workload]] = {}  # Options (KEP-8691)
         self.of_local: dict[LocalName, dict[WorkloadKey, Workload]] = {}
         self.by_key: dict[WorkloadKey, Workload] = {}
+        self.unready: dict[WorkloadKey, None] = {}  # not all their pods are ready; empty where that is not counted
         self.looks = 0  # candidates read so far; tests count them
 
     def add(self, workload: Workload) -> None:
@@ -57,6 +59,7 @@ class Holders:
         for fr, amount in (workload.usage or {}).items():
             self._count(workload, fr, amount)
         self._count_size(workload, 1)
+        self._count_pods(workload)
 
     def remove(self, workload: Workload) -> None:
         members = self.of_queue[workload.queue]
@@ -72,6 +75,7 @@ class Holders:
         for fr, amount in (held.usage or {}).items():
             self._count(held, fr, -amount)
         self._count_size(held, -1)
+        self._log.drop(self.unready, held.key)
 
     def renew(self, known: Workload, workload: Workload) -> None:
         """A holder is known anew, in its queue and with its usage; where its place is the same nobody is moved."""
@@ -84,6 +88,7 @@ class Holders:
             self._log.put(table, held.key, workload)
         if held.family is not None:
             self._log.put(self.of_family[held.family], held.key, workload)
+        self._count_pods(workload)
 
     def find(self, queue: QueueName, key: WorkloadKey) -> Workload | None:
         return self.of_queue.get(queue, {}).get(key)
@@ -150,7 +155,7 @@ class Holders:
         reserved = {queue: times[:] for queue, times in sorted(self._reserved.items()) if times}
         members = {queue: sorted(each) for queue, each in sorted(self.of_queue.items()) if each}
         sizes = {queue: dict(sorted(each.items())) for queue, each in sorted(self.sizes.items()) if each}
-        return runs, sums, reserved, members, sizes
+        return runs, sums, reserved, members, sizes, sorted(self.unready)
 
     # --- keeping ---
 
@@ -183,6 +188,14 @@ class Holders:
             self._log.put(sizes, size, count)
         else:
             self._log.drop(sizes, size)
+
+    def _count_pods(self, workload: Workload) -> None:
+        if not self._counts_unready:
+            return
+        if workload.pods_ready:
+            self._log.drop(self.unready, workload.key)
+        else:
+            self._log.put(self.unready, workload.key, None)
 
     def _newer_in(
         self, queue: QueueName, runs: _Runs, priority: int, queued: Millis, since: Millis

@@ -89,7 +89,9 @@ class Turn(NamedTuple):
     behind: WorkloadKey | None = None  # one before it in the queue displaces by time first
 
 
-Found = tuple[bool, bool, Standing | None, Turn | None, Usage | None]  # all that was found about a waiting workload
+Found = tuple[
+    bool, bool, bool, Standing | None, Turn | None, Usage | None
+]  # all that was found about a waiting workload
 
 
 @dataclass(slots=True)
@@ -113,6 +115,7 @@ class Line:
     _least: Least | None = None  # of those that rest, once somebody asked
     standing: dict[WorkloadKey, Standing] = field(default_factory=dict)  # of a refused strict head
     held_back: dict[WorkloadKey, None] = field(default_factory=dict)  # refused because of what is kept free
+    blocked: dict[WorkloadKey, None] = field(default_factory=dict)  # found to wait until pods of others are ready
     count_by: dict[LocalName, int] = field(default_factory=dict)  # members by LocalQueue
     options: dict[WorkloadKey, None] = field(default_factory=dict)  # members that are Options of a family
     judged: dict[WorkloadKey, None] = field(default_factory=dict)  # looked at since they came, and found too large
@@ -283,8 +286,8 @@ class Line:
         self._least = None
         if self.log.trials:
             self.log.save(self._forget_least)
-        if self.refused or self.held_back or self.standing:
-            for key in [key for table in (self.refused, self.held_back, self.standing) for key in table]:
+        if self.refused or self.held_back or self.standing or self.blocked:
+            for key in [k for table in (self.refused, self.held_back, self.standing, self.blocked) for k in table]:
                 if self.kin_of.get(key) == kin:
                     self._forget_refusal(key)
 
@@ -304,16 +307,18 @@ class Line:
             self.log.put(self.judged, key, None)
 
     def verdict_of(self, key: WorkloadKey) -> Found:
-        """What was found about one that waits: refused, held back, what is kept free for it, and its turn."""
+        """What was found about one that waits: refused, held back, blocked, what is kept free for it, its turn."""
         standing, turn, entitled = self.standing.get(key), self.turns.get(key), self.entitled.get(key)
-        return key in self.refused, key in self.held_back, standing, turn, entitled
+        return key in self.refused, key in self.held_back, key in self.blocked, standing, turn, entitled
 
     def keep_verdict(self, key: WorkloadKey, found: Found) -> None:
-        is_refused, is_held_back, standing, turn, entitled = found
+        is_refused, is_held_back, is_blocked, standing, turn, entitled = found
         if is_refused:
             self.log.put(self.refused, key, None)
         if is_held_back:
             self.log.put(self.held_back, key, None)
+        if is_blocked:
+            self.log.put(self.blocked, key, None)
         if standing is not None:
             self.log.put(self.standing, key, standing)
         if turn is not None:
@@ -329,6 +334,7 @@ class Line:
     def _forget_refusal(self, key: WorkloadKey) -> None:
         self.log.drop(self.refused, key)
         self.log.drop(self.held_back, key)
+        self.log.drop(self.blocked, key)
         self.log.drop(self.standing, key)
 
     def rise(self, kins: Sequence[Kin]) -> None:
@@ -364,7 +370,8 @@ class Line:
             list(self.ordered()), sorted(self.parked), sorted(self.refused),
             sorted((repr(known), since) for known, since in self.shapes.items()),
             dict(sorted(self.turns.items())), dict(sorted(self.entitled.items())), sorted(map(repr, self.turn_shapes)),
-            dict(self.sticky), dict(self.wakes), sorted(self.standing), sorted(self.held_back), self.fronts[:],
+            dict(self.sticky), dict(self.wakes), sorted(self.standing), sorted(self.held_back), sorted(self.blocked),
+            self.fronts[:],
             sorted((key, repr(kin)) for key, kin in self.kin_of.items()), sorted(map(repr, self.resting)),
             dict(sorted(self.count_by.items())), sorted(self.options), sorted(self.judged),
         )  # fmt: skip

@@ -45,7 +45,7 @@ def pending_reason(verdict: Verdict) -> str:
             return "WaitingForPreemptedWorkloads"
         case "PreemptionGated":
             return "AdmissionGated"
-    if any(step.rule is Rule.PODS_NOT_READY for step in verdict.steps):
+    if verdict.waits_for_pods:
         return "WaitingForPodsReady"
     return "WaitingForQuota"
 

@@ -226,6 +226,7 @@ class Workload:
     preempted: bool = False  # for another workload, and not because its time was up
     grace_ms: int = 30_000  # how long its pods may take to end
     admitted: bool = False
+    pods_ready: bool = False
     checks: tuple[tuple[str, bool], ...] = ()  # admission checks it lists, and whether each is Ready
     # what it waits for, or what keeps it from being looked at or from preempting
     claim: Claim | None = None

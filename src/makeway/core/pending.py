@@ -33,8 +33,12 @@ def may_queue(workload: Workload, now: Millis) -> bool:
 
 
 class Pending:
-    def __init__(self, log: UndoLog, on_forget: Callable[[Workload], None] = lambda _: None) -> None:
+    def __init__(
+        self, log: UndoLog, on_forget: Callable[[Workload], None] = lambda _: None,
+        waits_for_pods: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
         self._log = log
+        self._waits_for_pods = waits_for_pods  # whether nothing is admitted until pods are ready
         self._on_forget = on_forget  # what else ends with a workload's waiting
         self.lines: dict[QueueName, Line] = {}
         self._names: list[QueueName] = []  # of the lines, sorted
@@ -113,14 +117,15 @@ class Pending:
         line = self.lines.get(queue)
         if line is None or not line.fronts:
             return None
+        blocked = line.blocked if line.blocked and due_only and self._waits_for_pods() else {}
         if not line.sticky:  # the usual case, told without a search
             first = line.fronts[0][-1]
-            if first not in but and (not due_only or first not in line.refused):
+            if first not in but and first not in blocked and (not due_only or first not in line.refused):
                 return line.members[first]
         for key in line.ordered():
-            if key not in but and (not due_only or key not in line.refused):
+            if key not in but and key not in blocked and (not due_only or key not in line.refused):
                 return line.members[key]
-            if line.strict or (sticky_blocks and line.sticky.get("it") == key):
+            if line.strict or key in blocked or (sticky_blocks and line.sticky.get("it") == key):
                 return None
         return None
 
@@ -259,6 +264,17 @@ class Pending:
         self._log.drop(line.held_back, workload.key)
         self._log.drop(line.refused, workload.key)
 
+    def block(self, workload: Workload) -> None:
+        """It would be admitted, and waits until pods of other workloads are ready, with all behind it (S-5.7.12).
+
+        Those behind it would hear the same, one after the other, whenever an admission begins to block again.
+        """
+        self._log.put(self.line(workload.queue).blocked, workload.key, None)
+
+    def is_blocked(self, line: Line, key: WorkloadKey) -> bool:
+        """Whether it was found to wait for pods, and there are still pods to wait for."""
+        return key in line.blocked and self._waits_for_pods()
+
     # --- waking ---
 
     def wake(
@@ -300,7 +316,7 @@ class Pending:
             self._due(self.line(queue))
 
     def _due(self, line: Line) -> None:
-        for table in (line.refused, line.held_back):
+        for table in (line.refused, line.held_back, line.blocked):
             for key in list(table) if table else ():
                 self._log.drop(table, key)
         for key in list(line.turns) if line.turns else ():

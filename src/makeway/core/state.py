@@ -46,10 +46,11 @@ class State:
         self.policy = policy
         self._log = UndoLog()
         self.tree = QuotaTree(self._log)
-        self.holders = Holders(self._log)
+        self.blocks_admission = policy.pods_ready is not None and policy.pods_ready.block_admission
+        self.holders = Holders(self._log, counts_unready=self.blocks_admission)
         self.claims = Claims(self._log)
         self.rounds = Rounds(self._log, policy.rounds_end_after_ms)
-        self.pending = Pending(self._log, lambda workload: self.unclaim(workload.key))
+        self.pending = Pending(self._log, lambda workload: self.unclaim(workload.key), lambda: self.waits_for_pods)
         self.hope = Hope(self)
         self.queues: dict[QueueName, Queue] = {}
         self.flavors: dict[FlavorName, Flavor] = {}
@@ -57,7 +58,6 @@ class State:
         self.shares_widely = policy.profile != "parity" and policy.gates.scheduling_equivalence_hashing
         if policy.fair_sharing:  # who asks for more may fare better there, and a full queue take from others (0041)
             self.shares_widely = False
-        self.waits_for_pods = False  # blockAdmission, and some admitted workload is not ready (S-5.7.12)
         self._progress: dict[WorkloadKey, Progress] = {}
         self._preemptors: dict[WorkloadKey, None] = {}  # requeued with preemptions pending, no quota since (S-5.6.2)
         self._last_preemptors: dict[QueueName, WorkloadKey] = {}  # of each queue, the newest of them
@@ -97,6 +97,19 @@ class State:
         return queue is not None and queue.active and not self.tree.queues[name].in_cycle
 
     # --- who holds quota ---
+
+    @property
+    def waits_for_pods(self) -> bool:
+        """Whether nothing is admitted now: ``blockAdmission``, and pods of a workload with quota are not ready.
+
+        A reservation counts from the moment it is decided: its checks may pass at any time, and then its pods start
+        (S-5.7.12, decision 0073).
+        """
+        return bool(self.holders.unready)
+
+    def blocks_others(self, workload: Workload) -> bool:
+        """Whether an admission of this workload keeps all others from theirs until its pods are ready."""
+        return self.blocks_admission and not workload.pods_ready
 
     def hold(self, workload: Workload) -> None:
         """Account for a workload that has quota (S-3.6); it no longer waits."""

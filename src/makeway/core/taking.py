@@ -32,12 +32,15 @@ class Redeeming:
     Together with all other claims it fits the tree as it will be, or it would have ended. Runs inside a trial.
     """
 
-    def __init__(self, state: State, now: Millis, standing: tuple[Claimant, ...], ready: frozenset[Uid]) -> None:
+    def __init__(
+        self, state: State, now: Millis, standing: tuple[Claimant, ...], ready: frozenset[Uid], *, waits: bool
+    ) -> None:  # fmt: skip
         self._state = state
         self._now = now
         self._ready = ready
         self._standing = standing
         self.left: list[Claimant] = []  # whose claims stay in force
+        self.waits = waits  # nothing more is admitted until pods are ready (S-5.7.12)
 
     def verdicts(self) -> list[Verdict]:
         found = []
@@ -81,9 +84,10 @@ class Redeeming:
             return self._migrate(replace(entry, replaces=sibling), each)
         if not tree.fits(node, assignment.usage):
             return self._waits_on(entry, each)
-        if self._state.waits_for_pods:
+        if self.waits:
             return wait(entry, "FailedAfterNomination", Step(Rule.PODS_NOT_READY, (workload.key,)), claim=each.claim)
         tree.charge_all(node, assignment.usage)
+        self.waits = self._state.blocks_others(workload)
         return replace(go(entry), steps=(Step(Rule.CLAIMED, (workload.key,)),))
 
     def _migrate(self, entry: Entry, each: Claimant) -> Verdict:
@@ -125,12 +129,14 @@ def ends_with_the_cycle(kept: Kept) -> bool:
 class Taking:
     """The entries of one cycle, one after the other, inside a trial in which chosen victims are gone already.
 
-    ``claimants`` are those whose claims are in force: in the trial they hold what they claim.
+    ``claimants`` are those whose claims are in force: in the trial they hold what they claim. ``waits``: nothing is
+    admitted until pods are ready; the first admission of the cycle may begin that (S-5.7.12).
     """
 
-    def __init__(self, state: State, now: Millis, claimants: list[Claimant]) -> None:
+    def __init__(self, state: State, now: Millis, claimants: list[Claimant], *, waits: bool) -> None:
         self._state = state
         self._now = now
+        self._waits = waits
         self._claimants = {each.workload.key: each for each in claimants}
         self._out_of_reach: dict[Uid, set[str]] = {}  # victim -> claimants
         self._asked: dict[Node, dict[WorkloadKey, Workload]] = {}  # root -> who was asked to leave and still holds
@@ -266,10 +272,12 @@ class Taking:
         claim = self._claim(entry) if by_claim and (preempts or entry.replaces is not None) else None
         self._choose(entry)
         self._charge(entry, claim)
-        if not preempts and state.waits_for_pods:
+        if not preempts and self._waits:
             return wait(entry, "FailedAfterNomination", Step(Rule.PODS_NOT_READY, (workload.key,)))
         if claim is None and not entry.targets:
-            return go(entry)
+            verdict = go(entry)
+            self._waits = verdict.status == "admitted" and state.blocks_others(workload)
+            return verdict
         took = tuple(target.workload.key for target in entry.targets if target.workload.key in self._claimants)
         evicted = tuple(target for target in entry.targets if target.workload.key not in took)
         by_share = {target.workload.key for target in entry.targets if target.reason == "InCohortFairSharing"}

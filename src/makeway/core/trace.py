@@ -113,7 +113,7 @@ WORDS = {
     Rule.RESERVED: "{} are kept free for it in this cycle",
     Rule.REFUSED: "it cannot be considered",
     Rule.MIGRATES: "it takes over from a less preferred Option of its family",
-    Rule.PODS_NOT_READY: "an admitted workload is not ready, and admissions wait for it",
+    Rule.PODS_NOT_READY: "a workload with quota is not ready, and admissions wait for it",
     Rule.ORDER_PREEMPTOR: "it displaced others before, so it goes first; shares would be {} and {}",
     Rule.ORDER_WITHIN_NOMINAL: "with it its side stays within its own quota, the next one borrows; shares {} and {}",
     Rule.ORDER_LOWER_SHARE: "with it the share of its side is {}, lower than the {} of the next",

@@ -48,7 +48,12 @@ class Verdict:
     @property
     def only_lost_its_turn(self) -> bool:
         """Whether it is looked at again in the next cycle, as if nothing had been said."""
-        return self.requeue == "FailedAfterNomination" and not self.held_back
+        return self.requeue == "FailedAfterNomination" and not self.held_back and not self.waits_for_pods
+
+    @property
+    def waits_for_pods(self) -> bool:
+        """Whether it would be admitted, were not the pods of other workloads still to be ready (S-5.7.12)."""
+        return any(step.rule is Rule.PODS_NOT_READY for step in self.steps)
 
     @property
     def of_its_own(self) -> bool:

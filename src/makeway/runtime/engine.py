@@ -17,7 +17,7 @@ from makeway.api.versions import Kind
 from makeway.controllers.contract import Action, Change, Controller, Create, Note, Outcome, Placing, Ref, Write
 from makeway.controllers.eviction import Evict
 from makeway.controllers.pod_edits import PREEMPTED, Disrupt, whose
-from makeway.controllers.scheduling import Scheduling
+from makeway.controllers.scheduling import Reserve, Scheduling
 from makeway.core import claims
 from makeway.core.cycle import Heads, Plan, carry_out, decide
 from makeway.core.messages import pending_reason
@@ -79,6 +79,7 @@ class Engine:
         self._backoffs: Timers[WorkloadKey] = Timers()
         self._retries: Timers[WorkloadKey] = Timers()
         self._refused: Timers[Ref] = Timers()  # objects whose write the Store refused: looked at again, but not at once
+        self._unadmitted: list[Ref] = []  # Workloads whose admission failed in this step
         self._wake_at: Millis | None = None
         self._has_begun = False
         self._now = Millis(0)
@@ -106,6 +107,7 @@ class Engine:
         self.facts.configure()
         self._arm(now)
         self._wake(now)
+        self._pause_unadmitted(now)
         return bool(happened + self._cycle(now)) or len(self._looks) > 0
 
     def next_at(self) -> Millis | None:
@@ -307,6 +309,18 @@ class Engine:
             self.facts.released.clear()
             self._wake_at = None
 
+    def _pause_unadmitted(self, now: Millis) -> None:
+        """A workload whose admission the Store refuses for good is not admitted again at once, time after time.
+
+        After the wakes: to take its admission back was one, for those that had lost to it.
+        """
+        failed, self._unadmitted = self._unadmitted, []
+        for ref in failed:
+            refusals, waiting = self.executor.refusals.get(ref, 0), self.facts.model_of(ref.key)
+            if refusals and waiting is not None and waiting.usage is None:
+                self._state.pending.refuse(waiting)
+                self._retries.set(waiting.key, Millis(now + backoff_ms(refusals)))
+
     def _cycle(self, now: Millis) -> int:
         parity = self._policy.profile == "parity"
         if parity and self._pause_until is not None and now < self._pause_until:
@@ -436,6 +450,8 @@ class Engine:
                 decision=action.decision, reason=_called(action), by=action.by or "",
             )  # fmt: skip
             self._answered(action, stored)
+            if isinstance(write, Change) and isinstance(write.edit, Reserve):
+                self._unadmitted.append(write.ref)
             return
         self._answered(action, stored)
         self.notes.extend(action.notes)

@@ -61,7 +61,6 @@ class Facts:
         self.around = Surroundings(state.policy, self._queue_of, self._limit_ranges, self._runtime_classes)
         self._refs: dict[tuple[QueueName, LocalName], tuple[Ref, ...]] = {}  # queues whose figures a workload counts in
         self._reconfigure: dict[Ref, None] = {}
-        self._unready: dict[WorkloadKey, None] = {}  # admitted, and not all pods ready (S-5.7.12)
 
     # --- entry ---
 
@@ -131,7 +130,6 @@ class Facts:
             return
         key = ref.key
         known = self.model_of(key)
-        self._count_unready(key, after)
         if ref.namespace not in self.state.namespaces and not self.objects.count("Namespace"):
             self.state.namespaces[ref.namespace] = {NAMESPACE_LABEL: ref.namespace}  # a Store that keeps none
         lowered = None
@@ -232,18 +230,6 @@ class Facts:
         for ref in refs:
             self.figures[ref] = None
 
-    def _count_unready(self, key: WorkloadKey, after: WireWorkload | None) -> None:
-        waits = self.state.policy.pods_ready
-        if waits is None or not waits.block_admission:
-            return
-        if after is not None and _holds_back_others(after):
-            self._unready[key] = None
-        else:
-            self._unready.pop(key, None)
-        before, self.state.waits_for_pods = self.state.waits_for_pods, bool(self._unready)
-        if before and not self.state.waits_for_pods:
-            self.woken.update(self.state.queues)
-
     def back_off_ended(self, key: WorkloadKey) -> None:
         """Its time has come: just this one returns to the line (S-4.7)."""
         known = self.model_of(key)
@@ -305,6 +291,8 @@ class Facts:
             self.state.namespaces[ref.name] = labels
         if earlier != labels:
             self._wake(waking.after_namespace_change(self.state, earlier, labels))
+            for each in self.objects.in_namespace("Job", ref.name):  # which of them are managed hangs on the labels
+                self.look(Ref.of(each))
 
     # --- queues, cohorts, flavors, checks ---
 
@@ -429,16 +417,6 @@ def _is_blameless(workload: WireWorkload) -> bool:
 
 def _is_finished(workload: WireWorkload) -> bool:
     return workload.status is not None and is_true(workload.status.conditions, "Finished")
-
-
-def _holds_back_others(workload: WireWorkload) -> bool:
-    """Admitted, not finished, and its pods are not all ready."""
-    conditions = {each.type: each.status for each in (workload.status.conditions if workload.status else ())}
-    return (
-        conditions.get("Admitted") == "True"
-        and conditions.get("Finished") != "True"
-        and conditions.get("PodsReady") != "True"
-    )
 
 
 def _is_leaving(value: Any) -> bool:

@@ -6,13 +6,14 @@ new list, and what that list lacks is gone. Events may come late, twice or out o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from makeway.api.versions import Kind, find_kind
 from makeway.controllers.contract import Ref
 from makeway.core.model import Millis
 from makeway.runtime.objects import Objects
-from makeway.runtime.ports import Event, Expired, Retryable, Store, Stored, Watch
+from makeway.runtime.ports import Event, Expired, NotFound, Retryable, Store, Stored, Watch
 from makeway.runtime.workqueue import BACKOFF_MAX_MS, backoff_ms
 
 EVENTS_PER_POLL = 1000
@@ -40,6 +41,19 @@ def watched_kinds(*, on_nodes: bool = False) -> list[Kind]:
 
 def ref_of(each: Stored) -> Ref:
     return Ref(Ref.kind_of(each.kind), each.namespace, each.name)
+
+
+def finder(store: Store) -> Callable[[Ref], Any | None]:
+    """Reads one object of a kind that is watched, for those that ask before an informer has seen it."""
+    kinds = {Ref.kind_of(kind): kind for kind in watched_kinds()}
+
+    def find(ref: Ref) -> Any | None:
+        try:
+            return store.get(kinds[ref.kind], ref.namespace, ref.name).value()
+        except NotFound:
+            return None
+
+    return find
 
 
 class Informer:

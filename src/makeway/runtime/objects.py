@@ -17,6 +17,7 @@ from makeway.controllers.contract import Edit, Ref
 
 TOMBSTONES_MAX = 10_000  # removed objects whose last revision is remembered: late events about them are dropped
 
+LAST_NAME = "\x7f"  # names are ASCII: it comes after all of them
 OWNED = ("Workload", "Pod")  # kinds that are asked for by whose they are
 
 Told = Callable[[Ref, Any, Any], None]  # whom, the object before (None: it was not there), and after (None: gone)
@@ -52,6 +53,12 @@ class Objects:
     def all(self, kind: str) -> Iterator[Any]:
         for namespace, name in list(self._names.get(kind, ())):
             yield self._stored[Ref(kind, namespace, name)]
+
+    def in_namespace(self, kind: str, namespace: str) -> list[Any]:
+        """Those of a kind that live in a namespace, by name; the others cost nothing."""
+        names = self._names.get(kind, [])
+        first, last = (bisect_left(names, (namespace, bound)) for bound in ("", LAST_NAME))
+        return [self._stored[Ref(kind, *each)] for each in names[first:last]]
 
     def count(self, kind: str) -> int:
         return len(self._names.get(kind, ()))

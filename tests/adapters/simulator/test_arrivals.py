@@ -50,6 +50,7 @@ from makeway.api.objects.workload import Workload
 from makeway.api.quantity import Quantity, Time
 from makeway.api.versions import kind_of
 from makeway.core.model import InvariantError, Millis
+from makeway.core.policy import Jobs, Requirement
 
 Tree = dict[str, Any]
 POD = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "work"}]}}
@@ -362,6 +363,22 @@ def test_a_managed_job_comes_suspended() -> None:
         for name in ("managed", "free")
     }
     assert suspended == {"managed": True, "free": False}
+
+
+@pytest.mark.parametrize(
+    ("jobs", "suspended"),
+    [
+        (Jobs(without_queue_name=True), True),
+        (Jobs(namespaces=(Requirement(key="team", operator="Exists"),)), False),
+        (Jobs(frameworks=()), False),
+    ],
+    ids=["without a queue name", "a namespace that is not selected", "no framework"],
+)
+def test_the_configuration_says_which_job_that_is(jobs: Jobs, suspended: bool) -> None:
+    store = MemoryStore(lambda: DAY_ONE)
+    labels = {} if jobs.without_queue_name else {QUEUE_LABEL: "q"}
+    Arriving(store, arrivals_of([job("it", **labels)]), jobs).step(DAY_ONE)
+    assert view(store.get(kind_of(Job), "default", "it").value().spec, JobSpec).suspend is suspended
 
 
 def test_arrivals_out_of_order_are_our_own_mistake() -> None:

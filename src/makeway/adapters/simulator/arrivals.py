@@ -30,7 +30,7 @@ from msgspec import Raw
 
 from makeway.api.conditions import is_true
 from makeway.api.manifests import Finding, Manifest, findings, load
-from makeway.api.names import CHECKPOINT_INTERVAL, DEFAULT_NAMESPACE, QUEUE_LABEL, RUNTIME
+from makeway.api.names import CHECKPOINT_INTERVAL, DEFAULT_NAMESPACE, RUNTIME
 from makeway.api.objects.kubernetes import Job, JobStatus, amended, view
 from makeway.api.objects.meta import DNS_SUBDOMAIN, Condition, LabelSelector, ObjectMeta, OwnerReference, Wire
 from makeway.api.objects.queueing import (
@@ -47,8 +47,11 @@ from makeway.api.objects.workload import PodSet, Workload, WorkloadSpec
 from makeway.api.problems import entry
 from makeway.api.quantity import Duration, Time
 from makeway.api.structure import told
+from makeway.controllers.managed_jobs import why_unmanaged
 from makeway.core.lowering.workloads import is_accounted
 from makeway.core.model import Millis, invariant
+from makeway.core.policy import Jobs
+from makeway.runtime.informers import finder
 from makeway.runtime.ports import AlreadyExists, Forbidden, Invalid, NotFound, Store
 
 DAY_ONE = Millis(1_767_225_600_000)  # 2026-01-01T00:00:00Z: the beginning where a source names no date
@@ -115,8 +118,10 @@ class Arriving:
     What the store refuses is kept in ``refused`` with the reason, and the rest goes on.
     """
 
-    def __init__(self, store: Store, source: Source) -> None:
+    def __init__(self, store: Store, source: Source, jobs: Jobs | None = None) -> None:
         self._store = store
+        self._jobs = Jobs() if jobs is None else jobs
+        self._find = finder(store)
         self._coming = iter(source.arrivals)
         self._next = next(self._coming, None)
         self.created = 0
@@ -131,7 +136,7 @@ class Arriving:
         due = list(islice(self._due(now), CREATED_MAX))
         for arrival in due:
             try:
-                self._store.create(_as_created(arrival.body))
+                self._store.create(self._as_created(arrival.body))
                 self.created += 1
             except (AlreadyExists, Invalid, Forbidden, NotFound) as error:
                 self.refused.append((arrival, str(error)))
@@ -144,12 +149,11 @@ class Arriving:
             invariant(late, "an arrival at {0} follows one at {1}", self._next and self._next.at, arrival.at)
             yield arrival
 
-
-def _as_created(body: Wire) -> Wire:
-    """A managed Job as its webhook lets it in: suspended (api 18.1)."""
-    if isinstance(body, Job) and body.metadata.labels.get(QUEUE_LABEL):
-        return msgspec.structs.replace(body, spec=amended(body.spec, {"suspend": True}))
-    return body
+    def _as_created(self, body: Wire) -> Wire:
+        """A managed Job as a server lets it in: suspended (api 18.1)."""
+        if isinstance(body, Job) and not why_unmanaged(body.metadata, self._jobs, self._find):
+            return msgspec.structs.replace(body, spec=amended(body.spec, {"suspend": True}))
+        return body
 
 
 # --- what is wrong with a file ----------------------------------------------------------------------------------------

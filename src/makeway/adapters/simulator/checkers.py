@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from makeway.api.conditions import is_true
-from makeway.api.names import QUEUE_LABEL
 from makeway.api.versions import Kind
 from makeway.controllers.contract import Ref
 from makeway.controllers.jobs import end_of
+from makeway.controllers.managed_jobs import why_unmanaged
 from makeway.core.cycle import carry_out, decide
 from makeway.core.lowering import Surroundings, cohort_of, inactive_reasons, load_state, queue_of, workload_of
 from makeway.core.lowering.workloads import is_accounted
@@ -145,7 +145,7 @@ class Witness:
         self.look()
         objects = [each.value() for kind in watched_kinds() for each in store.list(kind).items]
         found = list(self.broken)
-        found += _half_done(objects)
+        found += _half_done(objects, policy)
         found += _could_go_on(load_state(objects, policy, now).state, now, limit=len(objects) + 10)
         return found
 
@@ -165,12 +165,13 @@ def _could_go_on(state: State, now: Millis, limit: int) -> Iterator[Broken]:
     yield Broken("looking at every head comes to an end", "", "the end", f"it did not in {limit} cycles")
 
 
-def _half_done(objects: list[Any]) -> Iterator[Broken]:
+def _half_done(objects: list[Any], policy: Policy) -> Iterator[Broken]:
+    known = {Ref.of(each): each for each in objects if each.kind in ("Namespace", "Job")}
     owners = {owner.uid for each in objects if each.kind == "Workload" for owner in each.metadata.owner_references}
     for each in objects:
-        is_queued = each.kind == "Job" and QUEUE_LABEL in each.metadata.labels and end_of(each) is None
-        if is_queued and each.metadata.uid not in owners:
-            yield Broken("a queued Job has a Workload", each.metadata.name, "the end", "it has none")
+        is_managed = each.kind == "Job" and not why_unmanaged(each.metadata, policy.jobs, known.get)
+        if is_managed and end_of(each) is None and each.metadata.uid not in owners:
+            yield Broken("a managed Job has a Workload", each.metadata.name, "the end", "it has none")
         if each.kind != "Workload" or each.status is None:
             continue
         conditions = each.status.conditions

@@ -145,7 +145,7 @@ class Simulation:
         self.engine = Restarting(self._make, faults)
         waits = settings.policy.pods_ready is not None
         self.world = World(self.store, eviction_ms=settings.eviction_ms, seed=settings.seed, tells_ready=waits)
-        self.arriving = Arriving(self.store, source)
+        self.arriving = Arriving(self.store, source, settings.policy.jobs)
         actors: list[Actor] = [
             self.arriving,
             self.world,

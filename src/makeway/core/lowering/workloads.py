@@ -95,6 +95,7 @@ def workload_of(workload: wire.Workload, around: Surroundings, queue: QueueName 
         grace_ms=grace,
         claim=None if holds else _claim(status.preemption_claim, spec.pod_sets),
         admitted=_is_true(conditions, "Admitted"),
+        pods_ready=_is_true(conditions, "PodsReady"),
         checks=tuple((check.name, check.state == "Ready") for check in status.admission_checks),
         gated=_gated(workload, around.policy),
         refusal=refusal,
