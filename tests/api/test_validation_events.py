@@ -59,10 +59,11 @@ def test_good_events_of_both_groups_are_taken() -> None:
     assert created(event(CORE, metadata=in_default, involvedObject={"kind": "Node", "name": "n"})) == {}
 
 
-def test_an_event_is_about_something_in_both_groups() -> None:
-    for api_version, path in ((CORE, "involvedObject"), (EVENTS, "regarding")):
-        problems = read(event(api_version, **{path: None})).problems
-        assert [(each.path, each.cause) for each in problems] == [(path, "Required")]
+def test_a_view_requires_what_its_own_shape_requires() -> None:
+    problems = read(event(CORE, involvedObject=None)).problems
+    assert [(each.path, each.cause) for each in problems] == [("involvedObject", "Required")]
+    assert created(event(EVENTS, metadata={"name": "e", "namespace": "default"}, regarding=None)) == {}
+    assert list(created(event(EVENTS, regarding=None))) == ["regarding.namespace"]
 
 
 def test_all_that_a_new_event_lacks_is_told_at_once() -> None:

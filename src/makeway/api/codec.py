@@ -87,9 +87,17 @@ def read(tree: Tree, mode: Mode = "Strict", *, limits: bool = True) -> Reading:
         judge.read(converted.tree, kind.stored.shape(kind.stored.versions[0]))
         seen = {problem.path for problem in problems}  # what was wrong there was left out, and is not missing
         judged = respelled(judge.problems, kind, version)
-        problems.extend(problem for problem in judged if problem.path not in seen)
+        problems.extend(each for each in judged if each.path not in seen and not _is_optional(kind, version, each))
     value = _decoder(kind.stored.type).decode(msgspec.json.encode(converted.tree))
     return Reading(kind, version, value, problems)
+
+
+def _is_optional(kind: Kind, version: str, problem: Problem) -> bool:
+    """Whether a field is missing that the stored kind requires and the view that was written does not."""
+    if kind.view_of is None or problem.cause != "Required":
+        return False
+    field = kind.shape(version).fields.get(problem.path)
+    return field is not None and not field.limit.required
 
 
 def respelled(problems: Iterable[Problem], kind: Kind, version: str) -> list[Problem]:
