@@ -176,7 +176,7 @@ def test_a_queued_job_without_a_workload_is_seen(play: Play) -> None:
     for name, meta in (("ours", {"labels": labels}), ("not-ours", {})):
         job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": "default", **meta}}
         play.store.create({**job, "spec": {"template": template, "suspend": True}})
-    assert [(each.promise, each.who) for each in play.at_rest()] == [("a queued Job has a Workload", "ours")]
+    assert [(each.promise, each.who) for each in play.at_rest()] == [("a managed Job has a Workload", "ours")]
 
 
 def test_what_was_wrong_on_the_way_is_told_at_the_end_too(play: Play) -> None:
