@@ -23,7 +23,7 @@ Tree = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Living]:
-    with living(tmp_path_factory.getbasetemp() / "events") as server:
+    with living(tmp_path_factory.mktemp("events")) as server:
         server.create(flavor(), *queue("q", cpu=2), workload("first"))
         until(lambda: len(server.items(f"{CORE}?fieldSelector=involvedObject.name=first")) >= 2, "two events")
         yield server
