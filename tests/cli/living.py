@@ -27,9 +27,18 @@ Tree = dict[str, Any]
 class Living:
     """A control plane that runs, and what is asked of it."""
 
-    def __init__(self, plane: ControlPlane, client: httpx.Client) -> None:
+    def __init__(self, plane: ControlPlane, client: httpx.Client, folder: Path) -> None:
         self.plane = plane
         self.client = client
+        self._folder = folder
+
+    def official_client(self) -> Any:
+        """The connection that typed clients of the official Python package are made with; a context manager."""
+        package = pytest.importorskip("kubernetes.client")
+        settings = package.Configuration()
+        settings.host, settings.ssl_ca_cert = self.plane.url, str(self._folder / "ca.crt")
+        settings.api_key = {"authorization": f"Bearer {self.plane.token}"}
+        return package.ApiClient(settings)
 
     def get(self, path: str) -> Any:
         answer = self.client.get(path)
@@ -78,7 +87,7 @@ def living(folder: Path, configuration: Configuration | None = None) -> Iterator
         trust = ssl.create_default_context(cafile=str(folder / "ca.crt"))
         headers = {"authorization": f"Bearer {plane.token}"}
         with httpx.Client(base_url=url, verify=trust, headers=headers, timeout=30) as client:
-            yield Living(plane, client)
+            yield Living(plane, client, folder)
     assert plane.failure is None
 
 

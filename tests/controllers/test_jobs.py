@@ -269,7 +269,7 @@ def test_who_is_in_no_line_is_told_why(spec: Tree, metadata: Tree, reason: str, 
         "LocalQueue", "held", metadata={"namespace": "default"}, spec={"clusterQueue": "q", "stopPolicy": "Hold"}
     )
     each = wire("Workload", metadata=metadata, spec=workload_spec(**spec))
-    (found,) = outside([main, held, each])
+    (found,) = outside([main, held, each], Policy())
     assert (found.workload, found.queue, found.reason, found.message) == ("default/it", "", reason, message)
 
 
@@ -283,4 +283,4 @@ def test_who_waits_in_a_line_or_is_finished_is_not_told() -> None:
     }
     waits = wire("Workload", "waits", spec=workload_spec())
     done = wire("Workload", "done", spec=workload_spec(queueName="gone"), status={"conditions": [finished]})
-    assert outside([main, waits, done]) == []
+    assert outside([main, waits, done], Policy()) == []

@@ -30,13 +30,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Living]:
 
 
 @pytest.fixture(scope="module")
-def events_api(server: Living, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def events_api(server: Living) -> Iterator[Any]:
     client = pytest.importorskip("kubernetes.client")
-    configuration = client.Configuration()
-    configuration.host = server.plane.url
-    configuration.ssl_ca_cert = str(tmp_path_factory.getbasetemp() / "events" / "ca.crt")
-    configuration.api_key = {"authorization": f"Bearer {server.plane.token}"}
-    with client.ApiClient(configuration) as api:
+    with server.official_client() as api:
         yield client.EventsV1Api(api)
 
 

@@ -20,7 +20,7 @@ Tree = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Living]:
-    with living(tmp_path_factory.getbasetemp() / "refusals") as server:
+    with living(tmp_path_factory.mktemp("refusals")) as server:
         server.create(flavor(), *queue("q", cpu=4), workload("held"))
         until(lambda: "held" in server.holding(), "admission")
         yield server
@@ -102,14 +102,10 @@ def test_rules_about_workloads_and_flavors_are_told_at_once(server: Living) -> N
     assert set(found) == {"spec.nodeTaints[0].effect", "spec.nodeLabels"}
 
 
-def test_the_official_client_sees_the_causes(server: Living, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_official_client_sees_the_causes(server: Living) -> None:
     client = pytest.importorskip("kubernetes.client")
-    configuration = client.Configuration()
-    configuration.host = server.plane.url
-    configuration.ssl_ca_cert = str(tmp_path_factory.getbasetemp() / "refusals" / "ca.crt")
-    configuration.api_key = {"authorization": f"Bearer {server.plane.token}"}
     body = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", **wrong_queue()}
-    with client.ApiClient(configuration) as api, pytest.raises(client.ApiException) as refused:
+    with server.official_client() as api, pytest.raises(client.ApiException) as refused:
         client.CustomObjectsApi(api).create_cluster_custom_object("kueue.x-k8s.io", "v1beta2", "clusterqueues", body)
     assert refused.value.status == 422
     assert all(path in refused.value.body for path in WRONG)

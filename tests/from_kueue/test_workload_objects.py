@@ -7,7 +7,6 @@ their canonical spelling. ``as_go_writes`` does to a tree what the structs of a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,13 +24,8 @@ Tree = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("data")
-
-
-@pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[Living]:
-    with living(folder) as server:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Living]:
+    with living(tmp_path_factory.mktemp("data")) as server:
         server.create(flavor(), *queue("lq", cpu=50))
         yield server
 
@@ -165,12 +159,10 @@ def test_a_running_job_that_a_go_client_writes_back_goes_on(server: Living) -> N
     assert not server.get(path)["spec"]["suspend"]
 
 
-def test_the_python_client_writes_a_typed_job_back(server: Living, folder: Path) -> None:
+def test_the_python_client_writes_a_typed_job_back(server: Living) -> None:
     client = pytest.importorskip("kubernetes.client")
-    settings = client.Configuration(host=str(server.client.base_url).rstrip("/"))
-    settings.ssl_ca_cert, settings.api_key = folder / "ca.crt", {"authorization": f"Bearer {server.plane.token}"}
     server.create(job("typed", queue="lq"))
-    with client.ApiClient(settings) as api:
+    with server.official_client() as api:
         jobs = client.BatchV1Api(api)
         until(lambda: not jobs.read_namespaced_job("typed", "default").spec.suspend, "its start")
         written = replaced(client, jobs)

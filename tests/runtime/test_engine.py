@@ -10,7 +10,7 @@ import pytest
 
 from makeway.adapters.simulator.simulation import controllers
 from makeway.adapters.simulator.store import MemoryStore
-from makeway.api.conditions import is_true
+from makeway.api.conditions import find, is_true
 from makeway.api.objects.queueing import ClusterQueue
 from makeway.api.objects.workload import Workload
 from makeway.api.versions import kind_of
@@ -66,6 +66,12 @@ class Play:
     def says(self, name: str, type_: str) -> bool:
         status = self.store.get(KIND, "default", name).value().status
         return status is not None and is_true(status.conditions, type_)
+
+    def reason(self, name: str) -> tuple[str, str]:
+        """Reason and message of QuotaReserved=False."""
+        status = self.store.get(KIND, "default", name).value().status
+        found = None if status is None else find(status.conditions, "QuotaReserved")
+        return ("", "") if found is None else (found.reason, found.message)
 
 
 def small(**spec: Any) -> list[Any]:
@@ -135,6 +141,8 @@ def test_a_back_off_ends_at_its_time() -> None:
     state = {"requeueState": {"count": 1, "requeueAt": "2026-01-01T12:05:00Z"}}
     play = Play(*small(), workload("w", condition("Requeued"), status=state))
     play.settle()
+    play.settle(1000)  # by now it is told
+    assert play.reason("w") == ("PendingEvaluation", "Backs off until 2026-01-01T12:05:00Z")
     assert (play.engine.next_at(), play.engine.cycles) == (NOON + 5 * MINUTE, 0)
     play.settle(5 * MINUTE)
     assert play.says("w", "Admitted")

@@ -79,7 +79,7 @@ def plan(
     manifests, policy = _load((*named, *more), recursive, config, profile)
     objects = prepared((each.value for each in manifests if each.value is not None), policy, now)
     planned = plan_cycles(load_state(objects.objects, policy, now).state, now, cycles=cycles)
-    story = _Story(objects, planned, outside(objects.objects))
+    story = _Story(objects, planned, outside(objects.objects, policy))
     if output == "json":
         for line in story.left_out():
             click.echo(f"note: {line}", err=True)

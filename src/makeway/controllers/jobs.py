@@ -429,14 +429,14 @@ def _with_meta(each: T, **changes: object) -> T:
 # --- who does not even queue ------------------------------------------------------------------------------------------
 
 
-def outside(objects: Iterable[Wire]) -> list[Waiting]:
+def outside(objects: Iterable[Wire], policy: Policy) -> list[Waiting]:
     """Workloads that wait and are in no ClusterQueue's line, and what keeps each out; finished ones do not wait."""
     everything = list(objects)
     queues = {_place(each.metadata): each for each in everything if isinstance(each, LocalQueue)}
     found = []
     for each in everything:
         if isinstance(each, Workload) and not is_accounted(each):
-            kept_out = _kept_out(each, queues)
+            kept_out = _kept_out(each, queues, heeds_gates=policy.gates.admission_gated_by)
             if kept_out is not None:
                 reason, message = kept_out
                 found.append(
@@ -447,7 +447,9 @@ def outside(objects: Iterable[Wire]) -> list[Waiting]:
     return sorted(found, key=lambda waiting: waiting.workload)
 
 
-def _kept_out(workload: Workload, queues: Mapping[tuple[str, str], LocalQueue]) -> tuple[str, str] | None:
+def _kept_out(
+    workload: Workload, queues: Mapping[tuple[str, str], LocalQueue], *, heeds_gates: bool
+) -> tuple[str, str] | None:
     conditions = {each.type: each for each in (workload.status.conditions if workload.status else ())}
     finished, reserved = conditions.get("Finished"), conditions.get("QuotaReserved")
     if finished is not None and finished.status == "True":
@@ -457,9 +459,9 @@ def _kept_out(workload: Workload, queues: Mapping[tuple[str, str], LocalQueue]) 
     if reserved is not None and reserved.reason == "OnHold":
         return "OnHold", reserved.message
     gate = workload.metadata.annotations.get(ADMISSION_GATED_BY, "").strip()
-    if gate:
+    if gate and heeds_gates:
         return "AdmissionGated", f"Admission is gated by {gate}"
-    if not is_queueable(workload):
+    if not is_queueable(workload, heeds_gates=heeds_gates):
         return "PendingEvaluation", "The workload cannot be queued as it is"
     name = workload.spec.queue_name
     queue = queues.get((workload.metadata.namespace or DEFAULT_NAMESPACE, name))

@@ -4,7 +4,11 @@ The claim of a preemptor is stored before the first of its victims is asked to l
 write, and are never made if it fails. What a waiting workload is told is written when it says something new, at most
 once per ``statusWriteInterval`` and object (S-5.12); in between the newest is kept, and written when it is due.
 
-Not here: the decisions (``core.cycle``), and what becomes of an eviction (``workloads``, ``job_running``).
+Workloads that no cycle evaluates are told as well, while no head is due, and a bounded number at a time (0076). What
+was told counts as long as it is stored: a workload whose status was written by others since has been told nothing.
+
+Not here: the decisions (``core.cycle``), when workloads are told that no cycle evaluates (``resting``), and what
+becomes of an eviction (``workloads``, ``job_running``).
 """
 
 from __future__ import annotations
@@ -28,11 +32,14 @@ from makeway.api.objects.workload import (
     Workload,
 )
 from makeway.api.quantity import Quantity, Time
-from makeway.controllers.contract import Action, Change, Note, Ref, View
+from makeway.controllers.contract import Action, Change, Edit, Note, Ref, View
 from makeway.controllers.eviction import Evict, event_of_eviction, generation_of, says, status_of
 from makeway.controllers.issues import Failed, Issues
+from makeway.controllers.resting import Resting
+from makeway.controllers.workload_edits import Wait
 from makeway.core.cycle import Plan, Verdict, is_admitted
 from makeway.core.flavors import Assignment
+from makeway.core.kept_waiting import Unseen
 from makeway.core.messages import (
     HUMAN_REASONS,
     conditions_after,
@@ -41,13 +48,17 @@ from makeway.core.messages import (
     pending_reason,
     preempted_message,
     reserved_message,
+    shown_reason,
 )
 from makeway.core.model import DAWN, Claim, Millis, WorkloadKey, stored
+from makeway.core.policy import Policy
 from makeway.core.preemption.classical import Target
 
 CLAIM_VICTIMS_MAX = 256
 MAY_BLOCK = ("PreemptionGated", "NoFit", "PreemptionNoCandidates")  # after these QuotaReservationBlocked may change
 SETTLES_MS = 1000  # who only lost its turn is looked at again at once; what it heard is told if that was the last of it
+TOLD_MAX = 100  # workloads that no cycle evaluates: so many are told in one step
+CHECKED_MAX = 1000  # and of so many it is asked whether they need to be told
 
 replace = msgspec.structs.replace
 
@@ -106,7 +117,7 @@ class TellPending:
 
     def __call__(self, workload: Any) -> Any:
         status = status_of(workload)
-        if says(workload, "QuotaReserved") or says(workload, "Finished"):
+        if says(workload, "QuotaReserved") or says(workload, "Finished") or not workload.spec.active:
             return None
         now, generation = Time.of_millis(stored(self.at)), generation_of(workload)
         conditions = set_condition(
@@ -200,12 +211,17 @@ class _Words(NamedTuple):
     claims: bool  # whether a claim goes with it
 
     @classmethod
-    def of(cls, verdict: Verdict) -> _Words:
-        return cls(pending_reason(verdict), message_class(pending_message(verdict)), verdict.claim is not None)
+    def of(cls, found: Verdict | Unseen, policy: Policy) -> _Words:
+        if isinstance(found, Unseen):
+            return cls(
+                shown_reason(found.reason, policy), message_class(found.message), found.workload.claim is not None
+            )
+        reason, message = shown_reason(pending_reason(found), policy), pending_message(found)
+        return cls(reason, message_class(message), found.claim is not None)
 
     @classmethod
     def stored_in(cls, workload: Workload | None) -> _Words | None:
-        """What it was told before anybody here can remember."""
+        """What its stored status says."""
         status = None if workload is None else status_of(workload)
         found = None if status is None else find(status.conditions, "QuotaReserved")
         if status is None or found is None or found.status != "False":
@@ -216,7 +232,8 @@ class _Words(NamedTuple):
 class _Told(NamedTuple):
     meaning: object  # of the verdict; equal ones have equal words
     words: _Words
-    at: Millis  # when they were written
+    at: Millis  # when they were written; the beginning of time where that delays nothing
+    under_way: Edit | None = None  # what writes them, until that is answered
 
 
 class Scheduling:
@@ -224,8 +241,9 @@ class Scheduling:
 
     def __init__(self) -> None:
         self._told: dict[WorkloadKey, _Told] = {}
-        self._late: dict[WorkloadKey, Verdict] = {}  # what is to be written when it is due
+        self._late: dict[WorkloadKey, Verdict | Unseen] = {}  # what is to be written when it is due
         self._due: list[tuple[Millis, WorkloadKey]] = []
+        self.resting = Resting()
         self.issues = Issues()
 
     def actions(self, plan: Plan, view: View, cycle: int) -> Iterator[Action]:
@@ -244,32 +262,80 @@ class Scheduling:
         """What was held back and is due now."""
         while self._due and self._due[0][0] <= now:
             key = heappop(self._due)[1]
-            verdict = self._late.pop(key, None)
-            if verdict is not None:
-                yield from self._tell(verdict, view, now, "", ())
+            found = self._late.pop(key, None)
+            if found is not None and self._told_still(key, view) is not None:
+                yield from self._tell(found, view, now, "", ())
 
     def next_at(self) -> Millis | None:
         while self._due and self._due[0][1] not in self._late:
             heappop(self._due)
-        return self._due[0][0] if self._due else None
+        times = (self._due[0][0] if self._due else None, self.resting.next_at())
+        return min((at for at in times if at is not None), default=None)
 
     def forget(self, key: WorkloadKey) -> None:
         """It has quota, or is gone: whatever was to be said is not said any more."""
         self._told.pop(key, None)
         self._late.pop(key, None)
+        self.resting.forget(key)
 
     def passed_over(self, key: WorkloadKey) -> None:
         """Its last "no" stands: that it lost its turn in between is not said any more (0018)."""
         late = self._late.get(key)
-        if late is not None and late.only_lost_its_turn:
+        if isinstance(late, Verdict) and late.only_lost_its_turn:
             del self._late[key]
 
     def answered(self, action: Action, stored: bool) -> Failed | None:
         """A write is stored, or never will be; what follows if it was the last eviction of a decision."""
         write = action.write
-        if not stored and isinstance(write, Change) and isinstance(write.edit, TellPending):
-            self._told.pop(write.ref.key, None)
+        told = self._told.get(write.ref.key) if isinstance(write, Change) else None
+        if told is not None and isinstance(write, Change) and write.edit is told.under_way:
+            if stored:
+                self._told[write.ref.key] = told._replace(under_way=None)
+            else:
+                del self._told[write.ref.key]
         return self.issues.answered(action, stored)
+
+    # --- workloads that no cycle evaluates ---
+
+    def note(self, workload: Workload, view: View, now: Millis) -> None:
+        """A workload that waits is stored anew: unless that was our word, its status may be missing or outdated."""
+        told = self._told.get(Ref.of(workload).key)
+        if told is None or told.under_way is None:
+            self.resting.note(workload, view, now)
+
+    def rested(self, view: View, now: Millis) -> Iterator[Action]:
+        """What workloads are told that no cycle evaluates, some of them; to be asked while no head is due."""
+        told = 0
+        for _, (key, found) in zip(range(CHECKED_MAX), self.resting.found(view, now), strict=False):
+            for action in () if found is None else self._tell_as_it_stands(key, found, view, now):
+                told += 1
+                yield action
+            if told >= TOLD_MAX:
+                return
+
+    def _tell_as_it_stands(
+        self, key: WorkloadKey, found: Verdict | Unseen, view: View, now: Millis
+    ) -> Iterator[Action]:
+        told = self._told_still(key, view)
+        if told is not None and key in self._late:
+            return
+        self._late.pop(key, None)
+        if _Words.of(found, view.policy) == (_Words.stored_in(view.get(_ref(key))) if told is None else told.words):
+            return
+        due = now if told is None else Millis(told.at + view.policy.status_write_interval_ms)
+        if now < due:
+            heappush(self._due, (due, key))
+            self._late[key] = found
+            return
+        yield from self._tell(found, view, now, "", ())
+
+    def _told_still(self, key: WorkloadKey, view: View) -> _Told | None:
+        """What it was told here, unless somebody else has written another status since."""
+        told = self._told.get(key)
+        if told is not None and told.under_way is None and _Words.stored_in(view.get(_ref(key))) != told.words:
+            del self._told[key]
+            return None
+        return told
 
     # --- admitted ---
 
@@ -296,12 +362,13 @@ class Scheduling:
         evictions = tuple(self._evictions(verdict, view, now, decision))
         self.issues.note(decision, verdict, len(evictions))
         key = verdict.workload.key
+        self.resting.forget(key)
         at_once = verdict.claim is not None or self._blocks(verdict, view) != ("", "")
         if not at_once and not self._tells_news(verdict, view):
             self._late.pop(key, None)
             yield from evictions
             return
-        told = self._told.get(key)
+        told = self._told_still(key, view)
         due = now if told is None else Millis(told.at + view.policy.status_write_interval_ms)
         if told is not None and verdict.only_lost_its_turn:
             due = max(due, Millis(now + SETTLES_MS))
@@ -316,31 +383,37 @@ class Scheduling:
     def _tells_news(self, verdict: Verdict, view: View) -> bool:
         """Whether its words differ from those that are stored, or on their way."""
         key, meaning = verdict.workload.key, _meaning(verdict)
-        told = self._told.get(key)
+        told = self._told_still(key, view)
         if told is not None and told.meaning == meaning:
             return False
-        words = _Words.of(verdict)
+        words = _Words.of(verdict, view.policy)
         if words != (_Words.stored_in(view.get(_ref(key))) if told is None else told.words):
             return True
-        self._told[key] = _Told(meaning, words, DAWN if told is None else told.at)
+        if told is None:
+            self._told[key] = _Told(meaning, words, DAWN)
+        else:
+            self._told[key] = told._replace(meaning=meaning)
         return False
 
     def _tell(
-        self, verdict: Verdict, view: View, now: Millis, decision: str, evictions: tuple[Action, ...]
+        self, found: Verdict | Unseen, view: View, now: Millis, decision: str, evictions: tuple[Action, ...]
     ) -> Iterator[Action]:
-        workload = verdict.workload
-        ref = _ref(workload.key)
-        reason, message = pending_reason(verdict), pending_message(verdict)
-        self._told[workload.key] = _Told(_meaning(verdict), _Words.of(verdict), now)
-        self._late.pop(workload.key, None)
-        blocked = self._blocks(verdict, view)
-        claim = None if verdict.claim is None else claim_of(verdict.claim)
-        edit = TellPending(reason, message, now, _requests(verdict), *blocked, claim=claim)
+        key, words = found.workload.key, _Words.of(found, view.policy)
+        self._late.pop(key, None)
+        if isinstance(found, Unseen):
+            wait = Wait(words.reason, found.message, now)
+            self._told[key] = _Told(found, words, DAWN, wait)  # its first verdict is told at once all the same
+            yield Action(Change(_ref(key), wait, uid=found.workload.uid, assumed="quietly"), decision=decision)
+            return
+        message = pending_message(found)
+        claim = None if found.claim is None else claim_of(found.claim)
+        edit = TellPending(words.reason, message, now, _requests(found), *self._blocks(found, view), claim=claim)
+        self._told[key] = _Told(_meaning(found), words, now, edit)
         yield Action(
-            Change(ref, edit, uid=workload.uid, assumed="quietly"),
+            Change(_ref(key), edit, uid=found.workload.uid, assumed="quietly"),
             then=evictions if claim is not None else (),
-            notes=(Note(ref, "Warning", reason, message),),
-            because=verdict.steps, decision=decision,
+            notes=(Note(_ref(key), "Warning", words.reason, message),),
+            because=found.steps, decision=decision,
         )  # fmt: skip
         if claim is None:
             yield from evictions

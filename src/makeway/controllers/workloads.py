@@ -72,6 +72,7 @@ from makeway.controllers.workload_edits import (
     SwitchOff,
     Wait,
 )
+from makeway.core.messages import shown_reason
 from makeway.core.model import Millis, Queue
 from makeway.core.policy import PodsReady, Policy
 
@@ -81,6 +82,8 @@ RESTARTS = {"ClusterQueueStopped": "ClusterQueueRestarted", "LocalQueueStopped":
 BY_US = f"{DEACTIVATED}DueTo"  # so begins the reason of an eviction by our own deactivation
 GATED_BY = "Admission is gated by "
 NO_QUEUE = "No LocalQueue is named"
+REPLACEMENT = "WaitingForReplacementPods"
+WAITS_FOR_PODS = f"It is not considered while its condition {REPLACEMENT} is True"
 
 
 def no_linger(workload: Workload) -> int:
@@ -447,10 +450,12 @@ def explain_wait(look: Look) -> Answer:
             return None
         type, told = ("Normal", "AdmissionGated") if fault[0] == "AdmissionGated" else ("Warning", reason)
         return look.change(Wait(reason, message, look.now), look.note(type, told, message))
-    if reserved is None or not _is_ours(reserved.message):
+    if reserved is None and not _says_so_from_the_start(look.policy):
+        return None
+    if reserved is not None and not _is_ours(reserved.message):
         return None
     cleared = (look.note("Normal", "AdmissionGateCleared", "Nothing gates the admission any more"),)
-    notes = cleared if reserved.message.startswith(GATED_BY) else ()
+    notes = cleared if reserved is not None and reserved.message.startswith(GATED_BY) else ()
     wait = Wait(shown_reason("PendingEvaluation", look.policy), "Waits to be considered", look.now)
     return look.change(wait, *notes)
 
@@ -474,6 +479,8 @@ def obstacle(look: Look) -> tuple[str, str] | None:
     gates = workload.metadata.annotations.get(ADMISSION_GATED_BY, "").strip()
     if gates and look.policy.gates.admission_gated_by and not look.is_option:
         return "AdmissionGated", f"{GATED_BY}{gates}"
+    if says(workload, REPLACEMENT):
+        return "PendingEvaluation", WAITS_FOR_PODS
     return None
 
 
@@ -484,23 +491,21 @@ def going(queue: ClusterQueue | None, name: str) -> str:
     return f"ClusterQueue {name} is terminating" if queue.metadata.deletion_timestamp is not None else ""
 
 
+def _says_so_from_the_start(policy: Policy) -> bool:
+    """Whether a workload has its conditions as soon as it is seen; that gate needs granular reasons (KEP-10852)."""
+    return policy.gates.unadmitted_workloads_explicit_status and policy.gates.unadmitted_workloads_observability
+
+
 def inactive(kind: str, name: str) -> str:
     return f"{kind} {name} is inactive"
 
 
 def _is_ours(message: str) -> bool:
     """Whether an obstacle was told here, or in the same words: what the scheduler found otherwise is its own."""
-    if message.startswith(GATED_BY) or message in (NO_QUEUE, message_of_eviction(DEACTIVATED)):
+    if message.startswith(GATED_BY) or message in (NO_QUEUE, WAITS_FOR_PODS, message_of_eviction(DEACTIVATED)):
         return True
     about_queue = message.startswith(("ClusterQueue ", "LocalQueue "))
     return about_queue and message.endswith((" is inactive", " is terminating", " not found"))
-
-
-def shown_reason(reason: str, policy: Policy) -> str:
-    """The reason of QuotaReserved=False; without granular reporting there are fewer of them (api 14.1)."""
-    if policy.gates.unadmitted_workloads_observability or reason == "AdmissionGated":
-        return reason
-    return "Pending" if reason == "PendingEvaluation" else "Inadmissible"
 
 
 # --- the rules in their order -----------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from functools import lru_cache
 
 from makeway.api.quantity import Duration, Quantity, Time
 from makeway.core.cycle import Verdict
-from makeway.core.model import WorkloadKey
+from makeway.core.model import Millis, Workload, WorkloadKey
+from makeway.core.policy import Policy
 from makeway.core.trace import Rule, Step
 
 Conditions = dict[str, tuple[str, str]]  # type -> status, reason
@@ -24,6 +25,11 @@ HUMAN_REASONS = {
     "InCohortFairSharing": "Fair Sharing within the cohort",
     "InCohortReclaimWhileBorrowing": "reclamation within the cohort while borrowing",
 }
+
+COARSE_REASONS = {
+    **dict.fromkeys(("Deactivated", "Misconfigured", "Suspended"), "Inadmissible"),
+    "WaitingForPodsReady": "Waiting", "AdmissionGated": "AdmissionGated", "OnHold": "OnHold",
+}  # fmt: skip
 
 
 _AMOUNT = re.compile(r"(?<=[ (])-?\d[\w.]*(?=\)| more needed| workload\(s\))")
@@ -48,6 +54,11 @@ def pending_reason(verdict: Verdict) -> str:
     if verdict.waits_for_pods:
         return "WaitingForPodsReady"
     return "WaitingForQuota"
+
+
+def shown_reason(reason: str, policy: Policy) -> str:
+    """The reason of QuotaReserved=False as it is stored: without granular reporting there are fewer (api 14.1)."""
+    return reason if policy.gates.unadmitted_workloads_observability else COARSE_REASONS.get(reason, "Pending")
 
 
 def conditions_after(verdict: Verdict, before: Mapping[str, str], *, checks_done: bool) -> Conditions:
@@ -104,6 +115,13 @@ def pending_message(verdict: Verdict) -> str:
     if displaced:
         return f"{text}. Pending the preemption of {displaced} workload(s)"
     return "; ".join([text, *_why_nobody_leaves(verdict.steps)])
+
+
+def back_off_message(workload: Workload, now: Millis) -> str:
+    """What a workload waits for that may not be evaluated yet (S-4.5.2)."""
+    if workload.requeue_at is not None and now < workload.requeue_at:
+        return f"Backs off until {Time.of_millis(workload.requeue_at)}"
+    return "Backs off: its condition Requeued is False"
 
 
 def _why_nobody_leaves(steps: Iterable[Step]) -> Iterator[str]:

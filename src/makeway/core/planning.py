@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from typing import NamedTuple
 
-from makeway.api.quantity import Time
 from makeway.core import claims
 from makeway.core.cycle import Plan, Verdict, carry_out, decide, departed, heads, reason_kept
 from makeway.core.figures import NodeShare, all_shares
-from makeway.core.messages import pending_message, pending_reason
+from makeway.core.messages import back_off_message, pending_message, pending_reason
 from makeway.core.model import FR, FlavorName, Millis, QueueName, ResourceName, Workload, WorkloadKey
 from makeway.core.nomination import find_assignment
 from makeway.core.pending import Line, Shape, may_queue, place, shape
@@ -238,10 +237,8 @@ class _Planning:
         return {shape(each): each.key for each in sorted(judged, key=place, reverse=True)}
 
     def _parked_unseen(self, workload: Workload, alike: dict[Shape, WorkloadKey]) -> _Told:
-        if workload.requeue_at is not None and self._now < workload.requeue_at:
-            return _Told(NOT_LOOKED_AT, f"Backs off until {Time.of_millis(workload.requeue_at)}")
         if not may_queue(workload, self._now):
-            return _Told(NOT_LOOKED_AT, "Backs off: its condition Requeued is False")
+            return _Told(NOT_LOOKED_AT, back_off_message(workload, self._now))
         like = alike.get(shape(workload))
         if like is None:
             return _Told(NOT_LOOKED_AT, "Waits to be looked at")

@@ -15,7 +15,7 @@ from typing import Any
 
 from makeway.api.versions import Kind
 from makeway.controllers.contract import Action, Change, Controller, Create, Note, Outcome, Placing, Ref, Write
-from makeway.controllers.eviction import Evict
+from makeway.controllers.eviction import Evict, holds_quota, says
 from makeway.controllers.pod_edits import PREEMPTED, Disrupt, whose
 from makeway.controllers.scheduling import Reserve, Scheduling
 from makeway.core import claims
@@ -108,14 +108,16 @@ class Engine:
         self._arm(now)
         self._wake(now)
         self._pause_unadmitted(now)
-        return bool(happened + self._cycle(now)) or len(self._looks) > 0
+        happened += self._cycle(now) or self._tell_rested(now)
+        return bool(happened) or len(self._looks) > 0
 
     def next_at(self) -> Millis | None:
         """When something will be due, if nothing happens before."""
         times = [
             self.executor.next_at(), self.informers.next_at(), self._later.next_at(), self._expiries.next_at(),
             self._turns.next_at(),
-            self._backoffs.next_at(), self._wake_at, self.scheduling.next_at(), claims.next_deadline(self._state),
+            self._backoffs.next_at(), self._wake_at, claims.next_deadline(self._state),
+            self.scheduling.next_at() if self._has_begun else None,
             self._pause_until, self._retries.next_at(), self._figures.next_at(), self._refused.next_at(),
         ]  # fmt: skip
         known = [at for at in times if at is not None]
@@ -165,6 +167,8 @@ class Engine:
         self.facts.stored(ref, before, after)
         if self._tally is not None:
             self._tally.stored(ref, before, after, has_begun=self._has_begun)
+        if ref.kind == "Workload":
+            self._note_waiting(ref, self._now)
         if ref.kind == "Workload" and after is None:
             self.journal.forget(ref.key)
             self.scheduling.forget(ref.key)
@@ -173,6 +177,12 @@ class Engine:
             for index, _ in self._controllers.get("Workload", ()):
                 self._later.set((index, ref), None)
 
+    def _note_waiting(self, ref: Ref, now: Millis) -> None:
+        """The status of a Workload may have to say why it waits."""
+        stored = self.objects.get(ref)
+        if stored is not None and not holds_quota(stored) and not says(stored, "Finished"):
+            self.scheduling.note(stored, self, now)
+
     def _timers(self, now: Millis) -> int:
         count = 0
         for _, ref in (*self._later.due(now), *self._at_latest.due(now)):
@@ -180,6 +190,8 @@ class Engine:
             count += 1
         for ref in self._refused.due(now):
             self.facts.look(ref)
+            if ref.kind == "Workload":
+                self._note_waiting(ref, now)
             count += 1
         for queue in self._expiries.due(now):
             self.facts.woken.update(after_expiry(self._state, queue))
@@ -279,6 +291,12 @@ class Engine:
         for ref in self.facts.figures:
             self._pace(ref, now)
         self.facts.figures.clear()
+        for ref in self.facts.queued:
+            self._note_waiting(ref, now)
+        self.facts.queued.clear()
+        for queue in sorted(self.facts.reworded):
+            self.scheduling.resting.note_queue(queue, self, now)
+        self.facts.reworded.clear()
 
     def _pace(self, ref: Ref, now: Millis) -> None:
         """Its figures have changed: look at it, but no more often than that makes sense to anybody."""
@@ -301,6 +319,7 @@ class Engine:
             self._wake_at = Millis(now + interval)
         if self._wake_at is None or now >= self._wake_at:
             released = self.facts.released - self.facts.woken
+            self.scheduling.resting.stir(self.facts.released | self.facts.woken, now)
             if released:
                 self._state.wake_after_release(released, now)
             if self.facts.woken:
@@ -344,6 +363,14 @@ class Engine:
         self._arm(now)
         if parity:
             self._pause(plan, now)
+        return 1
+
+    def _tell_rested(self, now: Millis) -> int:
+        """No head is due: workloads that no cycle evaluates are told why they wait, a bounded number per step."""
+        if not self.scheduling.resting.is_due(now):
+            return 0
+        for action in list(self.scheduling.rested(self, now)):
+            self.executor.submit(action, now)
         return 1
 
     def _next_plan(self, now: Millis) -> Plan | None:

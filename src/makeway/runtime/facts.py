@@ -51,6 +51,8 @@ class Facts:
         self.woken: set[QueueName] = set()
         self.released: set[QueueName] = set()  # woken because somebody left, and for nothing else
         self.figures: dict[Ref, None] = {}  # queues whose figures have changed
+        self.reworded: set[QueueName] = set()  # queues in which all that wait may have to be told something else
+        self.queued: dict[Ref, None] = {}  # Workloads that joined a queue although they did not change
         self.looks: dict[Ref, None] = {}
         self.held: set[QueueName] = set()  # who holds quota here has changed: the expiry timer is to be set again
         self.backoffs: dict[WorkloadKey, Millis | None] = {}  # who backs off, and until when
@@ -136,7 +138,7 @@ class Facts:
         if after is not None and is_accounted(after):
             lowered = workload_of(after, self.around)
             self._holds(key, known, lowered)
-        elif after is not None and is_queueable(after) and (lowered := workload_of(after, self.around)).queue:
+        elif after is not None and self._may_wait(after) and (lowered := workload_of(after, self.around)).queue:
             self._waits(key, known, lowered, before, after)
         elif known is not None:
             self._leaves(key, known)
@@ -149,6 +151,9 @@ class Facts:
         for each in (before, after):
             if each is not None:
                 self.figures[Ref("LocalQueue", ref.namespace, each.spec.queue_name)] = None
+
+    def _may_wait(self, workload: WireWorkload) -> bool:
+        return is_queueable(workload, heeds_gates=self.state.policy.gates.admission_gated_by)
 
     def _holds(self, key: WorkloadKey, known: Workload | None, lowered: Workload) -> None:
         state = self.state
@@ -271,7 +276,7 @@ class Facts:
             each = self.objects.expected(ref)
             self.look(ref)
             known = self.model_of(ref.key)
-            if each is None or (known is not None and known.usage is not None) or not is_queueable(each):
+            if each is None or (known is not None and known.usage is not None) or not self._may_wait(each):
                 continue
             lowered = workload_of(each, self.around)
             if known is not None:
@@ -281,6 +286,7 @@ class Facts:
             if lowered.queue:
                 self.state.push(lowered, self.now)
                 self.moved(lowered)
+                self.queued[ref] = None
 
     def _namespace(self, ref: Ref, before: Any, after: Any) -> None:
         labels = {} if after is None else _labels(after)
@@ -291,6 +297,8 @@ class Facts:
             self.state.namespaces[ref.name] = labels
         if earlier != labels:
             self._wake(waking.after_namespace_change(self.state, earlier, labels))
+            self.reworded |= waking.after_namespace_change(self.state, earlier, labels)
+            self.reworded |= waking.after_namespace_change(self.state, labels, earlier)
             for each in self.objects.in_namespace("Job", ref.name):  # which of them are managed hangs on the labels
                 self.look(Ref.of(each))
 
@@ -312,8 +320,15 @@ class Facts:
             flavors,
         )
         for ref in changed:
-            self._wake(self._woken_by(ref, trees_before))
-        self.woken.update(name for name in state.queues if name not in was_active and state.is_active(name))
+            found = set(self._woken_by(ref, trees_before))
+            self._wake(found)
+            self.reworded |= found
+        for tree in {id(each): each for each in trees_before.values()}.values():
+            after = state.tree_of(tree[0]) if tree else []
+            if after != tree:
+                self.reworded.update(tree, after)
+        is_active = {name for name in state.queues if state.is_active(name)}
+        self.woken.update(is_active - was_active)
         for name in sorted(state.queues):
             self.held.add(name)
             self.look(Ref("ClusterQueue", "", name))
@@ -322,7 +337,7 @@ class Facts:
         for kind in ("ResourceFlavor", "AdmissionCheck", "Cohort"):
             for each in objects.all(kind):
                 self.look(Ref.of(each))
-        self._look_at_stopped(changed)
+        self._look_at_stopped(changed, is_active ^ was_active)
 
     def _find(self, kind: str, name: str) -> Any | None:
         return self.objects.get(Ref(kind, "", name))
@@ -344,9 +359,12 @@ class Facts:
             return waking.after_flavor_change(state, FlavorName(ref.name))
         return [name for name, queue in state.queues.items() if any(check == ref.name for check, _ in queue.checks)]
 
-    def _look_at_stopped(self, changed: Iterable[Ref]) -> None:
-        """Workloads of a queue that changed: it may have been stopped, started, or list other checks."""
-        queues = {QueueName(ref.name) for ref in changed if ref.kind == "ClusterQueue"}
+    def _look_at_stopped(self, changed: Iterable[Ref], switched: Iterable[QueueName]) -> None:
+        """Workloads of a queue that changed: it may have been stopped, started, or list other checks.
+
+        ``switched`` have become active or inactive, be it because of a flavor, a check or a cohort.
+        """
+        queues = {QueueName(ref.name) for ref in changed if ref.kind == "ClusterQueue"}.union(switched)
         for (namespace, name), queue in sorted(self._queue_of.items()):
             if queue in queues:
                 for each in self.objects.in_local_queue(namespace, name):

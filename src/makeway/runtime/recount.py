@@ -24,6 +24,7 @@ from makeway.core.amounts import MOST, UNLIMITED, add, subtract
 from makeway.core.figures import waiting_in
 from makeway.core.lowering import Surroundings
 from makeway.core.model import FR, FlavorName, LocalName, QueueName, ResourceName
+from makeway.core.policy import Gates
 from makeway.core.state import State
 from makeway.runtime.exposition import Counter, Labels, Number
 from makeway.runtime.metrics import Metrics
@@ -52,7 +53,7 @@ class Difference(NamedTuple):
 def recount(objects: Iterable[Wire], state: State, metrics: Metrics | None = None) -> list[Difference]:
     """All differences between the objects and what is kept of them; empty where all is well."""
     stored = list(objects)
-    counted = _count(stored, reclaims=state.policy.gates.reclaimable_pods)
+    counted = _count(stored, state.policy.gates)
     found = _state_differences(counted, state)
     if metrics is None:
         return found
@@ -111,7 +112,7 @@ class _Counted:
     said: dict[str, dict[Labels, Number]] = field(default_factory=dict)  # by metric: what Workloads say of themselves
 
 
-def _count(objects: list[Wire], *, reclaims: bool) -> _Counted:
+def _count(objects: list[Wire], gates: Gates) -> _Counted:
     counted = _Counted()
     for each in objects:
         if isinstance(each, LocalQueue):
@@ -130,7 +131,7 @@ def _count(objects: list[Wire], *, reclaims: bool) -> _Counted:
     workloads = [each for each in objects if isinstance(each, Workload)]
     by_uid = {each.metadata.uid: each for each in workloads}
     for each in workloads:
-        _count_workload(counted, each, by_uid, reclaims=reclaims)
+        _count_workload(counted, each, by_uid, gates)
     with_quota = {who for tally in counted.queues.values() for who in tally.reserving}
     for tally in (*counted.queues.values(), *counted.locals.values()):
         tally.pending -= with_quota
@@ -141,7 +142,7 @@ def _count(objects: list[Wire], *, reclaims: bool) -> _Counted:
     return counted
 
 
-def _count_workload(counted: _Counted, each: Workload, by_uid: Mapping[str, Workload], *, reclaims: bool) -> None:
+def _count_workload(counted: _Counted, each: Workload, by_uid: Mapping[str, Workload], gates: Gates) -> None:
     status = each.status or WorkloadStatus()
     place = (_place(each)[0], each.spec.queue_name)
     local = counted.behind.get(place)
@@ -149,12 +150,12 @@ def _count_workload(counted: _Counted, each: Workload, by_uid: Mapping[str, Work
     if status.admission is not None and _is_accounted(each):
         tallies = [counted.queues.setdefault(status.admission.cluster_queue, _Tally())]
         tallies += [counted.locals[place]] if place in counted.locals else []
-        amounts = _held(each, reclaims=reclaims)
+        amounts = _held(each, reclaims=gates.reclaimable_pods)
         for tally in tallies:
             tally.take(who, amounts, admitted=_is(each, "Admitted"))
     elif local is not None and local.spec.stop_policy == "None" and local.spec.cluster_queue:
         parent = None if parent_uid is None else by_uid.get(parent_uid)
-        if _is_queueable(each, parent):
+        if _is_queueable(each, parent, heeds_gates=gates.admission_gated_by):
             queue = counted.queues.setdefault(local.spec.cluster_queue, _Tally())
             queue.pending.add(who)
             queue.waiting.append(each)
@@ -192,15 +193,13 @@ def _is_accounted(each: Workload) -> bool:
     return alive and _is(each, "QuotaReserved") and not _is(each, "Finished") and _mode(each) != "Parent"
 
 
-def _is_queueable(each: Workload, parent: Workload | None) -> bool:
+def _is_queueable(each: Workload, parent: Workload | None, *, heeds_gates: bool) -> bool:
     """S-3.5; whose gates and hold count: the Parent's, where there is one."""
     if _mode(each) == "Parent" or _is(each, "QuotaReserved") or not _may_wait(each):
         return False
-    if parent is None:
-        return not each.metadata.annotations.get(ADMISSION_GATED_BY, "").strip()
-    return _may_wait(parent) and not parent.metadata.annotations.get(ADMISSION_GATED_BY, "").strip() and not _is(
-        parent, "Requeued", "False"
-    )  # fmt: skip
+    if heeds_gates and (parent or each).metadata.annotations.get(ADMISSION_GATED_BY, "").strip():
+        return False
+    return parent is None or (_may_wait(parent) and not _is(parent, "Requeued", "False"))
 
 
 def _may_wait(each: Workload) -> bool:

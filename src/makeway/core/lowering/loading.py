@@ -52,7 +52,7 @@ def load_state(objects: Iterable[Wire], policy: Policy, now: Millis) -> Loaded:
         lowered = workload_of(workload, around)
         if is_accounted(workload):
             state.hold(lowered)
-        elif is_queueable(workload) and lowered.queue:
+        elif is_queueable(workload, heeds_gates=policy.gates.admission_gated_by) and lowered.queue:
             state.push(lowered, now)
     return Loaded(state, around)
 

@@ -117,8 +117,8 @@ def is_accounted(workload: wire.Workload) -> bool:
     return alive and not is_parent and not _is_true(conditions, "Finished")
 
 
-def is_queueable(workload: wire.Workload) -> bool:
-    """Whether it may wait in a queue at all (S-3.5)."""
+def is_queueable(workload: wire.Workload, *, heeds_gates: bool = True) -> bool:
+    """Whether it may wait in a queue at all (S-3.5); ``heeds_gates``: the gate AdmissionGatedBy is on."""
     conditions = {each.type: each for each in (workload.status.conditions if workload.status else ())}
     reserved = conditions.get("QuotaReserved")
     on_hold = reserved is not None and reserved.status == "False" and reserved.reason == "OnHold"
@@ -130,7 +130,7 @@ def is_queueable(workload: wire.Workload) -> bool:
         and not _is_true(conditions, "QuotaReserved")
         and not _is_true(conditions, "Finished")
         and not _is_true(conditions, "WaitingForReplacementPods")
-        and not workload.metadata.annotations.get(ADMISSION_GATED_BY, "").strip()
+        and not (heeds_gates and workload.metadata.annotations.get(ADMISSION_GATED_BY, "").strip())
     )
 
 

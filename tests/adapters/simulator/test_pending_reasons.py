@@ -1,0 +1,110 @@
+"""Random worlds at rest: every workload that waits says in its status what it waits for, and that is true (0076)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from makeway.adapters.simulator.simulation import Simulation
+from makeway.api.conditions import find, is_true
+from makeway.api.objects.workload import WorkloadStatus
+from makeway.controllers.contract import Ref
+from makeway.controllers.resting import RESTS_MS
+from makeway.core.cycle import Heads, decide
+from makeway.core.messages import pending_reason
+from makeway.core.model import Millis
+from makeway.core.model import Workload as Waiting
+from makeway.core.pending import may_queue
+from makeway.core.state import State
+from makeway.runtime.engine import Engine
+from makeway.testing.worlds import BEGIN_MS, MINUTE_MS, People, Shape, simulation
+from tests.soaking import InTime
+
+pytestmark = pytest.mark.slow
+
+KEPT_OUT = {"Deactivated", "Misconfigured", "Suspended"}
+FOUND = {"Misconfigured", "NoMatchingFlavor", "ExceedsMaxQuota", "WaitingForQuota", "WaitingForPreemptedWorkloads"}
+
+
+def said(workload: Any) -> tuple[str, str]:
+    """Reason and message of QuotaReserved=False."""
+    found = find((workload.status or WorkloadStatus()).conditions, "QuotaReserved")
+    return ("", "") if found is None else (found.reason, found.message)
+
+
+def untrue(engine: Engine, now: Millis) -> Iterator[str]:
+    """Workloads that wait at rest without a word, or with one that is not true."""
+    state = engine.state
+    for each in engine.objects.all("Workload"):
+        conditions = (each.status or WorkloadStatus()).conditions
+        if any(is_true(conditions, type_) for type_ in ("QuotaReserved", "Finished")):
+            continue
+        (reason, message), queue = said(each), engine.queue_of(each)
+        waiting = state.pending.find(queue, Ref.of(each).key)
+        if waiting is None or not state.is_active(queue):
+            expected = KEPT_OUT
+        elif not may_queue(waiting, now):
+            expected = {"PendingEvaluation"}
+        elif state.queues[queue].strict and state.pending.first(queue) != waiting.key:
+            expected = {"PendingEvaluation", *FOUND}  # it may have been the head before
+        else:
+            expected = would_hear(state, waiting, now)
+        if reason not in expected or not message:
+            yield f"{Ref.of(each).key} says {reason}: {message!r}, expected {sorted(expected)}"
+
+
+def would_hear(state: State, waiting: Waiting, now: Millis) -> set[str]:
+    if state.claims.find(waiting.key) is not None:
+        return {"WaitingForPreemptedWorkloads"}
+    with state.trial():
+        state.pending.due_again(waiting)
+        verdict = decide(state, now, Heads([], [waiting])).verdicts[0]
+    if verdict.status in ("waiting", "skipped") and verdict.requeue != "PendingPreemption":
+        return {pending_reason(verdict)}
+    return {"WaitingForQuota", "WaitingForPreemptedWorkloads"}  # it fares better since it was refused, once it is woken
+
+
+class Asking:
+    """The engine as an actor; whenever nothing is left for it to tell, all statuses are held against its state."""
+
+    def __init__(self, ready: Simulation) -> None:
+        self._engine = ready.engine
+        self._last = Millis(0)  # when something happened last
+        self.asked = 0
+        actors = ready.driver.actors
+        actors[actors.index(self._engine)] = self
+
+    def step(self, now: Millis) -> bool:
+        engine = self._engine.engine
+        if now > self._last + RESTS_MS and engine.is_quiet and engine.scheduling.next_at() is None:
+            self.asked += 1
+            found = list(untrue(engine, self._last))
+            assert not found, f"{self._last - BEGIN_MS} ms after the beginning:\n" + "\n".join(found)
+        happened = self._engine.step(now)
+        self._last = now if happened else self._last
+        return happened
+
+    def next_at(self) -> Millis | None:
+        return self._engine.next_at()
+
+
+@pytest.mark.property
+@pytest.mark.parametrize("people", [False, True])
+def test_at_rest_every_workload_that_waits_says_why(
+    people: bool, fuzz_inputs: int, fuzz_seed: int, in_time: InTime
+) -> None:
+    """Whatever people do: they stop queues, change quotas and labels, switch workloads off and on, delete and retry."""
+    asked, shape = 0, Shape(checks=people, namespaces=people, works_max=40)
+    for seed in in_time(range(fuzz_seed, fuzz_seed + max(1, fuzz_inputs // 150))):
+        ready = simulation(seed, shape=shape)
+        if people:
+            ready.driver.actors.append(People(ready.store, seed, count=25))
+        asking = Asking(ready)
+        try:
+            ready.run(Millis(BEGIN_MS + 24 * 60 * MINUTE_MS))
+        except AssertionError as error:
+            raise AssertionError(f"world {seed}, people {people}: {error}") from error
+        asked += asking.asked
+    assert in_time.was_cut or asked > 100
