@@ -16,7 +16,7 @@ from itertools import chain
 from makeway.api.conditions import find
 from makeway.api.objects.workload import Workload
 from makeway.controllers.contract import Ref, View
-from makeway.controllers.eviction import says, status_of
+from makeway.controllers.eviction import DEACTIVATED, condition, status_of
 from makeway.controllers.unheard import Unheard
 from makeway.core.kept_waiting import Unseen, found_about, unseen
 from makeway.core.line import Kin
@@ -42,7 +42,7 @@ class Resting:
         if queue not in view.state.queues or view.policy.profile == "parity":
             return  # the recorded system tells those that it evaluates, and no other
         reserved = find(status_of(workload).conditions, "QuotaReserved")
-        is_outdated = reserved is not None and reserved.reason in EVALUATED_LATER and not says(workload, "Evicted")
+        is_outdated = reserved is not None and reserved.reason in EVALUATED_LATER and not _has_just_left(workload)
         (self._outdated if is_outdated else self._silent).note(queue, (Ref.of(workload).key,), now)
 
     def note_queue(self, queue: QueueName, view: View, now: Millis) -> None:
@@ -90,6 +90,12 @@ class Resting:
         if known is None or known[0] != wakes:
             known = self._of_kin[queue, kin] = (wakes, found_about(state, waiting, now))
         return _of(known[1], waiting)
+
+
+def _has_just_left(workload: Workload) -> bool:
+    """Whether it was evicted: most of those are admitted again soon. One that was switched off is no such workload."""
+    evicted = condition(workload, "Evicted")
+    return evicted is not None and evicted.status == "True" and not evicted.reason.startswith(DEACTIVATED)
 
 
 def _of(found: Verdict | Unseen, waiting: Waiting) -> Verdict | Unseen:
