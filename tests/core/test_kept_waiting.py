@@ -99,7 +99,7 @@ def test_one_that_would_fare_better_by_now_gets_no_claim_and_is_told_what_it_lac
     on.release(waiting_holder(on, "low"))
     found = found_about(on, waiting(on, "a"), seconds(2))
     assert isinstance(found, Unseen)
-    assert found.reason == "PendingEvaluation"
+    assert (found.reason, found.message.endswith("waits for a change in q")) == ("WaitingForQuota", True)
 
 
 def test_one_that_will_fit_once_the_victims_of_another_are_gone_gets_no_claim_outside_of_a_cycle() -> None:

@@ -59,6 +59,5 @@ def found_about(state: State, workload: Workload, now: Millis) -> Verdict | Unse
     if verdict.status in ("waiting", "skipped") and verdict.claim is None:
         return verdict
     lacks = assignment_message(find_assignment(state, workload, now, tried={})[0].steps)
-    if lacks:
-        return Unseen(workload, "WaitingForQuota", lacks)
-    return Unseen(workload, "PendingEvaluation", f"Waits for the next change in ClusterQueue {workload.queue}")
+    later = f"No quota was left when it was evaluated, or an equivalent one; waits for a change in {workload.queue}"
+    return Unseen(workload, "WaitingForQuota", lacks or later)

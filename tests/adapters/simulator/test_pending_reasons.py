@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from makeway.adapters.simulator.faults import Faults
 from makeway.adapters.simulator.simulation import Simulation
 from makeway.api.conditions import find, is_true
 from makeway.api.objects.workload import WorkloadStatus
 from makeway.controllers.contract import Ref
 from makeway.controllers.resting import RESTS_MS
-from makeway.core.cycle import Heads, decide
+from makeway.core.cycle import Heads, decide, heads
 from makeway.core.messages import pending_reason
 from makeway.core.model import Millis
 from makeway.core.model import Workload as Waiting
@@ -39,7 +40,9 @@ def untrue(engine: Engine, now: Millis) -> Iterator[str]:
     state = engine.state
     for each in engine.objects.all("Workload"):
         conditions = (each.status or WorkloadStatus()).conditions
-        if any(is_true(conditions, type_) for type_ in ("QuotaReserved", "Finished")):
+        if engine.executor.is_busy(Ref.of(each)) or any(
+            is_true(conditions, type_) for type_ in ("QuotaReserved", "Finished")
+        ):
             continue
         (reason, message), queue = said(each), engine.queue_of(each)
         waiting = state.pending.find(queue, Ref.of(each).key)
@@ -78,7 +81,8 @@ class Asking:
 
     def step(self, now: Millis) -> bool:
         engine = self._engine.engine
-        if now > self._last + RESTS_MS and engine.is_quiet and engine.scheduling.next_at() is None:
+        is_told = engine.scheduling.next_at() is None and not heads(engine.state)
+        if now > self._last + RESTS_MS and engine.is_quiet and is_told:
             self.asked += 1
             found = list(untrue(engine, self._last))
             assert not found, f"{self._last - BEGIN_MS} ms after the beginning:\n" + "\n".join(found)
@@ -91,20 +95,26 @@ class Asking:
 
 
 @pytest.mark.property
-@pytest.mark.parametrize("people", [False, True])
+@pytest.mark.parametrize("trouble", ["none", "people", "faults"])
 def test_at_rest_every_workload_that_waits_says_why(
-    people: bool, fuzz_inputs: int, fuzz_seed: int, in_time: InTime
+    trouble: str, fuzz_inputs: int, fuzz_seed: int, in_time: InTime
 ) -> None:
-    """Whatever people do: they stop queues, change quotas and labels, switch workloads off and on, delete and retry."""
-    asked, shape = 0, Shape(checks=people, namespaces=people, works_max=40)
+    """Whatever people do: they stop queues, change quotas and labels, switch workloads off and on, delete and retry.
+
+    Also after writes that fail, and after restarts.
+    """
+    people, asked = trouble == "people", 0
     for seed in in_time(range(fuzz_seed, fuzz_seed + max(1, fuzz_inputs // 150))):
-        ready = simulation(seed, shape=shape)
+        faults = Faults.of_profile(seed, "all") if trouble == "faults" else None
+        ready = simulation(seed, faults=faults, shape=Shape(checks=people, namespaces=people, works_max=40))
         if people:
             ready.driver.actors.append(People(ready.store, seed, count=25))
+        if faults is not None:
+            faults.until = Millis(BEGIN_MS + 25 * MINUTE_MS)
         asking = Asking(ready)
         try:
             ready.run(Millis(BEGIN_MS + 24 * 60 * MINUTE_MS))
         except AssertionError as error:
-            raise AssertionError(f"world {seed}, people {people}: {error}") from error
+            raise AssertionError(f"world {seed}, {trouble}: {error}") from error
         asked += asking.asked
     assert in_time.was_cut or asked > 100
