@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from makeway.core.model import QueueName, WorkloadKey
+from makeway.core.model import QueueName, Workload, WorkloadKey
 from makeway.core.policy import FairStrategy, Policy
 from makeway.core.rounds import Count
 from makeway.core.state import State
 from makeway.core.trace import Rule
-from makeway.testing.builders import Part, cohort, cycle, evictions, holder, leave, queue, seconds, state, workload
+from makeway.testing.builders import cohort, cycle, evictions, holder, leave, queue, seconds, state, workload
 
 FINAL: FairStrategy = "LessThanOrEqualToFinalShare"
 FAIR = replace(Policy.default(), fair_strategies=(FINAL, "LessThanInitialShare"))
@@ -20,14 +20,16 @@ LOWER: dict[str, Any] = {"cohort": "r", "reclaim": "LowerPriority"}
 CLAIMED_BY = "default/r1"  # the newest claim
 
 
-def claimed(*parts: Part, policy: Policy = FAIR, weight: float = 2, **poor: Any) -> State:
-    """The hog held all 4 cpu; two of ``rich`` have a claim each, and their victims have not left."""
+def claimed(weight: float = 2, **poor: Any) -> State:
+    """The hog held all 4 cpu; two of ``rich`` have a claim each, and their victims have not left.
+
+    Shares as it will be: rich 500, hog 417; with a newcomer of one cpu poor has 250 by its weight.
+    """
     on = state(
         cohort("r", 4), queue("rich", 0, **LOWER), queue("poor", 0, weight=weight, **{**LOWER, **poor}),
-        queue("hog", 0, cohort="r", weight=0.5),
+        queue("hog", 0, cohort="r", weight=1.2),
         *(holder(f"h{i}", queue="hog", priority=-1, reserved=i) for i in range(4)),
-        workload("r0", queue="rich", priority=10), workload("r1", queue="rich", priority=10, queued=1),
-        *parts, policy=policy,
+        workload("r0", queue="rich", priority=10), workload("r1", queue="rich", priority=10, queued=1), policy=FAIR,
     )  # fmt: skip
     assert evictions(cycle(on, 10)) == [("h3", "InCohortFairSharing")]
     assert evictions(cycle(on, 11)) == [("h2", "InCohortFairSharing")]
@@ -42,9 +44,13 @@ def arrives(on: State, at: float = 20, **settings: Any) -> tuple[tuple[str, ...]
     return verdict.took, [target.workload.uid for target in verdict.targets]
 
 
-def rounds_of(on: State, uid: str) -> Count:
+def waiting(on: State, uid: str) -> Workload:
     lines = on.pending.lines.values()
-    return next(on.rounds.of(each) for line in lines for each in line.members.values() if each.uid == uid)
+    return next(each for line in lines for each in line.members.values() if each.uid == uid)
+
+
+def rounds_of(on: State, uid: str) -> Count:
+    return on.rounds.of(waiting(on, uid))
 
 
 def test_it_passes_to_a_side_that_stays_poorer_and_nobody_leaves_for_that() -> None:
@@ -86,38 +92,40 @@ def test_a_policy_that_does_not_let_equals_leave_is_no_hindrance_for_a_claim() -
     assert arrives(on) == ((), ["h1"])
 
 
-def test_the_workload_that_lost_it_may_displace_others_once_more() -> None:
+def test_the_round_that_it_was_made_for_is_given_back_to_the_workload_that_lost_it() -> None:
     on = claimed()
-    assert rounds_of(on, "r1").above == 1
+    assert (rounds_of(on, "r1").above, rounds_of(on, "r1").total) == (1, 1)
     arrives(on)
-    assert (rounds_of(on, "r1").above, rounds_of(on, "r1").total) == (0, 1)
-    assert evictions(cycle(on, 21)) == [("h1", "InCohortFairSharing")]
+    assert (rounds_of(on, "r1").above, rounds_of(on, "r1").total) == (0, 1), "the circuit breaker counts on"
+    assert rounds_of(on, "p").above == 1
 
 
-def test_what_it_claims_then_does_not_pass_again() -> None:
+def test_one_that_has_lost_a_claim_keeps_the_next() -> None:
     on = claimed()
-    arrives(on)
-    cycle(on, 21)
-    assert rounds_of(on, "r1").passed_on == 1
-    on.push(workload("q", queue="poor", priority=10, queued=22), seconds(22))
-    (verdict,) = [each for each in cycle(on, 22).verdicts if each.workload.uid == "q"]
-    assert CLAIMED_BY not in verdict.took
+    on.rounds.passed_on(waiting(on, "r1"), "")
+    assert arrives(on) == (("default/r0",), [])
 
 
-def test_a_larger_newcomer_takes_several() -> None:
-    assert arrives(claimed(weight=8), cpu=2) == ((CLAIMED_BY, "default/r0"), [])
+def test_a_queue_that_is_not_the_richest_keeps_its_claims() -> None:
+    """With one claim less rich has 250, and the hog 417: there nobody claims, so one that runs leaves."""
+    on = claimed()
+    on.unclaim(WorkloadKey(CLAIMED_BY))
+    on.pending.forget(waiting(on, "r1"))
+    assert arrives(on) == ((), ["h2"])
 
 
-def test_claims_that_are_not_enough_are_taken_beside_those_that_run() -> None:
+def test_a_larger_newcomer_takes_from_whoever_is_the_richest_at_each_step() -> None:
+    assert arrives(claimed(weight=8), cpu=2) == ((CLAIMED_BY,), ["h1"])
     assert arrives(claimed(weight=8), cpu=3) == ((CLAIMED_BY, "default/r0"), ["h1"])
+    assert arrives(claimed(weight=8), cpu=5) == ((), []), "not even all of it would do"
 
 
-def test_claims_stay_where_even_all_of_it_would_not_do() -> None:
-    assert arrives(claimed(weight=8), cpu=5) == ((), [])
-
-
-def test_without_claims_there_is_nothing_to_pass() -> None:
-    on = claimed()
-    for key in ("default/r0", CLAIMED_BY):
-        on.unclaim(WorkloadKey(key))
-    assert arrives(on) == ((), ["h3"]), "a victim that is on its way out is nobody's any more"
+def test_a_newcomer_within_nominal_quota_takes_claims_without_a_test_of_shares() -> None:
+    on = state(
+        cohort("r"), queue("rich", 0, **LOWER), queue("owner", 1, **LOWER), queue("hog", 3, cohort="r", weight=0.5),
+        *(holder(f"h{i}", queue="hog", priority=-1, reserved=i) for i in range(4)),
+        workload("r0", queue="rich", priority=10), policy=FAIR,
+    )  # fmt: skip
+    assert evictions(cycle(on, 10)) == [("h3", "InCohortFairSharing")]
+    assert arrives(on, queue="owner") == (("default/r0",), [])
+    assert rounds_of(on, "r0").above == 1, "what is owned was taken back: that is not by shares"

@@ -235,22 +235,24 @@ def fits(snap: Snapshot, p: Incoming, req: Amounts) -> bool:
 
 
 def first_strategy(
-    snap: Snapshot, p: Incoming, left: dict[str, list[Holder]], need: Need, req: Amounts, is_within: bool
+    snap: Snapshot, p: Incoming, left: dict[str, list[Holder]], need: Need, req: Amounts, passing: frozenset[str]
 ) -> tuple[list[Chosen], dict[str, list[Holder]], bool]:  # S-9.8
     """Who was chosen, who was set aside, and whether it fits now."""
     strategy = {"LessThanOrEqualToFinalShare": "final", "LessThanInitialShare": "initial"}[snap.settings.strategies[0]]
     gate = snap.settings.gates["FairSharingPreemptWithinNominal"]
-    within = gate and is_within
+    within = gate and within_nominal(snap, queue_node(p.queue), need)
     order, chosen, aside = TargetQueues(p), [], dict[str, list[Holder]]()
     while (queue := order.next(snap, left)) is not None:
         rule = "own" if queue == p.queue else "within" if within else strategy
         while left[queue]:
             t = left[queue].pop(0)
-            if admits(snap, p, t, rule):
-                chosen.append(Chosen(t, rule))
+            asked = "initial" if t.key in passing and rule == strategy else rule  # S-9.14
+            if admits(snap, p, t, asked):
+                chosen.append(Chosen(t, asked))
                 snap.remove(t.key)
                 break
-            aside.setdefault(queue, []).append(t)
+            if t.key not in passing:
+                aside.setdefault(queue, []).append(t)
         else:
             continue
         if fits(snap, p, req):
@@ -271,18 +273,6 @@ def second_strategy(
                 return True
         order.discard(queue)
     return False
-
-
-def by_strategies(
-    snap: Snapshot, p: Incoming, left: dict[str, list[Holder]], need: Need, req: Amounts, chosen: list[Chosen],
-    is_within: bool,
-) -> bool:  # fmt: skip
-    """Take until it fits, after those who are chosen already; say whether it does."""  # S-9.8, S-9.9
-    more, aside, done = first_strategy(snap, p, left, need, req, is_within)
-    chosen += more
-    if not done and len(snap.settings.strategies) == 2:
-        done = second_strategy(snap, p, chosen, aside, req)
-    return done
 
 
 def still_legal(start: Snapshot, p: Incoming, req: Amounts, chosen: list[Chosen]) -> bool:
@@ -336,49 +326,25 @@ def claimants(snap: Snapshot, p: Incoming, need: Need, left_out: frozenset[str])
     return found
 
 
-def take_claims(snap: Snapshot, p: Incoming, left: dict[str, list[Holder]], req: Amounts) -> tuple[list[Chosen], bool]:
-    """Which claims pass, and whether the newcomer fits then."""
-    order, chosen = TargetQueues(p), list[Chosen]()
-    while (queue := order.next(snap, left)) is not None:
-        t = left[queue][0]
-        if not admits(snap, p, t, "initial"):
-            order.discard(queue)
-            continue
-        left[queue].pop(0)
-        chosen.append(Chosen(t, "initial"))
-        snap.remove(t.key)
-        if fits(snap, p, req):
-            return chosen, True
-    return chosen, False
-
-
-def search_after_claims(
-    start: Snapshot, p: Incoming, need: Need, req: Amounts, left_out: frozenset[str]
-) -> list[Chosen]:
-    passing = claimants(start, p, need, left_out)
-    keys = frozenset(t.key for each in passing.values() for t in each)
-    left = candidates(start, p, need, left_out | keys)
-    snap = with_usage(start, p.queue, req)
-    within = within_nominal(snap, queue_node(p.queue), need)
-    chosen, done = take_claims(snap, p, passing, req)
-    if chosen and not done:
-        done = by_strategies(snap, p, left, need, req, chosen, within)
-    return fill_back(start, snap, p, req, chosen) if done else []
-
-
 REASONS = {"within": "InCohortReclamation", "final": "InCohortFairSharing", "initial": "InCohortFairSharing"}
 
 
 def search(start: Snapshot, p: Incoming, need: Need, req: Amounts, left_out: frozenset[str]) -> list[Target]:
     """Whom to evict, or nobody."""
-    kept = search_after_claims(start, p, need, req, left_out)
-    left = candidates(start, p, need, left_out)
-    if not kept and left:
-        snap, chosen = with_usage(start, p.queue, req), list[Chosen]()
-        if by_strategies(snap, p, left, need, req, chosen, within_nominal(snap, queue_node(p.queue), need)):
-            kept = fill_back(start, snap, p, req, chosen)
+    passing = claimants(start, p, need, left_out)
+    keys = frozenset(t.key for each in passing.values() for t in each)
+    left = candidates(start, p, need, left_out | keys)
+    left = {queue: [*passing.get(queue, ()), *left.get(queue, ())] for queue in {*passing, *left}}
+    if not left:
+        return []
+    snap = with_usage(start, p.queue, req)
+    chosen, aside, done = first_strategy(snap, p, left, need, req, keys)
+    if not done and len(snap.settings.strategies) == 2:
+        done = second_strategy(snap, p, chosen, aside, req)
+    if not done:
+        return []
     return [
         Target(t.key, t.queue, REASONS.get(each.rule) or own_reason(start, p, t), t.claims)
-        for each in kept
+        for each in fill_back(start, snap, p, req, chosen)
         for t in [each.holder]
     ]

@@ -84,7 +84,7 @@ class Resting:
             return None
         line = state.pending.line(queue)
         kin = line.kin_of.get(key)
-        if kin is None or kin not in line.resting:
+        if kin is None or kin not in line.resting or state.claims.find(key) is not None:
             return unseen(state, waiting, now) or found_about(state, waiting, now)
         wakes, known = line.wakes.get("count", 0), self._of_kin.get((queue, kin))
         if known is None or known[0] != wakes:

@@ -5,8 +5,8 @@ newcomer fits: in the own queue by priority and age as always; elsewhere because
 quota, or because its side would not be the richer one afterwards. That is asked in one of two ways, or in both, one
 after the other (``fairSharing.preemptionStrategies``). All but the last are offered their place back.
 
-Claims that are not redeemed yet are asked for first: they pass to a poorer side, and nobody has to leave for that
-(S-9.14).
+In the queue that loses a candidate, claims that are not redeemed yet come first: they pass to a poorer side, and nobody
+has to leave for that (S-9.14).
 
 Promises: looks at no candidate more than it needs, and at none when all together would not do; leaves no mark on the
 state (all happens in a trial); equal inputs give equal victims and equal steps; with the gate on, every victim would
@@ -16,6 +16,7 @@ be one even if only those before it left (``revalidate``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 from makeway.core.holders import Size, size_of
 from makeway.core.model import FR, Millis, Queue, QueueName, Usage, Workload
@@ -52,25 +53,20 @@ def find_victims(
     stuck_before = Millis(now - state.policy.claim_timeout_ms) if state.policy.gates.preemption_claims else None
     borrowers = _borrowers(state, queue, node, need)
     claims = _Claims(state, incoming, need, excluded)
-
-    def besides(left_out: frozenset[str]) -> Candidates:
-        return Candidates(
-            incoming, queue, state.holders, need, Lenders({}, borrowers), equals,
-            excluded=left_out, stuck_before=stuck_before,
-        )  # fmt: skip
-
-    if claims.keys:
-        with state.trial():
-            others = Pool(besides(excluded | claims.keys).of_queue)
-            taken = _Search(state, node, need, request, others, alone=False).run_after(Pool(claims.of_queue))
-        if taken:
-            return Victims(tuple(_target(each, incoming, equals, now) for each in taken))
-    candidates = besides(excluded)
-    hopeless = _not_even_all(state, node, incoming, request, candidates)
+    candidates = Candidates(
+        incoming, queue, state.holders, need, Lenders({}, borrowers), equals,
+        excluded=excluded | claims.keys, stuck_before=stuck_before,
+    )  # fmt: skip
+    hopeless = None if claims.keys else _not_even_all(state, node, incoming, request, candidates)
     if hopeless is not None:
         return Victims((), (hopeless,))
+
+    def of_queue(name: QueueName) -> Iterator[Workload]:
+        return chain(claims.of_queue(name), candidates.of_queue(name))
+
     with state.trial():
-        search = _Search(state, node, need, request, Pool(candidates.of_queue), alone=not borrowers)
+        alone = not borrowers and not claims.keys
+        search = _Search(state, node, need, request, Pool(of_queue), claims.keys, alone=alone)
         taken = search.run()
         if not taken:
             return Victims((), (search.why_not(incoming),))
@@ -178,14 +174,16 @@ class _Search:
     """One search, inside a trial in which the newcomer is charged to its own queue."""
 
     def __init__(
-        self, state: State, own: Node, need: tuple[FR, ...], request: Usage, pool: Pool, *, alone: bool
-    ) -> None:
+        self, state: State, own: Node, need: tuple[FR, ...], request: Usage, pool: Pool, claims: frozenset[str], *,
+        alone: bool,
+    ) -> None:  # fmt: skip
         self._tree = state.tree
         self._holders = state.holders
         self._alone = alone  # nobody of another queue is a candidate
         self._own = own
         self._request = request
         self._pool = pool
+        self._claims = claims  # candidates that hold nothing yet
         self._strategies = state.policy.fair_strategies
         self._revalidates = state.policy.gates.preemption_revalidate_targets
         self._before: dict[Node, Share] = {  # on the way up from the own queue, without the newcomer
@@ -202,23 +200,6 @@ class _Search:
         if self._by_first_strategy() or (len(self._strategies) > 1 and self._by_second_strategy()):
             return gives_back(self._tree, self._taken, self._fits, revalidates=self._revalidates)
         return []
-
-    def run_after(self, claims: Pool) -> list[Taken]:
-        """Claims first, by shares whatever the strategies; then as ``run``. Nobody, where no claim passes (S-9.14)."""
-        order = Richest(self._tree, self._own, claims.first)
-        while (queue := order.next()) is not None:
-            mine, theirs = sides(self._own, queue)
-            test = Decided(Rule.FAIR_CLAIM, mine, theirs, share(self._tree, mine), share(self._tree, theirs))
-            first = claims.first(queue)
-            if first is None or not test.may_pass():
-                order.drop(queue)
-                continue
-            claims.advance(queue)
-            self._leave(first, queue, test)
-            order.lost(queue)
-            if self._fits():
-                return gives_back(self._tree, self._taken, self._fits, revalidates=self._revalidates)
-        return self.run() if self._taken else []
 
     def why_not(self, incoming: Workload) -> Step:
         if self._refused is None:
@@ -278,6 +259,8 @@ class _Search:
         mine, theirs = sides(self._own, queue)
         rule = RULES[self._strategies[0]]
         test = Decided(rule, mine, theirs, share(self._tree, mine), share(self._tree, theirs))
+        if self._take_claim(queue, test._replace(rule=Rule.FAIR_CLAIM)):
+            return True
         sizes, failed = self._holders.sizes[QueueName(queue.name)], set[Size]()
         while test.may_pass() and len(failed) < len(sizes) and (each := self._pool.first(queue)) is not None:
             self._pool.advance(queue)
@@ -293,6 +276,15 @@ class _Search:
             self._aside.setdefault(queue, first)
         if self._refused is None:
             self._refused = (theirs.name, self._before[mine], test.new, test.old)
+        return False
+
+    def _take_claim(self, queue: Node, test: Decided) -> bool:
+        """Whether its first claim passes (S-9.14); if not, none of them does, and they are candidates no more."""
+        while (each := self._pool.first(queue)) is not None and each.key in self._claims:
+            self._pool.advance(queue)
+            if test.may_pass():
+                self._leave(each, queue, test)
+                return True
         return False
 
     def _leave(self, each: Workload, queue: Node, ground: Decided | None) -> Share:
