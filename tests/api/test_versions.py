@@ -8,8 +8,10 @@ import copy
 import pytest
 from hypothesis import given, settings
 
+from makeway.api import codec
 from makeway.api.documents import Tree
 from makeway.api.objects.kubernetes import Event
+from makeway.api.structure import Mode
 from makeway.api.versions import KINDS, Kind, find_kind, from_stored, kind_of, older_path, stored_path, to_stored
 from makeway.testing.strategies import objects_of
 
@@ -305,3 +307,12 @@ def test_a_path_of_an_event_is_known_in_both_groups(stored: str, written: str) -
     assert older_path(EVENTS_V1, "v1", stored) == written
     assert stored_path(EVENTS_V1, "v1", written) == stored
     assert older_path(CORE_EVENTS, "v1", stored) == stored_path(CORE_EVENTS, "v1", stored) == stored
+
+
+@pytest.mark.parametrize("mode", ["Ignore", "Warn", "Strict"])
+def test_words_of_the_other_group_are_unknown_fields_whatever_they_hold(mode: Mode) -> None:
+    tree: dict[str, Tree] = {"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e"}}
+    odd: dict[str, Tree] = {"count": None, "message": 5, "involvedObject": [], "source": "x", "firstTimestamp": {}}
+    value = codec.read({**tree, **odd, "note": "words", "eventTime": "2026-01-01T00:00:00.000000Z"}, mode).value
+    assert isinstance(value, Event)
+    assert (value.count, value.message) == (0, "words")

@@ -16,6 +16,8 @@ from makeway.adapters.simulator.simulation import Linger
 from makeway.core.policy import Policy
 from tests.scenarios.stage import Stage, Tree, after_20_s, at_once, flavor, named, queue, quotas, unsynchronised, work
 
+pytestmark = pytest.mark.slow
+
 FAIR = replace(Policy.default(), fair_strategies=("LessThanOrEqualToFinalShare", "LessThanInitialShare"))
 PARITY = replace(Policy.of_profile("parity"), fair_strategies=FAIR.fair_strategies)
 BY_WEIGHTS = {"best": 4, "chemistry": 2, "physics": 2, "llm": 4}

@@ -425,6 +425,9 @@ _EVENT_NAMES = (  # core/v1, events.k8s.io/v1
 
 def _event_up(tree: dict[str, Tree], problems: list[Problem]) -> None:
     for stored, shown in _EVENT_NAMES:
+        tree.pop(
+            stored, None
+        )  # a word of the other group: here it is an unknown field, and nobody has judged its value
         _rename(tree, shown, stored)
 
 

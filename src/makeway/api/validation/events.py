@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from makeway.api.objects.kubernetes import Event, EventSource
 from makeway.api.problems import Problem
+from makeway.api.structure import told
 from makeway.api.validation.fields import is_qualified
 
 TEXT_MAX = 128  # characters of action, reason and reportingInstance
@@ -58,7 +59,7 @@ def check_event(event: Event) -> Iterator[Problem]:
 
 def _elsewhere(namespace: str) -> Problem:
     hint = "an event is in the namespace of its object; of an object without one it is in default"
-    return Problem("involvedObject.namespace", f"is not the namespace of the event, {namespace}", hint)
+    return Problem("involvedObject.namespace", f"is not the namespace of the event, {told(namespace)}", hint)
 
 
 def check_new_event(event: Event) -> Iterator[Problem]:
