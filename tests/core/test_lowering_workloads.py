@@ -79,8 +79,8 @@ def lowered(around: Surroundings = AROUND, **fields: Any) -> Workload:
     return workload_of(wire(**fields), around)
 
 
-def admission(count: int = 4, usage: str = "10") -> dict[str, Any]:
-    part = {"name": "main", "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": usage}, "count": count}
+def admission(count: int | None = 4, usage: str = "10", **more: Any) -> dict[str, Any]:
+    part = {"name": "main", "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": usage}, "count": count, **more}
     return {"clusterQueue": "other", "podSetAssignments": [part]}
 
 
@@ -124,11 +124,12 @@ HELD = {
     "S-1.8 all its pods": (4, "10", 0, 10_000),
     "S-1.8 fewer are needed: a share of whole units": (4, "10001m", 1, 7_500),
     "S-1.8 more were asked for than assigned: what was assigned": (3, "10", 0, 10_000),
+    "S-1.8 for all its pods, where the assignment does not say for how many": (None, "10", 1, 7_500),
 }
 
 
 @pytest.mark.parametrize(("count", "usage", "reclaimed", "held"), HELD.values(), ids=HELD)
-def test_what_it_holds(count: int, usage: str, reclaimed: int, held: int) -> None:
+def test_what_it_holds(count: int | None, usage: str, reclaimed: int, held: int) -> None:
     status = {
         "conditions": [condition("QuotaReserved"), condition("Admitted"), condition("Evicted")],
         "admission": admission(count, usage),
@@ -137,7 +138,23 @@ def test_what_it_holds(count: int, usage: str, reclaimed: int, held: int) -> Non
     found = lowered(podSets=[pod_set(count=4)], status=status)
     assert found.usage == {("f", "cpu"): held}
     assert (found.queue, found.reserved_at, found.admitted, found.evicted) == ("other", millis("10:00:00"), True, True)
-    assert [(use.name, use.count) for use in found.uses] == [("main", min(count, 4 - reclaimed))]
+    assert [(use.name, use.count) for use in found.uses] == [("main", min(count or 4, 4 - reclaimed))]
+
+
+@pytest.mark.parametrize("flavors", [{"cpu": "f"}, {}, None])
+def test_S_1_8_a_resource_without_a_flavor_is_asked_for_and_charged_to_no_quota(
+    flavors: dict[str, str] | None,
+) -> None:
+    part = admission(flavors=flavors, resourceUsage={"cpu": "8", "memory": "4Ki"})
+    status = {
+        "conditions": [condition("QuotaReserved")],
+        "admission": part,
+        "reclaimablePods": [{"name": "main", "count": 1}],
+    }
+    found = lowered(podSets=[pod_set(count=4)], status=status)
+    assert found.usage == ({("f", "cpu"): 6_000} if flavors else {})
+    (use,) = found.uses
+    assert (use.flavors, use.amounts) == (flavors or {}, {"cpu": 6_000, "memory": 3072})
 
 
 STAMPS: dict[str, tuple[list[dict[str, Any]], dict[str, Any], int]] = {

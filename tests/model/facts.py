@@ -252,9 +252,10 @@ class Held:
 
 def held_pod_sets(wl: Raw, gates: Gates) -> list[Held]:  # S-1.8
     counts = {p["name"]: effective_count(wl, p, gates) for p in wl["spec"]["podSets"]}
+    asked = {p["name"]: int(p["count"]) for p in wl["spec"]["podSets"]}
     result = []
     for assigned in wl["status"]["admission"].get("podSetAssignments") or []:
-        count = int(assigned.get("count", counts[assigned["name"]]))
+        count = int(assigned.get("count", asked[assigned["name"]]))
         usage = {r: amount(r, q) for r, q in (assigned.get("resourceUsage") or {}).items()}
         now_running = counts[assigned["name"]]
         if now_running < count:

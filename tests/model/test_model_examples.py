@@ -222,6 +222,8 @@ def test_usage_of_fewer_pods_divides_first() -> None:  # S-1.8
     wl["status"]["admission"]["podSetAssignments"][0] |= {"count": 4, "resourceUsage": {"cpu": "7m"}}
     wl["status"]["reclaimablePods"] = [{"name": "main", "count": 1}]
     assert facts.held_usage(wl, make_settings("default").gates) == {FR: 3}
+    del wl["status"]["admission"]["podSetAssignments"][0]["count"]
+    assert facts.held_usage(wl, make_settings("default").gates) == {FR: 3}
 
 
 TIMED = policy("LowerOrNewerEqualPriority", withinClusterQueueConfig={"minAdmitDuration": "2h"})

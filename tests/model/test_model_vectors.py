@@ -424,7 +424,7 @@ def check_schedule_two_cycles(case: Case) -> Differences:
     queues.fill(world, now)
     before = copy.deepcopy(world)
     found = compare_cycle(before, world, cycle(world, now), case["want"]["afterFirst"])
-    for key in case["given"]["deleteAfterFirstCycle"]:
+    for key in case["given"]["deleteAfterFirstCycle"] or []:
         queue = queues.delete(world, key)
         if queue is not None:
             queues.wake(world, queue, now)

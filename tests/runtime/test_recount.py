@@ -308,6 +308,7 @@ HOLDERS = st.fixed_dictionaries(
         "admitted": st.booleans(),
         "active": st.booleans(),
         "count": st.integers(1, 3),
+        "says_count": st.booleans(),
         "returned": st.integers(0, 3),
         "family": st.sampled_from((None, None, "x", "y")),
         "conditions": CONDITIONS,
@@ -342,7 +343,7 @@ def drawn(shape: dict[str, Any], held: list[dict[str, Any]], waiting: list[dict[
         local_queue(), local_queue("other", "p"), local_queue("stopped", stopPolicy="Hold"),
     ]  # fmt: skip
     for index, each in enumerate(held):
-        more = {key: each[key] for key in ("queue", "local", "admitted", "active", "count")}
+        more = {key: each[key] for key in ("queue", "local", "admitted", "active", "count", "says_count")}
         back = {"reclaimablePods": [{"name": "main", "count": min(each["returned"], each["count"])}]}
         kin = {} if each["family"] is None else option(f"{each['family']}-{each['queue']}")
         said = map(condition, each["conditions"])

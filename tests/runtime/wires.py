@@ -105,13 +105,13 @@ def workload(
 
 def holder(
     name: str, use: Amounts = 1, *conditions: dict[str, Any], queue: str = "q", admitted: bool = True, count: int = 1,
-    status: Mapping[str, Any] | None = None, **settings: Any,
+    says_count: bool = True, status: Mapping[str, Any] | None = None, **settings: Any,
 ) -> Workload:  # fmt: skip
     """One with quota: ``use`` in all, of one flavor per resource."""
     table = by_flavor(use)
     flavors = {resource: name for name, each in table.items() for resource in each}
     amounts = {resource: str(amount) for each in table.values() for resource, amount in each.items()}
-    part = {"name": "main", "flavors": flavors, "resourceUsage": amounts, "count": count}
+    part = {"name": "main", "flavors": flavors, "resourceUsage": amounts, **({"count": count} if says_count else {})}
     has = [condition("QuotaReserved"), *([condition("Admitted")] if admitted else []), *conditions]
     admission = {"clusterQueue": queue, "podSetAssignments": [part]}
     return workload(name, *has, count=count, status={"admission": admission, **(status or {})}, **settings)

@@ -17,7 +17,7 @@ from makeway.core.model import FR, ResourceName, Usage, invariant
 from makeway.core.undo import UndoLog
 
 if TYPE_CHECKING:
-    from makeway.core.shares import Term
+    from makeway.core.shares import Share, Term
 
 WEIGHT_ONE = 10**9  # a weight of 1: weights are kept in billionths
 
@@ -90,6 +90,7 @@ class QuotaTree:
         self.cohorts: dict[str, Node] = {}
         self.questions = 0  # how often somebody asked or changed what is free; tests and benchmarks count them
         self.shares = 0  # how often a share was computed, likewise
+        self.share_type: type[Share] | None = None  # None: exact ones; recorded decisions are also judged by rounded
 
     # --- structure ---
 

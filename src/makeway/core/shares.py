@@ -110,7 +110,7 @@ def share(tree: QuotaTree, node: Node, more: Usage = NOTHING) -> Share:
             if used > quota:
                 above = add(above, subtract(used, quota))
         if above and lendable > 0 and (found is None or above * found.lendable > found.above * lendable):
-            found = Share(above, lendable, node.weight, resource)
+            found = (tree.share_type or Share)(above, lendable, node.weight, resource)
     return NO_SHARE if found is None else found
 
 

@@ -211,15 +211,17 @@ def _held(each: Workload, *, reclaims: bool) -> Amounts:
     """S-1.8."""
     status = each.status or WorkloadStatus()
     returned = {pod.name: pod.count for pod in status.reclaimable_pods} if reclaims else {}
-    sizes = {pod_set.name: max(0, pod_set.count - returned.get(pod_set.name, 0)) for pod_set in each.spec.pod_sets}
+    sizes = {pod_set.name: pod_set.count for pod_set in each.spec.pod_sets}
     found: Amounts = {}
     for part in status.admission.pod_set_assignments if status.admission is not None else ():
-        size = sizes.get(part.name, 0)
+        whole = sizes.get(part.name, 0)
+        size = max(0, whole - returned.get(part.name, 0))
+        given = whole if part.count is None else part.count
         for resource, flavor in part.flavors.items():
             quantity = part.resource_usage.get(resource)
             amount = 0 if quantity is None else min(MOST, quantity.in_units(resource))
-            if part.count is not None and size < part.count:
-                amount = amount // part.count * size
+            if size < given:
+                amount = amount // given * size
             _add_to(found, {(FlavorName(flavor), ResourceName(resource)): amount})
     return found
 

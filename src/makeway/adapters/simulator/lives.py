@@ -129,11 +129,12 @@ class Glimpse(Wire, frozen=True):
         if admission is None or self.is_parent:  # what its Options hold is theirs
             return {}
         reclaimed = {each.name: each.count for each in self.status.reclaimable_pods}
-        counts = {each.name: max(0, each.count - reclaimed.get(each.name, 0)) for each in self.spec.pod_sets}
+        counts = {each.name: each.count for each in self.spec.pod_sets}
         held: dict[FR, int] = {}
         for each in admission.pod_set_assignments:
-            needed = counts.get(each.name, 0)
-            assigned = needed if each.count is None else each.count
+            all_of_them = counts.get(each.name, 0)
+            needed = max(0, all_of_them - reclaimed.get(each.name, 0))
+            assigned = all_of_them if each.count is None else each.count
             for resource, flavor in each.flavors.items():
                 amount = each.resource_usage[resource].in_units(resource) if resource in each.resource_usage else 0
                 if needed < assigned:

@@ -331,22 +331,23 @@ def asked_by(spec: wire_pods.PodSpec) -> Pod:
 def _held(
     admission: wire.Admission | None, pod_sets: tuple[wire.PodSet, ...], reclaimed: Mapping[str, int]
 ) -> tuple[Usage, tuple[PodSetUse, ...]]:
-    """What a workload uses: its assignment, less the share of pods that no longer need it (S-1.8)."""
+    """What a workload uses: its assignment, less the share of pods that no longer need it (S-1.8).
+
+    A resource that has no flavor there belongs to the podSet's requests, but is charged to nobody's quota.
+    """
     counts = {each.name: each.count for each in pod_sets}
     usage: dict[FR, int] = {}
     uses: list[PodSetUse] = []
     for each in admission.pod_set_assignments if admission is not None else ():
-        needed = counts.get(each.name, 0)
-        needed -= min(reclaimed.get(each.name, 0), needed)
-        assigned = needed if each.count is None else each.count
-        amounts: dict[ResourceName, int] = {}
-        for resource, flavor in each.flavors.items():
-            amount = units(each.resource_usage[resource].nano, resource) if resource in each.resource_usage else 0
-            if needed < assigned:
-                amount = multiply(amount // assigned, needed)
-            fr = (FlavorName(flavor), ResourceName(resource))
-            usage[fr] = add(usage.get(fr, 0), amount)
-            amounts[fr[1]] = amount
+        all_of_them = counts.get(each.name, 0)
+        needed = all_of_them - min(reclaimed.get(each.name, 0), all_of_them)
+        assigned = all_of_them if each.count is None else each.count
+        amounts: dict[ResourceName, int] = dict.fromkeys(map(ResourceName, each.flavors), 0)
+        for resource, quantity in each.resource_usage.items():
+            amount = units(quantity.nano, resource)
+            amounts[ResourceName(resource)] = multiply(amount // assigned, needed) if needed < assigned else amount
         flavors = {ResourceName(resource): FlavorName(flavor) for resource, flavor in each.flavors.items()}
+        for name, flavor in flavors.items():
+            usage[flavor, name] = add(usage.get((flavor, name), 0), amounts[name])
         uses.append(PodSetUse(name=each.name, count=min(needed, assigned), flavors=flavors, amounts=amounts))
     return usage, tuple(uses)

@@ -24,6 +24,8 @@ from makeway.testing.vectors.facts import (
     load,
     now_of,
     parked,
+    rows,
+    table,
     usage_of,
     waiting,
     without_zeros,
@@ -72,7 +74,7 @@ def schedule_twice(case: Case) -> Findings:
         found.explain_verdicts(f"{when}: ", played.verdicts)
         if when == "afterFirst":
             now = now_of(case)
-            for queue in sorted({delete(loaded.state, key) for key in case.given["deleteAfterFirstCycle"]}):
+            for queue in sorted({delete(loaded.state, key) for key in rows(case.given, "deleteAfterFirstCycle")}):
                 loaded.state.wake(queue, now)
     return found
 
@@ -129,17 +131,18 @@ def compare_outcome(found: Findings, state: State, verdicts: list[cycle.Verdict]
     """Who got what, who is displaced by whom, who waits where."""
     reserved = {each.workload.key: given_to(each) for each in verdicts if each.status == "admitted"}
     wanted = {
-        each["workload"]: (each["clusterQueue"], wanted_pod_sets(each["podSets"])) for each in want["quotaReserved"]
+        each["workload"]: (each["clusterQueue"], wanted_pod_sets(rows(each, "podSets")))
+        for each in rows(want, "quotaReserved")
     }
     found.same("quota reserved", reserved, wanted)
     preempted = sorted(
         (target.workload.key, each.workload.key, target.reason) for each in verdicts for target in each.targets
         if not target.workload.evicted
     )  # fmt: skip
-    recorded = sorted((each["workload"], each["preemptor"], each["reason"]) for each in want["preempted"])
+    recorded = sorted((each["workload"], each["preemptor"], each["reason"]) for each in rows(want, "preempted"))
     found.same("preempted", preempted, recorded)
-    found.same("pending", waiting(state), listed(want["pendingAfter"]))
-    found.same("inadmissible", parked(state), listed(want["inadmissibleAfter"]))
+    found.same("pending", waiting(state), listed(want, "pendingAfter"))
+    found.same("inadmissible", parked(state), listed(want, "inadmissibleAfter"))
 
 
 def given_to(verdict: cycle.Verdict) -> tuple[str, PodSets]:
@@ -169,27 +172,27 @@ def compare_holders(found: Findings, state: State, want: Mapping[str, Mapping[st
         for queue, members in state.holders.of_queue.items()
         for key, each in members.items()
     }
-    wanted = {key: (each["clusterQueue"], wanted_pod_sets(each["podSets"])) for key, each in want.items()}
+    wanted = {key: (each["clusterQueue"], wanted_pod_sets(rows(each, "podSets"))) for key, each in want.items()}
     found.same("holders", got, wanted)
 
 
 def _compare_effects(found: Findings, state: State, played: Played, want: Mapping[str, Any]) -> None:
     """What is written because of it: conditions, evictions, counters."""
-    found.same("admitted", sorted(played.admitted), sorted(want["admitted"]))
+    found.same("admitted", sorted(played.admitted), sorted(rows(want, "admitted")))
     evicted = sorted((key, each["Evicted"][1]) for key, each in played.changed.items() if "Evicted" in each)
-    found.same("evicted", evicted, sorted((each["workload"], each["reason"]) for each in want["evicted"]))
+    found.same("evicted", evicted, sorted((each["workload"], each["reason"]) for each in rows(want, "evicted")))
     wanted = {
         key: {kind: (each["status"], each["reason"]) for kind, each in changes.items()}
-        for key, changes in want["conditionChanges"].items()
+        for key, changes in table(want, "conditionChanges").items()
     }
     found.same("conditions", played.changed, wanted)
     if "holdingQuotaAfter" in want:
-        compare_holders(found, state, want["holdingQuotaAfter"])
+        compare_holders(found, state, table(want, "holdingQuotaAfter"))
     skipped = Counter(each.workload.queue for each in played.verdicts if each.skipped_preemption)
-    for queue, count in (want.get("skippedPreemptions") or {}).items():
-        found.same(f"{queue}: skipped preemptions", skipped[queue], count)
+    for queue, count in table(want, "skippedPreemptions").items():
+        found.same(f"{queue}: skipped preemptions", skipped[QueueName(queue)], count)
     again = Counter((str(each.workload.queue), each.recomputed) for each in played.verdicts if each.recomputed)
-    for queue, counts in (want.get("preemptionTargetRecomputations") or {}).items():  # of the queues that were read
+    for queue, counts in table(want, "preemptionTargetRecomputations").items():  # of the queues that were read
         got = {kind: n for (name, kind), n in again.items() if name == queue}
         found.same(f"{queue}: target recomputations", got, {kind: n for kind, n in counts.items() if n})
 
@@ -233,13 +236,13 @@ def entry_order(case: Case) -> Findings:
     found = Findings()
     loaded = load(case)
     entries = []
-    for each in case.given["entries"]:
+    for each in rows(case.given, "entries"):
         workload = workload_from(each["workload"], loaded, "")
         entries.append(Entry(workload, Assignment(level=each["borrow"])))
         if each.get("isPreemptor"):
             loaded.state.mark_preemptor(workload)
     entries.sort(key=lambda entry: cycle.order(loaded.state, entry))
-    found.same("order", [each.workload.key.partition("/")[2] for each in entries], case.want["order"])
+    found.same("order", [each.workload.key.partition("/")[2] for each in entries], rows(case.want, "order"))
     return found
 
 
@@ -248,8 +251,8 @@ def reservation(case: Case) -> Findings:
     given = case.given
     queue = QueueName(given["clusterQueue"])
     workload = Workload(key=WorkloadKey("/"), uid=Uid(""), queue=queue, priority=0, queued_at=now_of(case))
-    usage = usage_of(given["assignmentUsage"])
+    usage = usage_of(given.get("assignmentUsage"))
     entry = Entry(workload, Assignment(mode=MODES[given["mode"]], level=given["borrow"], usage=usage))
     got = cycle.reservation(load(case).state, entry, {})
-    found.same("reserved", without_zeros(got), without_zeros(usage_of(case.want["reserved"])))
+    found.same("reserved", without_zeros(got), without_zeros(usage_of(case.want.get("reserved"))))
     return found

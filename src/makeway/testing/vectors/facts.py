@@ -19,6 +19,7 @@ from makeway.core.requests import units
 from makeway.core.state import State
 from makeway.core.trace import Step
 from makeway.testing.vectors.reading import Case
+from makeway.testing.vectors.rounding import RoundedShare
 
 ALLOWED_FLAVORS = "kueue.x-k8s.io/workload-allowed-resource-flavors"  # upstream's place for what podSets say here
 STRATEGIES: tuple[FairStrategy, ...] = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
@@ -66,22 +67,32 @@ def _told(value: object) -> str:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
+def rows(record: Mapping[str, Any], name: str) -> list[Any]:
+    """A recorded list. One that is empty may be written as null or left out."""
+    return record.get(name) or []
+
+
+def table(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A recorded table, likewise."""
+    return record.get(name) or {}
+
+
 def amount_of(text: str, resource: str) -> int:
     return UNLIMITED if text == "unlimited" else units(Quantity.parse(text).nano, resource)
 
 
-def usage_of(table: Mapping[str, Mapping[str, str]] | None) -> dict[FR, int]:
+def usage_of(recorded: Mapping[str, Mapping[str, str]] | None) -> dict[FR, int]:
     """``flavor -> resource -> amount`` as the engine keeps it."""
     return {
         (FlavorName(flavor), ResourceName(resource)): amount_of(text, resource)
-        for flavor, resources in (table or {}).items()
-        for resource, text in resources.items()
+        for flavor, resources in (recorded or {}).items()
+        for resource, text in (resources or {}).items()
     }
 
 
-def amounts_of(table: Mapping[str, str] | None) -> dict[str, int]:
+def amounts_of(recorded: Mapping[str, str] | None) -> dict[str, int]:
     """``resource -> amount``; what is missing equals zero, so zeros are left out."""
-    amounts = {name: amount_of(text, name) for name, text in (table or {}).items()}
+    amounts = {name: amount_of(text, name) for name, text in (recorded or {}).items()}
     return {name: amount for name, amount in amounts.items() if amount}
 
 
@@ -120,8 +131,10 @@ def load(case: Case, objects: Iterable[Mapping[str, Any]] | None = None) -> Load
     """The state that a case begins with, and the usage that it charges directly."""
     trees = case.objects if objects is None else objects
     loaded = load_state(map(wire_of, trees), policy_of(case), now_of(case))
-    for queue, table in (case.given.get("usage") or {}).items():
-        loaded.state.tree.charge_all(loaded.state.tree.queues[queue], usage_of(table))
+    if case.rounds_shares:
+        loaded.state.tree.share_type = RoundedShare
+    for queue, usage in table(case.given, "usage").items():
+        loaded.state.tree.charge_all(loaded.state.tree.queues[queue], usage_of(usage))
     return loaded
 
 
@@ -144,6 +157,6 @@ def _lines(state: State) -> list[tuple[QueueName, Line]]:
     return [(name, state.pending.lines[name]) for name in sorted(state.pending.lines) if name in state.queues]
 
 
-def listed(table: Mapping[str, Iterable[str]] | None) -> dict[str, list[str]]:
+def listed(record: Mapping[str, Any], name: str) -> dict[str, list[str]]:
     """A recorded ``queue -> workloads``, as ``waiting`` and ``parked`` show ours."""
-    return {queue: sorted(keys) for queue, keys in sorted((table or {}).items()) if keys}
+    return {queue: sorted(keys) for queue, keys in sorted(table(record, name).items()) if keys}

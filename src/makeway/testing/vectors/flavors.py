@@ -9,7 +9,7 @@ from makeway.core.flavors import Assignment, Mode, Search, is_better
 from makeway.core.lowering import queue_of
 from makeway.core.model import FR
 from makeway.core.nomination import search_counts
-from makeway.testing.vectors.facts import Findings, load, usage_of, wire_of, without_zeros, workload_from
+from makeway.testing.vectors.facts import Findings, load, rows, table, usage_of, wire_of, without_zeros, workload_from
 from makeway.testing.vectors.reading import Case
 
 MODES = {
@@ -28,7 +28,7 @@ def assignment(case: Case) -> Findings:
     state, queue = loaded.state, case.given["clusterQueue"]
     workload = workload_from(case.given["workload"], loaded, queue)
     simulation = case.given["preemptionSimulation"]
-    results = {(each["flavor"], each["resource"]): each for each in simulation.get("results") or ()}
+    results = {(each["flavor"], each["resource"]): each for each in rows(simulation, "results")}
 
     def simulate(fr: FR, amount: int) -> tuple[Mode, int]:
         result = results.get(fr, simulation["default"])
@@ -47,13 +47,13 @@ def assignment(case: Case) -> Findings:
 def _compare(found: Findings, result: Assignment, want: Mapping[str, Any]) -> None:
     found.same("mode", result.mode.public, want["mode"])
     found.same("borrowing level", result.level, want["borrow"])
-    found.same("usage", without_zeros(result.usage), without_zeros(usage_of(want["usage"])))
+    found.same("usage", without_zeros(result.usage), without_zeros(usage_of(want.get("usage"))))
     found.same("reason", None if result.why is None else result.why.public, want.get("noFitReason"))
-    found.same("podSets", _pod_sets(result), _wanted_pod_sets(want["podSets"]))
+    found.same("podSets", _pod_sets(result), _wanted_pod_sets(rows(want, "podSets")))
     tried = [{resource: choice.tried for resource, choice in part.choices.items()} for part in result.pod_sets]
-    found.same("where the scan stopped", tried, [each or {} for each in want["lastTriedFlavorIdx"]])
-    for part, wanted in zip(result.pod_sets, want["podSets"], strict=False):
-        recorded = {each["flavor"]: each["mode"] for each in wanted.get("attempts") or ()}
+    found.same("where the scan stopped", tried, [each or {} for each in rows(want, "lastTriedFlavorIdx")])
+    for part, wanted in zip(result.pod_sets, rows(want, "podSets"), strict=False):
+        recorded = {each["flavor"]: each["mode"] for each in rows(wanted, "attempts")}
         for each in part.attempts:  # it is allowed to try fewer
             if each.flavor in recorded:
                 found.same(f"podSet {part.name}: attempt on {each.flavor}", each.mode.public, recorded[each.flavor])
@@ -73,7 +73,7 @@ def _wanted_pod_sets(pod_sets: list[dict[str, Any]]) -> list[tuple[object, ...]]
     return [
         (
             each["name"], each["count"], each["mode"],
-            {name: (one["flavor"], one["mode"], one["borrow"]) for name, one in (each.get("flavors") or {}).items()},
+            {name: (one["flavor"], one["mode"], one["borrow"]) for name, one in table(each, "flavors").items()},
         )
         for each in pod_sets
     ]  # fmt: skip
@@ -81,7 +81,7 @@ def _wanted_pod_sets(pod_sets: list[dict[str, Any]]) -> list[tuple[object, ...]]
 
 def preference(case: Case) -> Findings:
     found = Findings()
-    spec = {"flavorFungibility": case.given["flavorFungibility"], "namespaceSelector": {}}
+    spec = {"flavorFungibility": table(case.given, "flavorFungibility"), "namespaceSelector": {}}
     tree = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": "q"}, "spec": spec}
     queue, _ = queue_of(wire_of(tree))
     a, b = ((MODES[case.given[each]["mode"]], case.given[each]["borrow"]) for each in "ab")
@@ -93,7 +93,7 @@ def partial_admission(case: Case) -> Findings:
     found = Findings()
     tree = {
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": "wl", "namespace": "default"},
-        "spec": {"podSets": [{"template": {"spec": {}}, **each} for each in case.given["podSets"] or ()]},
+        "spec": {"podSets": [{"template": {"spec": {}}, **each} for each in rows(case.given, "podSets")]},
     }  # fmt: skip
     workload = workload_from(tree, load(case))
     most = case.given["fitsWhenTotalAtMost"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from makeway.api.quantity import Time
@@ -10,9 +10,10 @@ from makeway.core import cycle
 from makeway.core.flavors import Choice
 from makeway.core.lowering import Loaded
 from makeway.core.messages import pending_message, pending_reason
-from makeway.core.model import Millis
+from makeway.core.model import Millis, QueueName
+from makeway.core.state import State
 from makeway.testing.vectors.cycles import compare_holders, compare_outcome, delete
-from makeway.testing.vectors.facts import Findings, listed, load, parked, waiting, workload_from
+from makeway.testing.vectors.facts import Findings, listed, load, parked, rows, table, waiting, workload_from
 from makeway.testing.vectors.quota import compare_tree
 from makeway.testing.vectors.reading import Case
 
@@ -26,26 +27,29 @@ def scenario(case: Case) -> Findings:
     loaded = load(case)
     state, want = loaded.state, case.want
     compare_tree(found, state, want["initialQuota"])
-    told: Told | None = {} if case.gates.get(SCAN_PROGRESS) is False else None
-    for number, wanted in enumerate(want["cycles"], 1):
+    loses_progress = case.gates.get(SCAN_PROGRESS) is False
+    told: Told = {}
+    for number, wanted in enumerate(rows(want, "cycles"), 1):
         plan = _cycle(found, loaded, wanted)
         if found.differences:  # what follows would only repeat them
             found.differences = [f"cycle {number}: {each}" for each in found.differences]
             return found
-        if told is not None:
-            _forget_where_written(loaded, plan, told)
-        events = [each for each in case.given.get("events") or () if each["afterCycle"] == number]
-        _between(loaded, plan, events)
-    found.same("pending at the end", waiting(state), listed(want["finalPending"]))
-    found.same("inadmissible at the end", parked(state), listed(want["finalInadmissible"]))
-    compare_holders(found, state, want["finalHoldingQuota"])
+        if loses_progress:
+            _forget_after_cycle(state, plan, told)
+        events = [each for each in rows(case.given, "events") if each["afterCycle"] == number]
+        left = _between(loaded, plan, events)
+        if loses_progress:
+            _forget_after_release(state, left)
+    found.same("pending at the end", waiting(state), listed(want, "finalPending"))
+    found.same("inadmissible at the end", parked(state), listed(want, "finalInadmissible"))
+    compare_holders(found, state, table(want, "finalHoldingQuota"))
     return found
 
 
 def _cycle(found: Findings, loaded: Loaded, wanted: Mapping[str, Any]) -> cycle.Plan:
     state = loaded.state
-    found.same("pending before", waiting(state), listed(wanted["pendingBefore"]))
-    found.same("inadmissible before", parked(state), listed(wanted["inadmissibleBefore"]))
+    found.same("pending before", waiting(state), listed(wanted, "pendingBefore"))
+    found.same("inadmissible before", parked(state), listed(wanted, "inadmissibleBefore"))
     found.same("idle", not cycle.heads(state), bool(wanted.get("idle")))
     plan = cycle.decide(state, Millis(Time.parse(wanted["now"]).millis))
     found.explanation = []
@@ -53,11 +57,11 @@ def _cycle(found: Findings, loaded: Loaded, wanted: Mapping[str, Any]) -> cycle.
     cycle.carry_out(state, plan)
     compare_outcome(found, state, list(plan.verdicts), wanted)
     released = sorted({target.workload.key for verdict in plan.verdicts for target in verdict.targets})
-    found.same("released", released, sorted(wanted["released"]))
+    found.same("released", released, sorted(rows(wanted, "released")))
     verdicts = list(plan.verdicts)
     if wanted.get("entriesOrdered") == "perTree":
         verdicts.sort(key=lambda each: state.tree.queues[each.workload.queue].root.name)
-    _compare_entries(found, verdicts, wanted["entries"])
+    _compare_entries(found, verdicts, rows(wanted, "entries"))
     return plan
 
 
@@ -89,36 +93,58 @@ def _wanted_entry(entry: Mapping[str, Any]) -> tuple[object, ...]:
     pod_sets = [
         (
             each["name"], each["count"],
-            {name: (one["flavor"], one["mode"]) for name, one in (each.get("flavors") or {}).items()},
+            {name: (one["flavor"], one["mode"]) for name, one in table(each, "flavors").items()},
         )
-        for each in entry.get("podSets") or ()
+        for each in rows(entry, "podSets")
     ]  # fmt: skip
     status = entry.get("status") or entry.get("requeueReason")
     return entry["clusterQueue"], entry["mode"], entry["borrow"], status, pod_sets
 
 
-def _forget_where_written(loaded: Loaded, plan: cycle.Plan, told: Told) -> None:
-    """The gate off: theirs loses the progress of a scan with every status that it writes; the same is not written."""
+def _forget_after_cycle(state: State, plan: cycle.Plan, told: Told) -> None:
+    """The gate off (decision 0078): a scan begins anew for a workload that was skipped or whose status was written.
+
+    A status that says the same again is not written.
+    """
     for verdict in plan.verdicts:
+        key = verdict.workload.key
+        if verdict.status == "admitted":
+            told.pop(key, None)  # it says something else from now on
+            continue
         says = (pending_reason(verdict), pending_message(verdict))
-        if verdict.status != "admitted" and told.get(verdict.workload.key) != says:
-            told[verdict.workload.key] = says
-            loaded.state.forget_progress(verdict.workload)
+        if verdict.status == "skipped" or told.get(key) != says:
+            state.forget_progress(verdict.workload)
+        told[key] = says
 
 
-def _between(loaded: Loaded, plan: cycle.Plan, events: list[Mapping[str, Any]]) -> None:
-    """Victims leave and wait again, then what the script says happens, then all trees that lost something wake."""
+def _forget_after_release(state: State, queues: Iterable[QueueName]) -> None:
+    """The gate off: scans of all that wait in a queue begin anew when quota of that queue was released."""
+    for queue in queues:
+        line = state.pending.line(queue)
+        for workload in (*line.waiting.values(), *line.parked.values()):
+            state.forget_progress(workload)
+
+
+def _between(loaded: Loaded, plan: cycle.Plan, events: list[Mapping[str, Any]]) -> set[QueueName]:
+    """Victims leave and wait again, then what the script says happens, then all trees that lost something wake.
+
+    Returns the queues that lost usage.
+    """
     state, now = loaded.state, plan.now
-    touched = set()
+    touched: set[QueueName] = set()
+    left: set[QueueName] = set()
     for target in [target for verdict in plan.verdicts for target in verdict.targets]:
         holder = state.holders.find(target.workload.queue, target.workload.key)
         if holder is not None:
             state.release(holder, now)
-            touched.add(holder.queue)
+            left.add(holder.queue)
             state.push(cycle.departed(state, holder, cycle.reason_kept(target), now, now), now)
     for event in events:
-        touched.update(delete(state, key) for key in event.get("delete") or ())
-        for tree in event.get("create") or ():
+        for key in rows(event, "delete"):
+            left |= {queue for queue, members in state.holders.of_queue.items() if key in members}
+            touched.add(delete(state, key))
+        for tree in rows(event, "create"):
             state.push(workload_from(tree, loaded), now)
-    for queue in sorted(touched):
+    for queue in sorted(touched | left):
         state.wake(queue, now)
+    return left

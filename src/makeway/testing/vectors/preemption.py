@@ -11,7 +11,7 @@ from makeway.core.preemption import classical, fair_share
 from makeway.core.preemption.candidates import Candidates, Lenders
 from makeway.core.preemption.standing import Equals, may_preempt
 from makeway.core.quota import Node
-from makeway.testing.vectors.facts import Findings, load, now_of, policy_of, wire_of, workload_from
+from makeway.testing.vectors.facts import Findings, load, now_of, policy_of, rows, table, wire_of, workload_from
 from makeway.testing.vectors.reading import Case
 
 ABOVE_ALL = 2**40  # a priority against which everybody is a candidate
@@ -24,8 +24,8 @@ def targets(case: Case) -> Findings:
     requests = {each.name: each.requests for each in incoming.pod_sets}
     need: set[FR] = set()
     request: dict[FR, int] = {}
-    for part in case.given["assignment"]:
-        for name, choice in part["flavors"].items():
+    for part in rows(case.given, "assignment"):
+        for name, choice in table(part, "flavors").items():
             resource = ResourceName(name)
             fr = (FlavorName(choice["flavor"]), resource)
             one = 1 if resource == PODS else requests[part["podSet"]].get(resource, 0)
@@ -35,7 +35,7 @@ def targets(case: Case) -> Findings:
     find_victims = fair_share.find_victims if loaded.state.policy.fair_sharing else classical.find_victims
     victims = find_victims(loaded.state, incoming, tuple(sorted(need)), request, now_of(case))
     got = sorted((each.workload.key, each.reason) for each in victims.targets)
-    found.same("victims", got, sorted((each["workload"], each["reason"]) for each in case.want["preempted"]))
+    found.same("victims", got, sorted((each["workload"], each["reason"]) for each in rows(case.want, "preempted")))
     found.explain(incoming.key, (*(each.step for each in victims.targets), *victims.steps))
     return found
 
@@ -46,7 +46,9 @@ def candidate_order(case: Case) -> Findings:
     loaded = load(case)
     queue = QueueName(case.given["clusterQueue"])
     fr = (FlavorName("flavor"), ResourceName("cpu"))
-    running = [replace(workload_from(each["workload"], loaded), usage={fr: 1}) for each in case.given["candidates"]]
+    running = [
+        replace(workload_from(each["workload"], loaded), usage={fr: 1}) for each in rows(case.given, "candidates")
+    ]
     for each in running:
         loaded.state.holders.add(each)
     others = sorted({each.queue for each in running} - {queue})
@@ -56,7 +58,7 @@ def candidate_order(case: Case) -> Findings:
         Lenders({}, {each: Node("cohort", is_queue=False) for each in others}), Equals(),
     )  # fmt: skip
     got = [each.workload.key.partition("/")[2] for each in candidates.read()]
-    found.same("order", got, case.want["order"])
+    found.same("order", got, rows(case.want, "order"))
     return found
 
 

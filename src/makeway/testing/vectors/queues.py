@@ -10,7 +10,7 @@ from makeway.core.lowering import Loaded, is_worth_a_look
 from makeway.core.model import Millis, QueueName, ResourceName, Workload, WorkloadKey
 from makeway.core.pending import Requeue, may_queue
 from makeway.core.state import State
-from makeway.testing.vectors.facts import Findings, listed, load, now_of, parked, waiting, wire_of, workload_from
+from makeway.testing.vectors.facts import Findings, listed, load, now_of, parked, rows, waiting, wire_of, workload_from
 from makeway.testing.vectors.reading import Case
 
 API = "kueue.x-k8s.io/v1beta2"
@@ -23,7 +23,7 @@ def head(case: Case) -> Findings:
     name = case.given.get("clusterQueue") or QUEUE
     trees = case.objects or [_queue(name, case.given["queueingStrategy"])]
     loaded = load(case, trees)
-    for each in case.given["workloads"]:
+    for each in rows(case.given, "workloads"):
         loaded.state.push(workload_from(each, loaded, name), now_of(case))
     found.same("head", ", ".join(_names(heads_of(loaded.state))), case.want["head"])
     return found
@@ -31,14 +31,14 @@ def head(case: Case) -> Findings:
 
 def heads(case: Case) -> Findings:
     found = Findings()
-    stopped = set(case.given.get("inactiveClusterQueues") or ())
+    stopped = set(rows(case.given, "inactiveClusterQueues"))
     trees = [
         {**each, "spec": {**each["spec"], "stopPolicy": "Hold"}}
         if each["kind"] == "ClusterQueue" and each["metadata"]["name"] in stopped
         else each
         for each in case.objects
     ]
-    found.same("heads", sorted(_names(heads_of(load(case, trees).state))), sorted(case.want["heads"]))
+    found.same("heads", sorted(_names(heads_of(load(case, trees).state))), sorted(rows(case.want, "heads")))
     return found
 
 
@@ -73,7 +73,7 @@ def requeue(case: Case) -> Findings:
         workload,
         {
             (index, ResourceName(name)): at
-            for index, tried in enumerate(case.given.get("lastTriedFlavorIdx") or ())
+            for index, tried in enumerate(rows(case.given, "lastTriedFlavorIdx"))
             for name, at in (tried or {}).items()
         },
     )
@@ -104,10 +104,10 @@ def flush(case: Case) -> Findings:
         for each in list(line.waiting.values()):
             state.pending.pop(each)
             _requeue(state, each, "", now)
-    moved = [key for name in case.given["flushClusterQueues"] for key in state.wake(QueueName(name), now)]
+    moved = [key for name in rows(case.given, "flushClusterQueues") for key in state.wake(QueueName(name), now)]
     found.same("moved", len(moved), case.want["moved"])
-    found.same("active", waiting(state), listed(case.want["activeAfter"]))
-    found.same("inadmissible", parked(state), listed(case.want["inadmissibleAfter"]))
+    found.same("active", waiting(state), listed(case.want, "activeAfter"))
+    found.same("inadmissible", parked(state), listed(case.want, "inadmissibleAfter"))
     return found
 
 
@@ -118,12 +118,12 @@ def operations(case: Case) -> Findings:
     queue = next(iter(state.queues))
     known: dict[str, Mapping[str, Any]] = {}
     for step in ("1_add", "2_requeueAsInadmissible", "3_requeueImmediately", "4_update", "5_delete"):
-        for tree in given.get(step) or ():
+        for tree in rows(given, step):
             _operate(loaded, step, tree, known, queue, now)
     if given.get("6_flushInadmissible"):
         state.wake(queue, now)
     line = state.pending.line(queue)
-    found.same("active", sorted(line.waiting), sorted(case.want["active"] or ()))
+    found.same("active", sorted(line.waiting), sorted(rows(case.want, "active")))
     found.same("pending", len(line.waiting) + len(line.parked), case.want["pendingTotal"])
     return found
 

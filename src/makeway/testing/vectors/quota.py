@@ -11,7 +11,7 @@ from makeway.core.lowering import Loaded
 from makeway.core.model import FR, QueueName, WorkloadKey
 from makeway.core.quota import Node, QuotaTree
 from makeway.core.state import State
-from makeway.testing.vectors.facts import Findings, amount_of, amounts_of, load, usage_of, workload_from
+from makeway.testing.vectors.facts import Findings, amount_of, amounts_of, load, rows, table, usage_of, workload_from
 from makeway.testing.vectors.reading import Case
 from makeway.testing.vectors.shares import compare_recorded
 
@@ -20,8 +20,8 @@ def available(case: Case) -> Findings:
     found = Findings()
     tree = load(case).state.tree
     for what in ("available", "potentiallyAvailable"):
-        for name, table in case.want[what].items():
-            compare_node(found, tree, tree.queues[name], {what: table})
+        for name, amounts in table(case.want, what).items():
+            compare_node(found, tree, tree.queues[name], {what: amounts})
     return found
 
 
@@ -47,12 +47,12 @@ def compare_tree(found: Findings, state: State, want: Mapping[str, Any]) -> None
     """Queues that take part, and cohorts that are no part of a cycle; nobody else is in the record."""
     tree = state.tree
     active = sorted(name for name in tree.queues if state.is_active(QueueName(name)))
-    found.same("active queues", active, sorted(want["clusterQueues"]))
+    found.same("active queues", active, sorted(table(want, "clusterQueues")))
     sound = sorted(name for name, node in tree.cohorts.items() if not node.in_cycle)
-    found.same("cohorts", sound, sorted(want["cohorts"]))
-    for name, node in want["clusterQueues"].items():
+    found.same("cohorts", sound, sorted(table(want, "cohorts")))
+    for name, node in table(want, "clusterQueues").items():
         compare_node(found, tree, tree.queues[name], node)
-    for name, node in want["cohorts"].items():
+    for name, node in table(want, "cohorts").items():
         compare_node(found, tree, tree.cohorts[name], node)
 
 
@@ -60,13 +60,15 @@ def snapshot(case: Case) -> Findings:
     found = Findings()
     state = load(case).state
     held = {key: each for members in state.holders.of_queue.values() for key, each in members.items()}
-    for key in case.given.get("remove") or ():
+    for key in rows(case.given, "remove"):
         state.release(held[WorkloadKey(key)])
-    for key in case.given.get("addBack") or ():
+    for key in rows(case.given, "addBack"):
         state.hold(held[WorkloadKey(key)])
     compare_tree(found, state, case.want)
-    for name, want in case.want["clusterQueues"].items():
-        found.same(f"{name}: holders", sorted(state.holders.of_queue.get(name, ())), sorted(want["workloads"]))
+    for name, want in table(case.want, "clusterQueues").items():
+        found.same(
+            f"{name}: holders", sorted(state.holders.of_queue.get(QueueName(name), ())), sorted(rows(want, "workloads"))
+        )
     return found
 
 
@@ -75,7 +77,7 @@ def borrowing(case: Case) -> Findings:
     tree = load(case).state.tree
     node = tree.queues[case.given["clusterQueue"]]
     found.same("borrowing", not tree.within_nominal(node, node.usage), case.want["borrowing"])
-    on_requested = not tree.within_nominal(node, usage_of(case.given["requested"]))
+    on_requested = not tree.within_nominal(node, usage_of(case.given.get("requested")))
     found.same("borrowing what is requested", on_requested, case.want["borrowingOnRequested"])
     return found
 
@@ -86,9 +88,9 @@ def status_figures(case: Case) -> Findings:
     figures, declared = figures_of(state, name), state.tree.queues[name].nominal  # recorded are only those
     found.same("reserving workloads", figures.reserving, case.want["reservingWorkloads"])
     found.same("admitted workloads", figures.admitted, case.want["admittedWorkloads"])
-    for what, table in (("flavorsReservation", figures.reservation), ("flavorsUsage", figures.usage)):
-        rows = [(*fr, *_pair(figure)) for fr, figure in table.items() if fr in declared]
-        found.same(what, rows, _status_rows(case.want[what]))
+    for what, got in (("flavorsReservation", figures.reservation), ("flavorsUsage", figures.usage)):
+        shown = [(*fr, *_pair(figure)) for fr, figure in got.items() if fr in declared]
+        found.same(what, shown, _status_rows(rows(case.want, what)))
     return found
 
 
@@ -105,13 +107,15 @@ def _status_rows(flavors: list[dict[str, Any]]) -> list[tuple[str, str, int, int
             amount_of(each["borrowed"], each["name"]),
         )
         for flavor in flavors
-        for each in flavor["resources"]
+        for each in rows(flavor, "resources")
     ]
 
 
 def total_requests(case: Case) -> Findings:
     found = Findings()
-    found.same("podSets", pod_set_totals(load(case), case.given["workload"]), _wanted_totals(case.want["podSets"]))
+    found.same(
+        "podSets", pod_set_totals(load(case), case.given["workload"]), _wanted_totals(rows(case.want, "podSets"))
+    )
     return found
 
 

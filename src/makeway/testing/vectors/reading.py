@@ -30,6 +30,7 @@ class Case:
     want: Mapping[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     tree: Mapping[str, Any] = field(default_factory=dict)  # all of it, of a case about nodes
+    rounds_shares: bool = False  # judged by shares in doubles, as the recorded system has them
     is_foreign: bool = False  # another format: it has a name, but not our envelope
 
 

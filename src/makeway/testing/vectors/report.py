@@ -5,10 +5,10 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from makeway.testing.vectors import cycles, flavors, nodes, oracle, preemption, queues, quota, shares
+from makeway.testing.vectors import cycles, flavors, nodes, oracle, preemption, queues, quota, rounding, shares
 from makeway.testing.vectors.facts import Findings
 from makeway.testing.vectors.reading import Case
 from makeway.testing.vectors.scope import OF_SUITE, missing_feature
@@ -54,14 +54,14 @@ ADAPTERS: dict[str, Callable[[Case], Findings]] = {
 SHORT_LINES = 6
 SHORT_WIDTH = 300
 
-Verdict = Literal["passed", "failed", "not covered"]
+Verdict = Literal["passed", "failed", "not covered", "different on purpose"]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     case: Case
     verdict: Verdict
-    reason: str = ""  # why it is not covered
+    reason: str = ""  # why it is not covered, or different on purpose
     differences: tuple[str, ...] = ()
     explanation: tuple[str, ...] = ()
     answer: dict[str, Any] | None = None  # ours, where others may want to judge it themselves
@@ -101,7 +101,20 @@ def _judged(case: Case, adapter: Callable[[Case], Findings]) -> Outcome:
         trail = traceback.format_exception(error)
         return Outcome(case, "failed", "", (f"{type(error).__name__}: {error}",), ("".join(trail[-2:]).strip(),))
     verdict: Verdict = "failed" if found.differences else "passed"
-    return Outcome(case, verdict, "", tuple(found.differences), tuple(found.explanation), found.answer)
+    reason = ""
+    if found.differences and _is_by_rounding(case, adapter):
+        verdict, reason = "different on purpose", rounding.WHY
+    return Outcome(case, verdict, reason, tuple(found.differences), tuple(found.explanation), found.answer)
+
+
+def _is_by_rounding(case: Case, adapter: Callable[[Case], Findings]) -> bool:
+    """Whether we would agree if our shares were rounded as theirs are."""
+    if "fairSharing" not in case.config:
+        return False
+    try:
+        return not adapter(replace(case, rounds_shares=True)).differences
+    except Exception:  # it fails as the case does: with its own words, not with these
+        return False
 
 
 def summary(outcomes: Iterable[Outcome], *, verbose: bool = False) -> tuple[list[str], int]:
@@ -117,8 +130,14 @@ def summary(outcomes: Iterable[Outcome], *, verbose: bool = False) -> tuple[list
         lines.append(f"{suite}: {count['passed']} passed, {count['failed']} failed, {count['not covered']} not covered")
         reasons = Counter(each.reason for each in members if each.verdict == "not covered")
         lines += [f"  not covered: {reason} ({n})" for reason, n in sorted(reasons.items())]
+        lines += [
+            f"  different on purpose: {each.case.name}: {each.reason}"
+            for each in members
+            if each.verdict == "different on purpose"
+        ]
         for each in members:
             if each.verdict == "failed":
                 lines += each.lines(verbose=verbose)
-    lines.append(f"{total['passed']} passed, {total['failed']} failed, {total['not covered']} skipped")
+    skipped = total["not covered"] + total["different on purpose"]
+    lines.append(f"{total['passed']} passed, {total['failed']} failed, {skipped} skipped")
     return lines, total["failed"]

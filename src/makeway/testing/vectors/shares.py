@@ -8,7 +8,7 @@ from makeway.core.model import QueueName, Workload
 from makeway.core.preemption.richest import Richest
 from makeway.core.quota import Node, QuotaTree
 from makeway.core.shares import Share, is_borrowing, share
-from makeway.testing.vectors.facts import Findings, load, usage_of
+from makeway.testing.vectors.facts import Findings, load, rows, table, usage_of
 from makeway.testing.vectors.reading import Case
 
 TOLERANCE = Fraction(1, 10**9)  # theirs are doubles written as decimals
@@ -18,8 +18,8 @@ def dominant(case: Case) -> Findings:
     """Of every node, as if it used so much more; what is added to one does not reach the others."""
     found = Findings()
     tree = load(case).state.tree
-    more = usage_of(case.given["additionalUsageOnEveryNode"])
-    for name, want in case.want["nodes"].items():
+    more = usage_of(case.given.get("additionalUsageOnEveryNode"))
+    for name, want in table(case.want, "nodes").items():
         kind, _, bare = name.partition("/")
         node = (tree.queues if kind == "ClusterQueue" else tree.cohorts)[bare]
         got = share(tree, node, more)
@@ -51,12 +51,12 @@ def target_order(case: Case) -> Findings:
     state, given = load(case).state, case.given
     left = {
         state.tree.queues[name]: sorted(state.holders.of_queue.get(QueueName(name), {}).values(), key=_leaves_first)
-        for name in given["candidateClusterQueues"]
+        for name in rows(given, "candidateClusterQueues")
     }
     order = Richest(
         state.tree, state.tree.queues[given["clusterQueue"]], lambda queue: next(iter(left.get(queue, ())), None)
     )
-    actions = iter(given["actions"] or ())
+    actions = iter(rows(given, "actions"))
     visited = []
     while (queue := order.next()) is not None:
         visited.append(queue.name)
@@ -64,7 +64,7 @@ def target_order(case: Case) -> Findings:
             order.drop(queue)
         else:
             del left[queue][0]
-    found.same("visited", visited, case.want["visited"] or [])
+    found.same("visited", visited, rows(case.want, "visited"))
     return found
 
 
