@@ -9,7 +9,6 @@ BENCH ?= codec
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest -q
 READY := .venv/.project
-COVERING := tests/api tests/core tests/model tests/controllers # counting branches takes time: only where it is asked for
 export PYTHON
 
 help: ## list these commands
@@ -20,9 +19,9 @@ run: $(READY) ## a first look: examples/quickstart at work, as real processes; O
 
 test: $(READY) ## all tests, and the branch coverage of api/ and core/
 	@$(PY) tools/kubectl.py || true # once, outside the checkout; without it those tests say so
-	$(PYTEST) -n $(JOBS) --dist worksteal $(COVERING) --cov --cov-report=term --cov-report=json:.venv/coverage.json
+	$(PYTEST) -n $(JOBS) --dist worksteal -m counted --cov --cov-report=term --cov-report=json:.venv/coverage.json
 	$(PY) tools/branch_coverage.py .venv/coverage.json
-	$(PYTEST) -n 4 --dist worksteal tests $(COVERING:%=--ignore=%) # most of these wait for a process or a clock
+	$(PYTEST) -n 4 --dist worksteal -m "not counted" # many of these wait for a process or a clock
 
 check: $(READY) ## format, lint, types, import contracts, tidy and unit tests; under two minutes
 	$(PY) -m ruff format --check .

@@ -51,6 +51,15 @@ def trying_within(shares: Shares, inner: Callable[..., Any]) -> Callable[..., An
     return body
 
 
+COUNTED = {ROOT / "tests" / room for room in ("api", "core", "controllers")}
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Counting branches makes a test twice as slow, so it is done only under the quick ones that take most of them."""
+    if COUNTED & set(item.path.parents) and not item.get_closest_marker("slow"):
+        item.add_marker("counted")
+
+
 SHARES = pytest.StashKey[Shares]()
 
 

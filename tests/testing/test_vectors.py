@@ -16,6 +16,7 @@ from makeway.testing.vectors.scope import OF_SUITE
 from tools import conformance
 
 Tree = dict[str, Any]
+EACH = 10  # one of so many recorded cases is judged here; `make conformance` judges all of them
 
 
 def case(suite: str, name: str = "one", **parts: Any) -> Tree:
@@ -239,16 +240,17 @@ def test_a_case_about_nodes_that_wants_something_unknown_is_not_covered(tmp_path
 
 @pytest.mark.conformance
 @pytest.mark.slow
-def test_all_recorded_cases_about_nodes_agree(shared: Path) -> None:
-    outcomes = [judge(each) for each in read_cases([shared / "vectors" / "kube"])]
+def test_recorded_cases_about_nodes_agree(shared: Path) -> None:
+    outcomes = [judge(each) for each in list(read_cases([shared / "vectors" / "kube"]))[::EACH]]
     lines, failed = summary(outcomes, verbose=True)
     assert failed == 0, "\n".join(lines)
     assert {each.verdict for each in outcomes} == {"passed"}, "each is covered"
 
 
 @pytest.mark.conformance
-def test_all_recorded_decisions_that_are_covered_agree(shared: Path) -> None:
-    lines, failed = summary([judge(each) for each in read_cases([shared / "vectors" / "kueue"])], verbose=True)
+def test_recorded_decisions_that_are_covered_agree(shared: Path) -> None:
+    cases = list(read_cases([shared / "vectors" / "kueue"]))[::EACH]
+    lines, failed = summary(map(judge, cases), verbose=True)
     assert re.fullmatch(r"\d+ passed, 0 failed, \d+ skipped", lines[-1])
     assert failed == 0, "\n".join(lines)
 
