@@ -33,12 +33,15 @@ BEHIND = ("PendingEvaluation", "Waits behind the head of ClusterQueue q, whose q
 class Play:
     """A queue of two cores that ``h`` holds, and whoever else is named; ``at`` are milliseconds after noon."""
 
-    def __init__(self, *objects: Any, policy: Policy | None = None, writer: Any = DirectWriter, **spec: Any) -> None:
+    def __init__(
+        self, *objects: Any, policy: Policy | None = None, writer: Any = DirectWriter, priority: int = 0, **spec: Any
+    ) -> None:
         self.now = Millis(NOON)
         self.policy = policy or Policy.default()
         self._writer = writer
         self.store = MemoryStore(lambda: self.now, careful=False)
-        self.store.load([flavor(), cluster_queue(nominal=2, **spec), local_queue(), holder("h", 2), *objects])
+        held = holder("h", 2, priority=priority)
+        self.store.load([flavor(), cluster_queue(nominal=2, **spec), local_queue(), held, *objects])
         self.restart()
         self.until(0)
 
@@ -156,6 +159,38 @@ def test_an_evicted_one_is_told_why_it_waits_once_it_has_rested() -> None:
     assert play.is_true("h", "Evicted")
     play.until(RESTS_MS)
     assert play.says("h")[0] == "WaitingForQuota"
+
+
+def displaced(name: str, at: str, **fields: Any) -> Workload:
+    """It had quota until its time was up."""
+    since = {"lastTransitionTime": f"2026-01-01T{at}Z"}
+    said = [
+        condition("Evicted", reason="Preempted") | since,
+        condition("Preempted", reason="InClusterQueueTimeBased") | since,
+    ]
+    return workload(name, *said, meta={"creationTimestamp": "2026-01-01T12:00:31Z"}, **fields)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_S_7_14_what_is_true_of_one_only_is_told_to_that_one_and_is_over_when_its_time_has_come(restarts: bool) -> None:
+    turns = {
+        "reclaimWithinCohort": "Never", "withinClusterQueue": "LowerOrNewerEqualPriority",
+        "withinClusterQueueConfig": {"minAdmitDuration": "5m"},
+    }  # fmt: skip
+    play = Play(arrives("a"), displaced("b", "11:58:00"), arrives("c", 32), preemption=turns, priority=1)
+    play.until(60_000)
+    itself = f"{SHORT}; it was displaced by time itself, and displaces no workload of its priority before "
+    assert [play.says(name) for name in "abc"] == [
+        WAITING,
+        ("WaitingForQuota", itself + "2026-01-01T12:03:00Z"),
+        WAITING,
+    ]
+    if restarts:
+        play.restart()
+    play.until(179_999)
+    assert play.says("b")[1].startswith(itself)
+    play.until(180_000 + RESTS_MS)
+    assert [play.says(name) for name in "abc"] == [WAITING] * 3
 
 
 # --- a status that others wrote ---------------------------------------------------------------------------------------

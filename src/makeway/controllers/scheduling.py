@@ -53,6 +53,7 @@ from makeway.core.messages import (
 from makeway.core.model import DAWN, Claim, Millis, WorkloadKey, stored
 from makeway.core.policy import Policy
 from makeway.core.preemption.classical import Target
+from makeway.core.trace import Rule
 
 CLAIM_VICTIMS_MAX = 256
 MAY_BLOCK = ("PreemptionGated", "NoFit", "PreemptionNoCandidates")  # after these QuotaReservationBlocked may change
@@ -316,6 +317,7 @@ class Scheduling:
     def _tell_as_it_stands(
         self, key: WorkloadKey, found: Verdict | Unseen, view: View, now: Millis
     ) -> Iterator[Action]:
+        self._heed_time(found, now)
         told = self._told_still(key, view)
         if told is not None and key in self._late:
             return
@@ -363,6 +365,7 @@ class Scheduling:
         self.issues.note(decision, verdict, len(evictions))
         key = verdict.workload.key
         self.resting.forget(key)
+        self._heed_time(verdict, now)
         at_once = verdict.claim is not None or self._blocks(verdict, view) != ("", "")
         if not at_once and not self._tells_news(verdict, view):
             self._late.pop(key, None)
@@ -379,6 +382,12 @@ class Scheduling:
             yield from evictions
             return
         yield from self._tell(verdict, view, now, decision, evictions)
+
+    def _heed_time(self, found: Verdict | Unseen, now: Millis) -> None:
+        """Its words may speak of a time, and no cycle evaluates it then."""
+        until = None if isinstance(found, Unseen) else _until(found)
+        if until is not None and now < until:
+            self.resting.note_later(found.workload, until)
 
     def _tells_news(self, verdict: Verdict, view: View) -> bool:
         """Whether its words differ from those that are stored, or on their way."""
@@ -479,6 +488,12 @@ def _preemption(verdict: Verdict, target: Target, view: View, now: Millis, decis
 def _ref(key: WorkloadKey) -> Ref:
     namespace, _, name = key.partition("/")
     return Ref("Workload", namespace, name)
+
+
+def _until(verdict: Verdict) -> Millis | None:
+    """The time that its words speak of, where a workload was displaced by time itself."""
+    times = (step.numbers[0] for step in verdict.steps if step.rule is Rule.DISPLACED_BY_TIME)
+    return next((Millis(at) for at in times), None)
 
 
 def _meaning(verdict: Verdict) -> object:

@@ -16,6 +16,7 @@ from makeway.core.model import Millis, Workload
 from makeway.core.nomination import find_assignment
 from makeway.core.pending import may_queue
 from makeway.core.state import State
+from makeway.core.turns import turn_span
 
 
 class Unseen(NamedTuple):
@@ -45,6 +46,15 @@ def unseen(state: State, workload: Workload, now: Millis) -> Unseen | None:
     else:
         message = f"Waits for a workload that comes before it in ClusterQueue {workload.queue}"
     return Unseen(workload, "PendingEvaluation", message)
+
+
+def is_true_of_all_alike(state: State, workload: Workload) -> bool:
+    """Whether what is found about a workload is also true of those that are parked with it.
+
+    It is not where turns are taken (S-7.14): each has its own place, and some were displaced by time themselves. Nor if
+    it has used rounds, which may bar it from what the others may do.
+    """
+    return turn_span(state, workload) is None and not state.rounds.of(workload).total
 
 
 def found_about(state: State, workload: Workload, now: Millis) -> Verdict | Unseen:

@@ -15,6 +15,7 @@ from makeway.api import codec
 from makeway.api.conditions import is_true
 from makeway.api.objects.workload import Workload
 from makeway.api.versions import kind_of
+from makeway.controllers.resting import Resting
 from makeway.core.model import Millis
 from makeway.core.policy import Policy
 from makeway.runtime.recount import recount
@@ -53,7 +54,10 @@ class Cut(Faults):
 
 
 class Woken(Faults):
-    """Nothing goes wrong; but before one step all verdicts are forgotten, as they are in a restart (S-3.11, 4.6)."""
+    """Nothing goes wrong; but before one step all verdicts are forgotten, as they are in a restart (S-3.11, 4.6).
+
+    Forgotten is also since when queues have rested, which a first status waits for (0076).
+    """
 
     def __init__(self, step: int) -> None:
         super().__init__(0, {})
@@ -65,8 +69,13 @@ class Woken(Faults):
         self._steps += point == "crash.step"
         if point == "crash.step" and self._steps == self._step:
             assert self.of is not None
-            state, now = self.of.engine.engine.state, self.of.clock.now
-            state.pending.wake(list(state.pending.lines), now, state.namespace_matches)
+            engine, now = self.of.engine.engine, self.of.clock.now
+            lines = engine.state.pending.lines
+            engine.state.pending.wake(list(lines), now, engine.state.namespace_matches)
+            engine.scheduling.resting = Resting()
+            for queue, line in lines.items():
+                line.judged.clear()  # none is passed over as one that was refused before (0017)
+                engine.scheduling.resting.note_queue(queue, engine, now)
         return False
 
 
