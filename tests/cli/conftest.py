@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,11 @@ class Server:
         created = self.store.create(tree)
         if status is not None:
             self.store.patch(created.kind, created.namespace, created.name, {"status": status}, status=True)
+
+
+def heed_interrupts() -> None:
+    """For a child: a shell tells what it starts in the background to ignore interrupts, and that is passed on."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def kind_named(name: str, api_version: str = KUEUE) -> Kind:

@@ -17,7 +17,7 @@ from makeway.adapters.kubernetes.client import Client
 from makeway.adapters.kubernetes.kubeconfig import Target
 from makeway.adapters.kubernetes.resources import resource_of
 from makeway.cli.asking import Scope, followed
-from tests.cli.conftest import Server, kind_named, local_queue, queue
+from tests.cli.conftest import Server, heed_interrupts, kind_named, local_queue, queue
 from tests.cli.test_describe import event
 from tests.cli.test_queues import status
 
@@ -31,6 +31,7 @@ def program(server: Server, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [sys.executable, "-m", "makeway", *arguments],
         env=settings, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        preexec_fn=heed_interrupts,
     )  # fmt: skip
     try:
         yield process

@@ -24,6 +24,7 @@ from makeway.adapters.simulator.faults import PROFILES
 from makeway.adapters.simulator.simulation import Simulation
 from makeway.cli import simulate as command
 from makeway.cli.main import main
+from tests.cli.conftest import heed_interrupts
 
 ROOT = Path(__file__).parents[2]
 QUICKSTART = str(ROOT / "examples" / "quickstart")
@@ -117,7 +118,8 @@ def data(*arguments: str, stdin: str | None = None) -> dict[str, Any]:
 def process(*arguments: str, **options: Any) -> subprocess.Popen[str]:
     """The program itself, for what only a process has: signals, terminals, closed streams."""
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **options.pop("env", {})}
-    return subprocess.Popen([sys.executable, "-m", "makeway", "simulate", *arguments], env=env, text=True, **options)
+    command = [sys.executable, "-m", "makeway", "simulate", *arguments]
+    return subprocess.Popen(command, env=env, text=True, preexec_fn=heed_interrupts, **options)
 
 
 # --- as data ----------------------------------------------------------------------------------------------------------
