@@ -95,7 +95,8 @@ class Taking:
         world.engine = world.new_engine()
         world.settle()
         _check(world)
-        world.store.delete(stored.kind, stored.namespace, stored.name) if _is_there(world, stored) else None
+        if _is_there(world, stored):
+            world.store.delete(stored.kind, stored.namespace, stored.name)
         world.run(SECONDS)
         _check(world)
 
@@ -130,9 +131,9 @@ def _is_there(world: PodWorld, stored: Stored) -> bool:
 
 
 def _is_near(field: str, told: str) -> bool:
-    """Whether a problem names the field, something in it, its block, or a field beside it."""
+    """Whether a problem names the field, something in it, a block around it, or a field beside it."""
     block = field.rpartition(".")[0]
-    return told.startswith(field) or told == block or told.startswith(f"{block}.") or not block
+    return not block or told.startswith((field, f"{block}.")) or (bool(told) and field.startswith(told))
 
 
 def _check(world: PodWorld) -> None:
