@@ -22,6 +22,7 @@ KEY_HINT = "letters, digits, `-`, `_` and `.`, at most 63; a prefix before `/` i
 VALUE_HINT = "letters, digits, `-`, `_` and `.`, at most 63; it begins and ends with a letter or digit"
 PORT_MAX = 65535
 FILE_NAME_MAX = 253
+ADDRESS_MAX = 45
 _SUBDOMAIN = re.compile(DNS_SUBDOMAIN)
 _LABEL = re.compile(DNS_LABEL)
 _QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
@@ -29,6 +30,7 @@ _FILE_NAME = re.compile(r"[-._a-zA-Z0-9]+")
 _VARIABLE = re.compile(r"[ -<>-~]+")  # what can be printed, but no equals sign
 _PERCENT = re.compile(r"[0-9]{1,3}%")
 _PORT_NAME = re.compile(r"(?=[-0-9]*[a-z])[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_ZEROS = re.compile(r"\b0+(?=[0-9]+(\.|$))")
 _HEADER = re.compile(r"[-A-Za-z0-9]+")
 
 
@@ -64,7 +66,7 @@ def is_file_name(text: str) -> bool:
 
 def is_inside(text: str) -> bool:
     """A path that stays below where it begins."""
-    return not text.startswith("/") and ".." not in text.split("/") and not text.startswith("..") and text.isprintable()
+    return not text.startswith(("/", "..")) and ".." not in text.split("/") and "\0" not in text
 
 
 def is_port_name(text: str) -> bool:
@@ -82,11 +84,14 @@ def _is_count(value: Tree) -> bool:
 
 
 def _is_address(text: str) -> bool:
+    """Zeros before a number pass, as Kubernetes has it in fields as old as these."""
+    if len(text) > ADDRESS_MAX or "%" in text:
+        return False
     try:
-        ipaddress.ip_address(text)
+        ipaddress.ip_address(_ZEROS.sub("", text))
     except ValueError:
         return False
-    return "%" not in text
+    return True
 
 
 @dataclass(frozen=True, slots=True)

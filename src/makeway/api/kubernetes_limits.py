@@ -2,7 +2,7 @@
 
 Beside the table of types (``kubernetes_types``), in the same form::
 
-    ContainerPort: containerPort=1..65535 protocol=TCP|UDP|SCTP name=<portName> hostIP=<address>
+    ContainerPort: containerPort=1..65535 protocol=TCP|UDP|SCTP name=<portName>
 
 ``A|B`` are the words there are, ``1..9`` is a range (``0..`` has no end), ``<form>`` names one of ``forms``. In ``[…]``
 it is told of the items of a list, in ``{key:value}`` of the keys and values of a map; either may be left out. A zero or
@@ -99,7 +99,7 @@ WeightedPodAffinityTerm: weight=1..100
 AppArmorProfile: type=RuntimeDefault|Unconfined|Localhost
 Container: imagePullPolicy=Always|IfNotPresent|Never name=<label> restartPolicy=Always|OnFailure|Never
     terminationMessagePolicy=File|FallbackToLogsOnError
-ContainerPort: containerPort=1..65535 hostIP=<address> hostPort=1..65535 name=<portName> protocol=TCP|UDP|SCTP
+ContainerPort: containerPort=1..65535 hostPort=1..65535 name=<portName> protocol=TCP|UDP|SCTP
 ContainerResizePolicy: resourceName=cpu|memory restartPolicy=NotRequired|RestartContainer
 ContainerRestartRule: action=Restart|RestartAllContainers
 ContainerRestartRuleOnExitCodes: operator=In|NotIn
@@ -172,11 +172,10 @@ SuccessPolicyRule: succeededCount=1..
 WorkloadPodGroupGangSchedulingPolicy: minCount=1..
 
 # Nodes and namespaces.
-DaemonEndpoint: Port=0..65535
 NamespaceCondition: status=True|False|Unknown
 NamespaceStatus: phase=Active|Terminating
 NodeCondition: status=True|False|Unknown
-NodeStatus: allocatable={:0..} capacity={:0..} phase=Pending|Running|Terminated
+NodeStatus: allocatable={:0..} capacity={:0..}
 
 # Secrets, budgets, runtime classes.
 ConfigMap: binaryData={<fileName>:} data={<fileName>:}
