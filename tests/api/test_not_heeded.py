@@ -10,9 +10,9 @@ import pytest
 from makeway.api import codec
 from makeway.api.objects.kubernetes import view
 from makeway.api.objects.pods import PodSpec
-from makeway.api.validation.placement import advise_pods, in_one_line, not_heeded
-from makeway.api.validation.where import PREFERRED, REQUIRED
+from makeway.api.validation.placement import PREFERRED, advise_pods, in_one_line, not_heeded
 
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 TERM = {"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "zone"}
 SOFT = [{"weight": 1, "podAffinityTerm": TERM}]
 NEAR = {"podAffinity": {PREFERRED: SOFT}}

@@ -101,7 +101,8 @@ def test_a_kubernetes_type_keeps_what_it_does_not_know_and_tells_what_it_require
     assert containers.limit.required
     assert isinstance(containers.shape, ListOf)
     assert containers.shape.item.shape is kubernetes_shape("Container")
-    assert spec.fields["nodeSelector"].shape == MapOf(Field(Leaf("string")))
+    assert spec.fields["nodeSelector"].shape == MapOf(Field(Leaf("string"), Limit(form="labelValue")))
+    assert kubernetes_shape("CSIVolumeSource").fields["volumeAttributes"].shape == MapOf(Field(Leaf("string")))
     assert kubernetes_shape("ObjectMeta") is shape_of(ObjectMeta)
 
 

@@ -27,6 +27,8 @@ VERSIONS = {
     "Configuration": ("config.kueue.x-k8s.io/v1beta2", "Configuration"),
     "Job": ("batch/v1", "Job"),
     "Pod": ("v1", "Pod"),
+    "ConfigMap": ("v1", "ConfigMap"),
+    "PodDisruptionBudget": ("policy/v1", "PodDisruptionBudget"),
     "PriorityClass": ("scheduling.k8s.io/v1", "PriorityClass"),
 }
 SHORT = {

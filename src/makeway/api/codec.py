@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from makeway.api.documents import Tree
+from makeway.api.kubernetes_rules import RULES
 from makeway.api.objects.meta import Wire
 from makeway.api.problems import Problem, has_errors
 from makeway.api.quantity import decode_hook, encode_hook
@@ -77,13 +78,14 @@ def read(tree: Tree, mode: Mode = "Strict", *, limits: bool = True) -> Reading:
         return Reading(None, "", None, problems)
     version = tree["apiVersion"].rpartition("/")[2]
     is_stored = kind.is_stored_as(version)
-    reader = Reader(mode, limits=limits and is_stored, hint_for=partial(right_spelling, kind.name, version))
+    hint_for = partial(right_spelling, kind.name, version)
+    reader = Reader(mode, limits=limits and is_stored, hint_for=hint_for, rules=RULES)
     checked = reader.read(tree, kind.shape(version))
     problems = reader.problems
     converted = to_stored(kind, version, checked)
     problems.extend(converted.problems)
     if limits and not is_stored:
-        judge = Reader("Ignore")
+        judge = Reader("Ignore", rules=RULES)
         judge.read(converted.tree, kind.stored.shape(kind.stored.versions[0]))
         seen = {problem.path for problem in problems}  # what was wrong there was left out, and is not missing
         judged = respelled(judge.problems, kind, version)

@@ -13,7 +13,7 @@ by pointer; an object that is absent differs from an empty one, but for those th
 
 Promises: the import parses nothing; a type is parsed when it is first asked for.
 
-Not here: the kinds as Python objects (``objects.kubernetes``), values that a string may take (``validation``).
+Not here: the kinds as Python objects (``objects.kubernetes``), values that a field may hold (``kubernetes_limits``).
 """
 
 from __future__ import annotations

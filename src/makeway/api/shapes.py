@@ -1,7 +1,8 @@
 """The shape of a kind: which fields it has, of what type, within which limits.
 
 One description for all who need it: reading (``structure``), generated CRDs (``schema``), generated test objects.
-It is made from the wire structs where we define a kind, and from ``kubernetes_types`` where Kubernetes does.
+It is made from the wire structs where we define a kind, and where Kubernetes does from ``kubernetes_types`` and
+``kubernetes_limits``.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import msgspec
 
+from makeway.api.kubernetes_limits import NO_LIMIT, UNBOUND, Bounds, bounds_of
 from makeway.api.kubernetes_types import FieldType, fields_of
 from makeway.api.objects.meta import Limit, ObjectMeta, OfType, Wire
 from makeway.api.quantity import Duration, MicroTime, Quantity, Time
 
-NO_LIMIT = Limit()
 _LEAVES: dict[Any, str] = {
     str: "string", bool: "boolean", int: "int32", float: "number", Any: "any",
     bytes: "bytes", Quantity: "quantity", Duration: "duration", Time: "time", MicroTime: "microTime",
@@ -84,7 +85,9 @@ def kubernetes_shape(type_name: str) -> Record:
     """The shape of a type that Kubernetes defines."""
     if type_name == "ObjectMeta":
         return shape_of(ObjectMeta)
-    return Record(type_name, {name: _kubernetes_field(each) for name, each in fields_of(type_name).items()}, True)
+    bounds = bounds_of(type_name)
+    fields = {name: _kubernetes_field(each, bounds.get(name, UNBOUND)) for name, each in fields_of(type_name).items()}
+    return Record(type_name, fields, True)
 
 
 @cache
@@ -179,17 +182,23 @@ def _is_zero_absent(info: msgspec.structs.FieldInfo) -> bool:
     return isinstance(default, msgspec.Struct) or (default is not None and default in ("", 0, False, (), {}))
 
 
-def _kubernetes_field(each: FieldType) -> Field:
-    limit = Limit(required=True) if each.required else NO_LIMIT
+def _kubernetes_field(each: FieldType, bounds: Bounds) -> Field:
+    limit = bounds.own
+    if each.required:
+        limit = replace(limit, required=True)
+    elif each.zero_is_absent and limit is not NO_LIMIT:
+        limit = replace(limit, zero_passes=True)
     shape: Shape
     if each.kind == "list" and each.item is not None:
-        shape = ListOf(_kubernetes_item(each.item))
+        shape = ListOf(_kubernetes_item(each.item, bounds.item))
     elif each.kind == "map" and each.item is not None:
-        shape = MapOf(_kubernetes_item(each.item))
+        shape = MapOf(_kubernetes_item(each.item, bounds.item))
     else:
         shape = kubernetes_shape(each.name) if each.kind == "object" else Leaf(each.name)
     return Field(shape, limit, zero_is_absent=each.zero_is_absent)
 
 
-def _kubernetes_item(each: FieldType) -> Field:
-    return replace(_kubernetes_field(each), zero_is_absent=False)  # an item is there, whatever it is
+def _kubernetes_item(each: FieldType, limit: Limit) -> Field:
+    return replace(
+        _kubernetes_field(each, UNBOUND), limit=limit, zero_is_absent=False
+    )  # an item is there, whatever it is

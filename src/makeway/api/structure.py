@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Literal
 
 import msgspec
 
 from makeway.api.documents import Tree, joined
+from makeway.api.forms import FORMS, Form
+from makeway.api.kubernetes_limits import NO_LIMIT
 from makeway.api.objects.meta import Limit
 from makeway.api.problems import Cause, Problem, entry, warning
 from makeway.api.quantity import Duration, MicroTime, Quantity, Time
@@ -24,6 +26,7 @@ from makeway.api.shapes import Field, Leaf, ListOf, MapOf, Record, Shape
 
 Mode = Literal["Strict", "Warn", "Ignore"]
 HintFor = Callable[[str, Tree], str]  # path and value -> what to write instead, or ""
+Rule = Callable[[dict[str, Tree], str], Iterable[Problem]]  # a block whose fields have been judged, and its path
 
 _EXPECTED = {
     "string": "a string", "boolean": "true or false", "int32": "a whole number", "int64": "a whole number",
@@ -53,10 +56,15 @@ _NEAR_SEARCHES_MAX = 50  # in one object: hints must not cost more than reading
 
 
 class Reader:
-    """One pass over one object. ``limits`` says whether values are judged as well, or only their types."""
+    """One pass over one object. ``limits`` says whether values are judged as well, or only their types; ``rules`` are
+    those of types that Kubernetes defines, by their names."""
 
-    def __init__(self, mode: Mode = "Strict", *, limits: bool = True, hint_for: HintFor | None = None) -> None:
+    def __init__(
+        self, mode: Mode = "Strict", *, limits: bool = True, hint_for: HintFor | None = None,
+        rules: Mapping[str, Rule] | None = None,
+    ) -> None:  # fmt: skip
         self.problems: list[Problem] = []
+        self._rules = rules if rules and limits else {}
         self._mode = mode
         self._limits = limits
         self._hint_for = hint_for or (lambda _path, _value: "")
@@ -68,9 +76,10 @@ class Reader:
     def _value(self, value: Tree, field: Field, path: str) -> Tree:
         shape = field.shape
         if type(shape) is Leaf:
-            result = self._leaf(value, shape, field.limit, path)
-            if result is not _ABSENT and self._limits:
-                self._judge_leaf(value, shape, field.limit, path)
+            limit = field.limit
+            result = self._leaf(value, shape, limit, path)
+            if limit is not NO_LIMIT and result is not _ABSENT and self._limits:
+                self._judge_leaf(value, shape, limit, path)
             return result
         if type(shape) is Record:
             return self._record(value, shape, path)
@@ -98,6 +107,8 @@ class Reader:
             for key, field in _wanted(shape):
                 if value.get(key) is None:
                     self._missing(field, joined(path, key))
+        if shape.keeps_unknown and (rule := self._rules.get(shape.name)):
+            self.problems.extend(rule(result, path))
         return result
 
     def _entries(self, value: Tree, shape: Shape, limit: Limit, path: str) -> Tree:
@@ -112,8 +123,10 @@ class Reader:
         if not isinstance(value, dict):
             return self._wrong_type(value, "a mapping", path)
         entries = {k: self._value(each, shape.item, entry(path, k)) for k, each in value.items() if each is not None}
-        if self._limits:
+        if self._limits and limit is not NO_LIMIT:
             self._judge_count(len(value), limit, path)
+            if limit.key_form:
+                self._judge_map_keys(value, FORMS[limit.key_form], path)
         return {k: each for k, each in entries.items() if each is not _ABSENT}
 
     # --- types ---
@@ -137,10 +150,14 @@ class Reader:
             return value
         if not isinstance(value, str):
             return self._wrong_type(value, f"one of {_choices(shape.allowed)}", path)
-        hint = self._hint_for(path, value) or self._near(value, shape.allowed)
-        message = f"{told(value)} is not supported; allowed: {_choices(shape.allowed)}"
-        self.problems.append(Problem(path, message, hint, cause=limit.outside))
+        self._tell_outside(value, shape.allowed, limit, path)
         return _ABSENT
+
+    def _tell_outside(self, value: str, allowed: tuple[str, ...], limit: Limit, path: str) -> None:
+        """A word that a closed set does not have."""
+        hint = self._hint_for(path, value) or self._near(value, allowed)
+        message = f"{told(value)} is not supported; allowed: {_choices(allowed)}"
+        self.problems.append(Problem(path, message, hint, cause=limit.outside))
 
     def _wrong_type(self, value: Tree, expected: str, path: str, spelling: str = "") -> Tree:
         hint = self._hint_for(path, value) or spelling
@@ -179,14 +196,34 @@ class Reader:
         if isinstance(shape, ListOf) and limit.min_items:
             self._judge_count(0, limit, path)
             return
-        allowed = f"; allowed: {_choices(shape.allowed)}" if isinstance(shape, Leaf) and shape.allowed else ""
+        words = limit.words or (shape.allowed if isinstance(shape, Leaf) else ())
+        allowed = f"; allowed: {_choices(words)}" if words else ""
         self._tell(path, f"required{allowed}", cause="Required")
 
     def _judge_leaf(self, value: Tree, shape: Leaf, limit: Limit, path: str) -> None:
-        if isinstance(value, str) and shape.name == "string":
+        if limit.zero_passes and not value:
+            return
+        if limit.words and value not in limit.words:
+            self._tell_outside(value, limit.words, limit, path)
+        elif limit.form:
+            self._judge_form(value, FORMS[limit.form], limit, path)
+        elif isinstance(value, str) and shape.name == "string":
             self._judge_text(value, limit, path)
         elif limit.least is not None and (below := _below(value, shape.name, limit.least)):
             self._tell(path, below)
+        elif limit.most is not None and value > limit.most:
+            self._tell(path, f"{value} is above the maximum of {limit.most}")
+
+    def _judge_form(self, value: Tree, form: Form, limit: Limit, path: str) -> None:
+        if limit.required and value == "":
+            self._tell(path, "required", form.hint, cause="Required")
+        elif not form.fits(value):
+            self._tell(path, f"{told(value)} is not {form.name}", form.hint)
+
+    def _judge_map_keys(self, value: dict[str, Tree], form: Form, path: str) -> None:
+        for key in value:
+            if not form.fits(key):
+                self._tell(entry(path, key), f"{told(key)} is not {form.name}", form.hint)
 
     def _judge_text(self, value: str, limit: Limit, path: str) -> None:
         if not value:

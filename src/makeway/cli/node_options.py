@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import click
 
 from makeway.adapters.node.machine import Offer, own_name
+from makeway.api.forms import is_qualified, is_subdomain
 from makeway.api.quantity import Quantity
-from makeway.api.validation.fields import is_qualified, is_subdomain
 
 F = TypeVar("F", bound=Callable[..., Any])
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")

@@ -12,10 +12,10 @@ import click
 
 from makeway.adapters.kubernetes.client import Client, Object
 from makeway.adapters.kubernetes.resources import resource_of
+from makeway.api.forms import is_subdomain
 from makeway.api.names import MAX_EXEC_TIME_LABEL, PRIORITY_CLASS_LABEL, QUEUE_LABEL
 from makeway.api.objects.queueing import LocalQueue
 from makeway.api.quantity import Duration, Quantity
-from makeway.api.validation.fields import is_subdomain
 from makeway.api.versions import kind_of
 from makeway.cli.completion import complete_names_of
 from makeway.cli.connection import Connection, connected, server_options

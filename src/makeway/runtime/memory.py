@@ -62,6 +62,7 @@ from makeway.runtime.ports import (
 )
 
 Problems = list[Problem]  # the method ``list`` hides the type inside the class
+TEMPLATE = ".template."  # the part of a Workload that Kubernetes defines
 NAME_TRIES_MAX = 8
 GENERATED_PREFIX_MAX = 58  # the API server cuts a generateName here, to leave room for the suffix
 
@@ -274,7 +275,7 @@ class RuledObjects(Objects):
         problems = [*late_finalizers(old, meta)]
         if written is not None:
             rules = written.rules(validate_update(before, value, self._around, updated_as=written.kind))
-            problems = [*written.problems, *problems, *rules]
+            problems = self._new_ones([*written.problems, *problems, *rules], old, written)
         self._refuse(problems)
         was, will = old.tree(), codec.to_tree(value)
         if was == will:
@@ -288,6 +289,22 @@ class RuledObjects(Objects):
             self._suspect_orphan(changed)
             self._suspects.update(dict.fromkeys(old.owners))
         return changed
+
+    def _new_ones(self, problems: Problems, old: Stored, written: Written) -> Problems:
+        """Without those that ``old`` has: what an older server took can still be changed in all that is not wrong.
+
+        In parts that Kubernetes defines only, and never what nobody knows.
+        """
+        if not has_errors(problems):
+            return problems
+        reading = codec.read(from_stored(written.kind, written.version, old.tree()), self._mode)
+        rules = [] if reading.value is None else validate(reading.value, self._around)
+        known = {
+            (each.path, each.message)
+            for each in (*reading.problems, *written.rules(rules))
+            if each.cause != "UnknownField" and (not written.kind.ours or TEMPLATE in each.path)
+        }
+        return [each for each in problems if (each.path, each.message) not in known]
 
     def _delete(self, old: Stored, propagation: Propagation | None, grace: int | None) -> Stored:
         value = old.value()

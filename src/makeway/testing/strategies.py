@@ -118,6 +118,8 @@ def _records(shape: Record, how: _Draw, skip: tuple[str, ...] = ()) -> SearchStr
 def _drawn(draw: DrawFn, block: _Block) -> dict[str, Tree]:
     chosen = draw(block.choice)
     tree = {name: draw(each) for name, each in block.fields.items() if name in block.needed or name in chosen}
+    if block.shape.keeps_unknown:
+        _keep_rules(block.shape.name, tree)
     if block.how.unknown and block.shape.keeps_unknown and draw(st.booleans()):
         tree[draw(st.sampled_from(("futureField", "x-vendor")))] = draw(ANYTHING)
     return tree
@@ -151,7 +153,8 @@ def _trees(field: Field, how: _Draw) -> SearchStrategy[Tree]:
         most = least
     items = _trees(shape.item, how.inside())
     if isinstance(shape, MapOf):
-        return st.dictionaries(KEYS, items, min_size=least, max_size=most)
+        keys = _FORMED[limit.key_form].map(str) if limit.key_form else KEYS
+        return st.dictionaries(keys, items, min_size=least, max_size=most)
     return st.lists(items, min_size=least, max_size=most, unique_by=_identity(shape, limit))
 
 
@@ -213,12 +216,23 @@ _FIXED_LEAVES: dict[str, SearchStrategy[Tree]] = {
     "intOrString": st.integers(0, 2**31 - 1) | st.sampled_from(("50%", "http")),
     "bytes": st.binary(max_size=6).map(lambda data: base64.b64encode(data).decode()),
 }
+_FORMED: dict[str, SearchStrategy[Tree]] = {
+    **dict.fromkeys(("labelKey", "resource", "qualified", "topologyKey", "someKey"), KEYS),
+    **dict.fromkeys(("label", "labelValue", "fileName", "inside", "variable", "header"), LABELS),
+    "subdomain": SUBDOMAINS,
+    "portName": st.sampled_from(("http", "grpc-2")),
+    "port": st.integers(1, 65535) | st.just("http"),
+    "count": st.integers(0, 2**31 - 1) | st.sampled_from(("0%", "50%", "100%")),
+    "address": st.sampled_from(("10.0.0.7", "fd00::1")),
+}
 
 
 @cache
 def _leaves(shape: Leaf, limit: Limit) -> SearchStrategy[Tree]:
-    if shape.allowed:
-        return st.sampled_from(shape.allowed)
+    if limit.words or shape.allowed:
+        return st.sampled_from(limit.words or shape.allowed)
+    if limit.form:
+        return _FORMED[limit.form]
     if shape.name == "string":
         return _texts(limit)
     if shape.name == "quantity":
@@ -226,7 +240,8 @@ def _leaves(shape: Leaf, limit: Limit) -> SearchStrategy[Tree]:
     if shape.name == "int32" or limit.least is not None:
         edge = 2 ** (63 if shape.name == "int64" else 31)
         least = -edge if limit.least is None else limit.least
-        return st.integers(least, least + 9) | st.integers(least, edge - 1)
+        most = edge - 1 if limit.most is None else limit.most
+        return st.integers(least, min(least + 9, most)) | st.integers(least, most)
     return _FIXED_LEAVES[shape.name]
 
 
@@ -259,6 +274,39 @@ def _agreeing(shape: Record, kind: Kind) -> Record:
         stricter["admissionChecks"] = Field(ListOf(name), Limit(unique=True))
     fields = {name: stricter.get(name, field) for name, field in spec.shape.fields.items()}
     return replace(shape, fields={**shape.fields, "spec": replace(spec, shape=replace(spec.shape, fields=fields))})
+
+
+def _keep_rules(type_name: str, tree: dict[str, Any]) -> None:
+    """Make a block of Kubernetes agree with the rules of its type (``kubernetes_rules``)."""
+    match type_name:
+        case "LabelSelectorRequirement" | "NodeSelectorRequirement":
+            tree.pop("values", None)
+            if tree["operator"] not in ("Exists", "DoesNotExist"):
+                tree["values"] = ["1"]
+        case "Toleration":
+            tree |= {"operator": "Exists", "effect": "NoExecute"}
+            tree.pop("value", None)
+            if "key" in tree:
+                tree["key"] = "example.com/key"
+        case "EnvVarSource" | "LifecycleHandler" | "Probe":
+            handler, default = _ONE_OF[type_name]
+            first = next((name for name in handler if name in tree), "")
+            for name in handler:
+                if name != first:
+                    tree.pop(name, None)
+            if not first:
+                tree |= default
+
+
+_HANDLERS = ("exec", "grpc", "httpGet", "sleep", "tcpSocket")
+_ONE_OF: dict[str, tuple[tuple[str, ...], dict[str, Tree]]] = {
+    "EnvVarSource": (
+        ("configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRef", "secretKeyRef"),
+        {"fieldRef": {"fieldPath": "metadata.name"}},
+    ),
+    "LifecycleHandler": (_HANDLERS, {"exec": {"command": ["true"]}}),
+    "Probe": (_HANDLERS, {"exec": {"command": ["true"]}}),
+}
 
 
 def _reconcile(kind: Kind, version: str, tree: dict[str, Any]) -> None:

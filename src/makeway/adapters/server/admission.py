@@ -15,6 +15,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from makeway.api.documents import Tree
+from makeway.api.forms import LABEL_HINT, is_label
 from makeway.api.names import NAMESPACE_LABEL, QUEUE_LABEL, RESOURCE_IN_USE, SYSTEM_CLASSES
 from makeway.api.objects.kubernetes import (
     ConfigMap,
@@ -33,7 +34,6 @@ from makeway.api.objects.queueing import AdmissionCheck, ClusterQueue, ResourceF
 from makeway.api.objects.scheduling import GangWorkload, GangWorkloadStatus
 from makeway.api.problems import Problem
 from makeway.api.structure import told
-from makeway.api.validation.fields import LABEL_HINT, is_label
 from makeway.api.validation.scheduling import check_gang_workload
 from makeway.api.versions import Kind, kind_of
 from makeway.core.lowering.placement import classes_of

@@ -17,8 +17,8 @@ from urllib.parse import unquote_to_bytes
 
 from makeway.adapters.server.statuses import bad_request, not_found_path
 from makeway.api.documents import Tree
+from makeway.api.forms import is_label
 from makeway.api.structure import short
-from makeway.api.validation.fields import is_label
 from makeway.api.versions import KINDS, Kind, from_stored
 from makeway.runtime.ports import Stored, kind_key
 

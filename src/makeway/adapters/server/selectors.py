@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 
 from makeway.adapters.server.statuses import bad_request
+from makeway.api.forms import is_label_value, is_qualified
 from makeway.api.structure import short
-from makeway.api.validation.fields import is_label_value, is_qualified
 from makeway.api.versions import Kind, stored_path
 from makeway.core.model import Expression, Selector
 from makeway.runtime.ports import FieldTerm, kind_key

@@ -5,7 +5,7 @@ fields that we act on; ``amended`` changes some keys and leaves the other bytes 
 ``objects.pods``, those of the other kinds follow the kinds here; ``OfType`` says which type of
 ``kubernetes_types`` describes a raw part.
 
-Not here: what Kubernetes defaults on create, and which values it refuses (``validation``).
+Not here: what Kubernetes defaults on create, and which values it refuses (``kubernetes_limits``, ``validation``).
 """
 
 from __future__ import annotations

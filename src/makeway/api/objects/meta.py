@@ -32,6 +32,11 @@ class Limit:
 
     required: bool = False
     least: int | None = None  # a number, or a quantity in whole units
+    most: int | None = None
+    words: tuple[str, ...] = ()  # of a text that Kubernetes defines; where the set is ours it is a Literal
+    form: str = ""  # how a text, or a number that may be one, is written: one of ``forms``
+    key_form: str = ""  # how the keys of a map are written
+    zero_passes: bool = False  # a zero, or an empty text, means that nothing was written
     min_length: int | None = None  # characters of a string
     max_length: int | None = None
     min_items: int | None = None  # entries of a list or map

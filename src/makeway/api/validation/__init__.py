@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from msgspec import Raw
+
 from makeway.api import codec
 from makeway.api.gates import GATES
 from makeway.api.objects import queueing
@@ -58,6 +60,12 @@ class Surroundings:
 ANYWHERE = Surroundings()
 
 
+class _Templated(Wire, frozen=True):
+    """Of a Job's spec the template alone: the rest may hold what was refused."""
+
+    template: Raw = NOTHING
+
+
 def validate(value: Wire, around: Surroundings = ANYWHERE, *, created_as: Kind | None = None) -> list[Problem]:
     """Every rule that the object breaks on its own, and warnings about what is legal but surely not meant.
 
@@ -83,9 +91,8 @@ def _readable(value: Wire) -> Iterator[Problem]:
             yield from pods.check_readable(value.spec, PodSpec, "spec")
             yield from pods.check_readable(value.status, PodStatus, "status")
         case Job():
-            found = list(pods.check_readable(value.spec, JobSpec, "spec"))
-            template = NOTHING if found else view(value.spec, JobSpec).template
-            yield from found or pods.check_readable(template, PodTemplate, "spec.template")
+            yield from pods.check_readable(value.spec, JobSpec, "spec")
+            yield from pods.check_readable(view(value.spec, _Templated).template, PodTemplate, "spec.template")
         case Node():
             yield from pods.check_readable(value.spec, NodeSpec, "spec")
             yield from pods.check_readable(value.status, NodeStatus, "status")
@@ -120,10 +127,6 @@ def _rules(value: Wire, around: Surroundings) -> Iterator[Problem]:
             yield from pods.check_job(value)
         case Pod():
             yield from pods.check_pod(value)
-        case Node():
-            yield from pods.check_node(value)
-        case PodDisruptionBudget():
-            yield from pods.check_budget(value)
         case PriorityClass():
             yield from pods.check_priority_class(value)
         case Event():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from makeway.api.forms import VALUE_HINT, is_label_value
 from makeway.api.gates import check_gates
 from makeway.api.names import NAMESPACE_LABEL
 from makeway.api.objects.configuration import INCREMENTAL, Configuration, MakewaySettings, WaitForPodsReady
@@ -11,7 +12,7 @@ from makeway.api.objects.meta import LabelSelector
 from makeway.api.problems import Problem, entry, warning
 from makeway.api.quantity import Duration
 from makeway.api.structure import did_you_mean, listed, short, told
-from makeway.api.validation.fields import VALUE_HINT, check_selector, is_label_value
+from makeway.api.validation.fields import check_selector
 
 STRATEGIES = (
     ("LessThanOrEqualToFinalShare",),

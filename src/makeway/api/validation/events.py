@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from makeway.api.forms import is_qualified
 from makeway.api.objects.kubernetes import Event, EventSource
 from makeway.api.problems import Problem
 from makeway.api.structure import told
-from makeway.api.validation.fields import is_qualified
 
 TEXT_MAX = 128  # characters of action, reason and reportingInstance
 MESSAGE_BYTES_MAX = 1024

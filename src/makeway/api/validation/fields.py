@@ -2,41 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
-from makeway.api.objects.meta import DNS_LABEL, DNS_SUBDOMAIN, LabelSelector, ObjectMeta, Taint, Toleration
+from makeway.api.forms import (
+    KEY_HINT,
+    LABEL_HINT,
+    NAME_HINT,
+    VALUE_HINT,
+    is_label,
+    is_label_value,
+    is_qualified,
+    is_subdomain,
+)
+from makeway.api.kubernetes_rules import check_toleration
+from makeway.api.objects.meta import LabelSelector, ObjectMeta, Taint, Toleration
 from makeway.api.problems import Problem, entry, warning
 from makeway.api.structure import told
 
-_SUBDOMAIN = re.compile(DNS_SUBDOMAIN)
-_LABEL = re.compile(DNS_LABEL)
-_QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 ANNOTATIONS_BYTES_MAX = 256 * 1024
-NAME_HINT = "lower-case letters, digits, `-` and `.`; each part begins and ends with a letter or digit"
-LABEL_HINT = "lower-case letters, digits and `-`, at most 63; it begins and ends with a letter or digit"
-KEY_HINT = "letters, digits, `-`, `_` and `.`, at most 63; a prefix before `/` is a DNS subdomain"
-VALUE_HINT = "letters, digits, `-`, `_` and `.`, at most 63; it begins and ends with a letter or digit"
-
-
-def is_subdomain(text: str) -> bool:
-    return len(text) <= 253 and _SUBDOMAIN.fullmatch(text) is not None
-
-
-def is_label(text: str) -> bool:
-    return len(text) <= 63 and _LABEL.fullmatch(text) is not None
-
-
-def is_qualified(text: str) -> bool:
-    """``[prefix/]name``, as label keys and resource names are written."""
-    prefix, slash, name = text.rpartition("/")
-    if slash and not is_subdomain(prefix):
-        return False
-    return len(name) <= 63 and _QUALIFIED.fullmatch(name) is not None
-
-
-def is_label_value(text: str) -> bool:
-    return text == "" or (len(text) <= 63 and _QUALIFIED.fullmatch(text) is not None)
 
 
 def check_labels(labels: Mapping[str, str], path: str, *, at_map: bool = False) -> Iterator[Problem]:
@@ -105,23 +88,6 @@ def check_taints(taints: tuple[Taint, ...], path: str) -> Iterator[Problem]:
         if first != i:
             message = f"key {told(taint.key)} with effect {taint.effect} stands already at {path}[{first}]"
             yield Problem(f"{path}[{i}]", message, "keep one of them", cause="Duplicate")
-
-
-def check_toleration(
-    key: str, operator: str, value: str, effect: str, seconds: int | None, path: str
-) -> Iterator[Problem]:
-    """One toleration; api 13.3 tells all of its problems at the toleration itself."""
-    if key and not is_qualified(key):
-        yield Problem(path, f"key {told(key)} is not a label key", KEY_HINT)
-    if not key and operator != "Exists":
-        yield Problem(path, "an empty key needs operator Exists", "set a key, or operator: Exists to tolerate all")
-    if operator == "Exists" and value:
-        yield Problem(path, f"operator Exists takes no value, got {told(value)}", "remove the value")
-    elif not is_label_value(value):
-        yield Problem(path, f"value {told(value)} is not a label value", VALUE_HINT)
-    if seconds is not None and effect != "NoExecute":
-        message = f"tolerationSeconds needs effect NoExecute, got {told(effect) if effect else 'none'}"
-        yield Problem(path, message, "set effect: NoExecute")
 
 
 def check_tolerations(tolerations: tuple[Toleration, ...], path: str) -> Iterator[Problem]:

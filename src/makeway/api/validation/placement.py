@@ -18,9 +18,9 @@ from makeway.api.objects.pods import PodSpec, PodTemplate
 from makeway.api.objects.workload import Workload
 from makeway.api.problems import Problem, warning
 from makeway.api.structure import short
-from makeway.api.validation.where import PREFERRED
 
 WORDS_MAX = 1000
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def not_heeded(spec: PodSpec) -> Iterator[Problem]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from makeway.api.forms import KEY_HINT, is_qualified
 from makeway.api.objects.queueing import (
     ClusterQueue,
     ClusterQueueSpec,
@@ -20,14 +21,7 @@ from makeway.api.objects.queueing import (
 )
 from makeway.api.problems import Problem, warning
 from makeway.api.structure import did_you_mean, listed, told
-from makeway.api.validation.fields import (
-    KEY_HINT,
-    check_labels,
-    check_selector,
-    check_taints,
-    check_tolerations,
-    is_qualified,
-)
+from makeway.api.validation.fields import check_labels, check_selector, check_taints, check_tolerations
 
 FLAVORS_MAX = RESOURCES_MAX = 256
 PAIRS_MAX = 512

@@ -1,0 +1,122 @@
+"""A word that is none, brought in every way that a client has: each is refused, at its path."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from makeway.adapters.server.admission import Admission
+from makeway.adapters.simulator.store import MemoryStore
+from makeway.api.objects.kubernetes import Pod
+from makeway.api.objects.meta import ObjectMeta
+from makeway.api.versions import kind_of
+from makeway.core.model import Millis
+from makeway.runtime.ports import Invalid
+from tests.adapters.server.serving import CORE, running
+
+Tree = dict[str, Any]
+NODES = f"{CORE}/nodes"
+GOOD = [{"key": "a", "effect": "NoSchedule"}]
+BAD = [{"key": "a", "effect": "noSchedule"}]
+TOLD = 'Unsupported value: "noSchedule" is not supported; allowed: NoSchedule, PreferNoSchedule, NoExecute'
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    with (
+        running(tmp_path_factory.mktemp("server") / "data", admission=Admission()) as server,
+        server.client() as client,
+    ):
+        assert client.post(NODES, json=node("n", GOOD)).status_code == 201
+        yield client
+
+
+def node(name: str, taints: list[Tree], **more: Any) -> Tree:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"taints": taints}, **more}
+
+
+def sent(client: httpx.Client, way: str, path: str, body: Any, media: str) -> httpx.Response:
+    return client.request(way, path, content=json.dumps(body), headers={"content-type": f"application/{media}"})
+
+
+@pytest.mark.parametrize(
+    ("way", "path", "body", "media"),
+    [
+        ("POST", NODES, node("m", BAD), "json"),
+        ("PUT", f"{NODES}/n", node("n", BAD), "json"),
+        ("PATCH", f"{NODES}/n", {"spec": {"taints": BAD}}, "merge-patch+json"),
+        ("PATCH", f"{NODES}/n", {"spec": {"taints": BAD}}, "strategic-merge-patch+json"),
+        ("PATCH", f"{NODES}/n", [{"op": "replace", "path": "/spec/taints", "value": BAD}], "json-patch+json"),
+        ("PATCH", f"{NODES}/n?fieldManager=me&force=true", node("n", BAD), "apply-patch+yaml"),
+        ("PATCH", f"{NODES}/o?fieldManager=me", node("o", BAD), "apply-patch+yaml"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and "/" not in value else None,
+)
+def test_a_bad_word_is_refused_in_whatever_way_it_comes(
+    client: httpx.Client, way: str, path: str, body: Any, media: str
+) -> None:
+    answer = sent(client, way, path, body, media)
+    assert answer.status_code == 422, answer.text
+    assert f"spec.taints[0].effect: {TOLD}" in answer.json()["message"]
+    assert [each["field"] for each in answer.json()["details"]["causes"]] == ["spec.taints[0].effect"]
+
+
+STATUS = {"conditions": [{"type": "Ready", "status": "yes"}]}
+
+
+@pytest.mark.parametrize(
+    ("way", "media"),
+    [
+        ("PUT", "json"),
+        ("PATCH", "merge-patch+json"),
+        ("PATCH", "strategic-merge-patch+json"),
+        ("PATCH", "json-patch+json"),
+        ("PATCH", "apply-patch+yaml"),
+    ],
+)
+def test_a_status_is_judged_too(client: httpx.Client, way: str, media: str) -> None:
+    body: Any = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": STATUS}
+    if media == "json-patch+json":
+        body = [{"op": "add", "path": "/status", "value": STATUS}]
+    query = "?fieldManager=me&force=true" if "apply" in media else ""
+    answer = sent(client, way, f"{NODES}/n/status{query}", body, media)
+    assert answer.status_code == 422, answer.text
+    assert [each["field"] for each in answer.json()["details"]["causes"]] == ["status.conditions[0].status"]
+
+
+# --- what is there already -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    """With a pod that an older server took."""
+    found = MemoryStore(lambda: Millis(0), careful=False)
+    spec = {"restartPolicy": "Sometimes", "containers": [{"name": "C"}]}
+    found.create(Pod(metadata=ObjectMeta(name="old", namespace="default"), spec=msgspec.Raw(msgspec.json.encode(spec))))
+    return found
+
+
+def patch(store: MemoryStore, change: Tree, *, status: bool = False) -> Tree:
+    """As strangers do, whose words are judged."""
+    before = store.get(kind_of(Pod), "default", "old").tree()
+    body = {**before, **{name: {**(before.get(name) or {}), **each} for name, each in change.items()}}
+    return (store.update_status(body) if status else store.update(body)).tree()
+
+
+def test_what_was_wrong_before_keeps_nobody_from_changing_the_rest(store: MemoryStore) -> None:
+    patch(store, {"metadata": {"labels": {"a": "b"}}})
+    assert patch(store, {"status": {"phase": "Running"}}, status=True)["status"] == {"phase": "Running"}
+
+
+def test_what_is_wrong_anew_is_refused_and_told_alone(store: MemoryStore) -> None:
+    with pytest.raises(Invalid) as refused:
+        patch(store, {"spec": {"dnsPolicy": "Elsewhere"}})
+    assert [each.path for each in refused.value.problems if "dnsPolicy" in each.path] == ["spec.dnsPolicy"]
+    assert not [each for each in refused.value.problems if "restartPolicy" in each.path]
+    with pytest.raises(Invalid):
+        patch(store, {"status": {"phase": "Gone"}}, status=True)
