@@ -28,7 +28,12 @@ import pytest
 from click.testing import CliRunner
 
 from makeway.adapters.server.limits import Limits
+from makeway.adapters.server.patches import COPIED_BYTES_MAX, OPERATIONS_MAX
+from makeway.adapters.server.selectors import CHARS_MAX
+from makeway.adapters.server.statuses import TOLD_MAX
+from makeway.api.validation.data import DATA_BYTES_MAX
 from makeway.cli.main import main
+from makeway.runtime.ports import OBJECT_BYTES_MAX, OWN_BYTES_MAX
 from tests.end_to_end.machine import Machine
 from tests.live_server import live_server
 
@@ -246,6 +251,11 @@ def test_the_security_page_tells_the_limits_that_hold() -> None:
         f"| watches | {limits.watches}, of one token {limits.watches_per_token} |",
         f"| objects in one page of a list | {limits.list_limit_max:,} |",
         f"| keys and values of a selector | {limits.selector_terms_max} |",
+        f"| its text | {CHARS_MAX // 2**10} KiB |",
+        f"| an object as it is stored | {OBJECT_BYTES_MAX / 2**20} MiB, {OWN_BYTES_MAX // 2**20} MiB with what",
+        f"| the values of a ConfigMap or Secret | {DATA_BYTES_MAX // 2**20} MiB together |",
+        f"| a JSON patch | {OPERATIONS_MAX:,} operations, whose copies add {COPIED_BYTES_MAX // 2**20} MiB |",
+        f"| problems of an object that are told | {TOLD_MAX:,} |",
     ):
         assert row in told
 

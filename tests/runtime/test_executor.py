@@ -9,13 +9,14 @@ from msgspec.structs import replace
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.objects.meta import ObjectMeta
 from makeway.api.objects.queueing import Cohort, CohortSpec
+from makeway.api.problems import Problem
 from makeway.api.versions import kind_of
 from makeway.controllers.contract import Action, Change, Create, Delete, Ref
 from makeway.core.model import Millis
 from makeway.runtime.executor import ATTEMPTS_MAX, Answer, Call, Executor, called
 from makeway.runtime.informers import Informers
 from makeway.runtime.objects import Objects
-from makeway.runtime.ports import Conflict, NotFound, TimedOut, Unavailable
+from makeway.runtime.ports import Conflict, NotFound, TimedOut, TooLarge, Unavailable
 
 A, B = Ref("Cohort", "", "a"), Ref("Cohort", "", "b")
 NOW = Millis(1_000_000)
@@ -193,6 +194,18 @@ def test_failures_are_tried_again_with_growing_pauses_then_given_up() -> None:
     assert times == [1, 2, 4, 8, 16, 32][:ATTEMPTS_MAX]
     assert world.done == [("x", False)]
     assert world.expected(A) == ""
+
+
+def test_what_is_too_large_is_tried_once_and_longer_waited_for_each_time() -> None:
+    refused = TooLarge([Problem("", "too large", cause="TooLong")])
+    world = World(refused, refused)
+    for times in (1, 2):
+        world.executor.submit(change("x"), NOW)
+        world.work()
+        assert (world.desk.calls, world.executor.refusals[A]) == (times, times)
+        assert world.executor.next_at() is None, "nothing is tried again by itself"
+    assert world.done == [("x", False)] * 2
+    assert world.expected() == ""
 
 
 def test_what_no_longer_applies_is_not_written() -> None:

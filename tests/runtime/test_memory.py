@@ -5,17 +5,31 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from makeway.api.objects.kubernetes import Node
+from makeway.api.versions import kind_of
 from makeway.core.model import InvariantError, Millis
 from makeway.runtime.history import History
 from makeway.runtime.memory import RuledObjects
 from makeway.runtime.pages import Objects
-from makeway.runtime.ports import Clock, SeededNames, StoreError
+from makeway.runtime.ports import (
+    OBJECT_BYTES_MAX,
+    OWN_BYTES_MAX,
+    Clock,
+    SeededNames,
+    Stored,
+    StoreError,
+    TooLarge,
+    late_finalizers,
+)
 from makeway.testing.conformance import FLAVOR, HELD, QUEUE, SPOT, owned_by, queue
 
+NODE = kind_of(Node)
 NAMES = st.sampled_from("abc")
 CALLS = st.lists(st.tuples(st.sampled_from(("create", "own", "disown", "hold", "release", "delete")), NAMES, NAMES))
 
@@ -152,3 +166,69 @@ def test_changes_of_some_kinds_are_not_counted() -> None:
     assert leaving.deleting
     assert [each.generation for each in (updated, leaving)] == [0, 0]
     assert "generation" not in leaving.tree()["metadata"]
+
+
+# --- size ------------------------------------------------------------------------------------------------------------
+
+
+def roomy() -> RuledObjects:
+    """It keeps fields that nobody knows, so that something can be large."""
+    return RuledObjects(History(1_000), lambda: Millis(0), SeededNames(), mode="Ignore")
+
+
+def node(**texts: int) -> dict[str, Any]:
+    spec = {name: "x" * size for name, size in texts.items()}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "finalizers": [HELD]}, "spec": spec}
+
+
+def with_status(each: Stored, size: int) -> Node:
+    value: Node = each.value()
+    return replace(value, status=msgspec.Raw(msgspec.json.encode({"phase": "x" * size})))
+
+
+def test_clients_have_less_room_than_our_own_writes() -> None:
+    objects = roomy()
+    with pytest.raises(TooLarge, match='nodes "n" would have 1600'):
+        objects.create(node(a=1_600_000))
+    assert objects.count(("", "Node")) == 0
+    each = objects.put(objects.create(node(a=1_500_000)), with_status(objects.get(NODE, "", "n"), 400_000))
+    assert OBJECT_BYTES_MAX < len(each.data) < OWN_BYTES_MAX
+    with pytest.raises(TooLarge, match=f"more than the {OWN_BYTES_MAX} that"):
+        objects.put(each, with_status(each, 900_000))
+    with pytest.raises(TooLarge, match=f"more than the {OBJECT_BYTES_MAX} that"):
+        objects.update(node(a=1_500_000, b=1))
+    assert objects.get(NODE, "", "n") is each, "nothing has changed"
+
+
+def test_what_is_too_large_can_become_smaller_and_go() -> None:
+    objects = roomy()
+    objects.create(node(a=1_500_000))
+    each = objects.put(objects.get(NODE, "", "n"), with_status(objects.get(NODE, "", "n"), 596_000))
+    assert OWN_BYTES_MAX - len(each.data) < 1_500
+    smaller = objects.update(node(a=1_400_000))
+    assert OBJECT_BYTES_MAX < len(smaller.data) < len(each.data)
+    marked = objects.delete(NODE, "", "n", propagation="Foreground")
+    assert marked.deleting
+    assert len(marked.data) > len(smaller.data), "its mark is added whatever there is"
+    objects.patch(NODE, "", "n", {"metadata": {"finalizers": None}})
+    assert objects.count(("", "Node")) == 0
+
+
+def test_a_finalizer_is_looked_up_not_searched_for() -> None:
+    objects = roomy()
+    names = [f"example.com/f{i}" for i in range(400)]
+    objects.create({**node(), "metadata": {"name": "n", "finalizers": names}})
+    each = objects.delete(NODE, "", "n", propagation="Background")
+    looks = 0
+
+    class Name(str):
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal looks
+            looks += 1
+            return str.__eq__(self, other)
+
+    asked = replace(each.value().metadata, finalizers=tuple(map(Name, names)))
+    assert list(late_finalizers(each, asked)) == []
+    assert looks <= 2 * len(names)

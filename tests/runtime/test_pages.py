@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +10,7 @@ from makeway.api.objects.kubernetes import ConfigMap
 from makeway.api.objects.meta import ObjectMeta
 from makeway.api.versions import kind_of
 from makeway.core.model import Millis
+from makeway.runtime import ports
 from makeway.runtime.history import History
 from makeway.runtime.memory import RuledObjects
 from makeway.runtime.pages import FEW, Order
@@ -77,6 +79,22 @@ def test_pages_add_up_to_the_list(places: list[tuple[str, str]], limit: int, sel
         there.create(ConfigMap(metadata=ObjectMeta(namespace="a", generate_name="later-")))
         there.delete(MAPS, whole.items[-1].namespace, whole.items[-1].name) if len(seen) <= limit else None
     assert tuple(seen) == whole.items
+
+
+def test_a_field_is_looked_for_once_however_often_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = RuledObjects(History(1_000), lambda: Millis(0), SeededNames())
+    each = there.create(ConfigMap(metadata=ObjectMeta(namespace="a", name="1")))
+    looked: list[tuple[str, ...]] = []
+    plain = ports.field_text
+
+    def counted(stored: Stored, path: tuple[str, ...]) -> str:
+        looked.append(path)
+        return plain(stored, path)
+
+    monkeypatch.setattr(ports, "field_text", counted)
+    terms = tuple(FieldTerm(("type",), str(i), is_equal=False) for i in range(100))
+    assert Filter(kind_key(each.kind), None, (), (*terms, FieldTerm(("metadata", "name"), "1"))).takes(each)
+    assert looked == [("type",), ("metadata", "name")]
 
 
 def test_a_field_that_is_not_set_is_empty_and_others_read_as_text() -> None:

@@ -12,7 +12,7 @@ from typing import Literal
 Severity = Literal["error", "warning"]
 Cause = Literal[
     "Required", "Invalid", "NotSupported", "Duplicate", "Forbidden", "NotFound", "TooMany",  # api 0.9
-    "TypeInvalid", "UnknownField", "DuplicateField", "Syntax", "Advice",
+    "TooLong", "TypeInvalid", "UnknownField", "DuplicateField", "Syntax", "Advice",
 ]  # fmt: skip
 
 

@@ -6,7 +6,7 @@ a ``Change`` to the history there, with the state before and after.
 Time comes from ``clock``, uids and name suffixes from ``names``: equal calls give equal objects, byte for byte.
 
 Promises: a call that raises has changed nothing; a call costs what it touches, never the number of objects, but for
-``list``.
+``list``; no write makes an object larger than ``OBJECT_BYTES_MAX``, none of our own larger than ``OWN_BYTES_MAX``.
 
 Kinder than an API server in one thing: what only the server may set is not refused in a body but passed over. Not
 here: who takes away all that is in a namespace, who owns which field. One thread at a time.
@@ -36,7 +36,9 @@ from makeway.runtime.history import History
 from makeway.runtime.pages import Objects
 from makeway.runtime.ports import (
     FOREGROUND,
+    OBJECT_BYTES_MAX,
     ORPHAN,
+    OWN_BYTES_MAX,
     AlreadyExists,
     Body,
     Change,
@@ -49,6 +51,7 @@ from makeway.runtime.ports import (
     Stored,
     called,
     check_present,
+    check_size,
     deletion_finalizers,
     first_generation,
     grace_seconds,
@@ -139,7 +142,7 @@ class RuledObjects(Objects):
         value = replace(value, metadata=replace(meta, uid=self._names.uid()))
         if self._admission is not None:
             value = self._admission(self, kind, value, None)
-        created = self._commit(kind, value, None)
+        created = self._commit(kind, value, None, most=_most(body))
         self._suspect_orphan(created)
         return self._settled(created)
 
@@ -151,7 +154,8 @@ class RuledObjects(Objects):
             value = replace(value, status=old.value().status)
         if self._admission is not None:
             value = self._admission(self, kind, value, old)
-        return self._settled(self._change(old, value, written if self._judges(body) else None))
+        judged = written if self._judges(body) else None
+        return self._settled(self._change(old, value, judged, most=_most(body)))
 
     def update_status(self, body: Body) -> Stored:
         if isinstance(body, Wire) and not self._careful:
@@ -171,7 +175,8 @@ class RuledObjects(Objects):
         before = old.value()
         owned = replace(before.metadata, managed_fields=_meta(written.value).managed_fields)
         value = replace(before, status=written.value.status, metadata=owned)
-        return self._settled(self._change(old, value, written if self._judges(body) else None))
+        judged = written if self._judges(body) else None
+        return self._settled(self._change(old, value, judged, most=_most(body)))
 
     def _put_status(self, body: Wire) -> Stored:
         """A status of our own making, which is not judged: nothing else can have changed."""
@@ -180,7 +185,7 @@ class RuledObjects(Objects):
         before, status = old.value(), written.value.status
         if before.status == status:
             return old
-        return self._settled(self._commit(old.kind, replace(before, status=status), old))
+        return self._settled(self._commit(old.kind, replace(before, status=status), old, most=OWN_BYTES_MAX))
 
     def patch(
         self, kind: Kind, namespace: str, name: str, change: Mapping[str, Tree], *, status: bool = False
@@ -209,7 +214,7 @@ class RuledObjects(Objects):
 
     def put(self, old: Stored, value: Wire) -> Stored:
         """A change of our own making, of status and all; it is not judged."""
-        return self._settled(self._change(old, value))
+        return self._settled(self._change(old, value, most=OWN_BYTES_MAX))
 
     def _judges(self, body: Body) -> bool:
         return self._careful or not isinstance(body, Wire)
@@ -257,10 +262,10 @@ class RuledObjects(Objects):
         check_present(old, meta.uid, meta.resource_version)
         return old
 
-    def _change(self, old: Stored, value: Any, written: Written | None = None) -> Stored:
+    def _change(self, old: Stored, value: Any, written: Written | None = None, *, most: int | None = None) -> Stored:
         """Put ``value`` in the place of ``old``; what only the store may set is taken from ``old``.
 
-        ``written`` is the body that it was made of, where that is to be judged.
+        ``written`` is the body that it was made of, where that is to be judged; ``most``: bytes that it may have.
         """
         before = old.value()
         given = before.metadata
@@ -284,7 +289,7 @@ class RuledObjects(Objects):
             return self._remove(old, value)
         if wanted(old.kind, was) != wanted(old.kind, will):
             value = replace(value, metadata=replace(value.metadata, generation=next_generation(old.generation)))
-        changed = self._commit(old.kind, value, old)
+        changed = self._commit(old.kind, value, old, most=most)
         if given.owner_references != meta.owner_references:
             self._suspect_orphan(changed)
             self._suspects.update(dict.fromkeys(old.owners))
@@ -327,9 +332,12 @@ class RuledObjects(Objects):
         self._suspects[old.uid] = None
         return self._commit(old.kind, replace(value, metadata=meta), old)
 
-    def _commit(self, kind: Kind, value: Any, old: Stored | None) -> Stored:
+    def _commit(self, kind: Kind, value: Any, old: Stored | None, *, most: int | None = None) -> Stored:
+        """Without ``most`` nothing is weighed: a deletion adds its mark, whatever there is."""
         meta = _cleaned(value.metadata, resource_version=str(self._history.revision + 1))
         new = Stored.made(kind, replace(value, metadata=meta))
+        if most is not None:
+            check_size(new, old, most)
         self.apply(Change("ADDED" if old is None else "MODIFIED", old, new))
         return new
 
@@ -502,6 +510,11 @@ def _blocks(dependent: Stored, owner: Stored) -> bool:
 def refuse(problems: list[Problem]) -> None:
     if has_errors(problems):
         raise Invalid(problems)
+
+
+def _most(body: Body) -> int:
+    """How many bytes an object may have that is made of a body; our own are structs."""
+    return OWN_BYTES_MAX if isinstance(body, Wire) else OBJECT_BYTES_MAX
 
 
 def _served(tree: Mapping[str, Tree]) -> Kind:

@@ -21,6 +21,7 @@ read already enters as its ``Reading``, with what was wrong or odd about it.
     ├── AlreadyExists        a create met an object of that name
     ├── Conflict             it has changed: read it again, decide again
     ├── Invalid              the object breaks rules; ``problems`` has all of them
+    │   └── TooLarge         it has more bytes than a Store keeps for one object
     ├── Forbidden            not allowed here, whatever the object says
     ├── Expired              that revision is forgotten (410): list again
     └── Retryable            nothing is wrong with the request; ``retry_after`` says when to try again
@@ -58,6 +59,8 @@ Propagation = Literal["Background", "Foreground", "Orphan"]
 ORPHAN = "orphan"  # finalizers that stand for a propagation
 FOREGROUND = "foregroundDeletion"
 POD_GRACE_SECONDS = 30
+OBJECT_BYTES_MAX = 3 * 512 * 1024  # of one object as it is stored: what etcd takes in a request
+OWN_BYTES_MAX = 4 * 512 * 1024  # with what our own controllers write beside it: they have room where clients have none
 _UNCOUNTED = {  # their changes are not counted in Kubernetes
     *(("", name) for name in ("ConfigMap", "Event", "LimitRange", "Namespace", "Node", "Secret")),
     ("coordination.k8s.io", "Lease"),
@@ -136,6 +139,11 @@ class Invalid(StoreError):
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))
         self.problems = tuple(problems)
+
+
+class TooLarge(Invalid):
+    code = 413
+    reason = "RequestEntityTooLarge"
 
 
 class Forbidden(StoreError):
@@ -376,10 +384,11 @@ class FieldTerm:
     otherwise: tuple[str, ...] = ()
 
     def holds(self, each: Stored) -> bool:
+        return (self.text(each) == self.value) == self.is_equal
+
+    def text(self, each: Stored) -> str:
         found = field_text(each, self.path)
-        if not found and self.otherwise:
-            found = field_text(each, self.otherwise)
-        return (found == self.value) == self.is_equal
+        return found if found or not self.otherwise else field_text(each, self.otherwise)
 
 
 def field_text(each: Stored, path: tuple[str, ...]) -> str:
@@ -424,7 +433,13 @@ class Filter:
             return False
         if self.labels and not selects(self.labels, each.labels):
             return False
-        return all(term.holds(each) for term in self.fields)
+        texts: dict[tuple[str, ...], str] = {}  # terms are many, fields few, and each is looked for in all the bytes
+        for term in self.fields:
+            if term.path not in texts:
+                texts[term.path] = term.text(each)
+            if (texts[term.path] == term.value) != term.is_equal:
+                return False
+        return True
 
     def event(self, change: Change) -> Event | None:
         """What a change looks like to someone who sees only these objects."""
@@ -466,6 +481,14 @@ def called(kind: Kind, name: str) -> str:
     return f'{kind.plural}{"." if kind.group else ""}{kind.group} "{name}"'
 
 
+def check_size(new: Stored, old: Stored | None, most: int) -> None:
+    """An object may not grow beyond ``most`` bytes; what is too large already may become smaller. Raises TooLarge."""
+    size = len(new.data)
+    if size > most and (old is None or size > len(old.data)):
+        words = f"{called(new.kind, new.name)} would have {size} bytes, more than the {most} that an object may have"
+        raise TooLarge([Problem("", words, "keep large data in files, or in several objects", cause="TooLong")])
+
+
 def check_present(old: Stored, uid: str, resource_version: str) -> None:
     """What the caller believes to be there must be there."""
     if uid and uid != old.uid:
@@ -495,7 +518,8 @@ def wanted(kind: Kind, tree: dict[str, Tree]) -> dict[str, Tree]:
 
 def late_finalizers(old: Stored, meta: ObjectMeta) -> Sequence[Problem]:
     """No finalizer can be added to what is being deleted."""
-    late = [name for name in meta.finalizers if name not in old.finalizers] if old.deleting else []
+    present = set(old.finalizers)
+    late = [name for name in meta.finalizers if name not in present] if old.deleting else []
     return [
         Problem("metadata.finalizers", f"{each} comes too late: it is being deleted", cause="Forbidden")
         for each in late

@@ -74,6 +74,32 @@ def test_pods_that_fail_to_begin_say_why(node: TestNode) -> None:
     assert (node.exit_code("p"), node.state("p")["terminated"]["reason"]) == (127, "StartError")
 
 
+def test_a_pod_that_asks_for_too_much_says_so_and_harms_nobody(node: TestNode) -> None:
+    env = [{"name": f"A{i}", "value": f"$(A{i - 1})" * 10 if i else "x" * 100} for i in range(9)]
+    node.pod("p", {"name": "work", "image": "busybox", "command": ["true"], "env": env})
+    node.run("q", "true")
+    node.until_phase("q", "Succeeded")
+    node.until(lambda: "waiting" in node.state("p"))
+    for i in range(2):  # and again after a restart
+        waiting = node.state("p")["waiting"]
+        assert waiting["reason"] == "CreateContainerConfigError"
+        assert waiting["message"].startswith('container work: variable "A4" has 1000000 characters')
+        node.restart()
+        node.run(name := f"r{i}", "true")
+        node.until_phase(name, "Succeeded")
+    node.delete("p")
+    node.until(lambda: node.is_gone("p"))
+
+
+def test_why_many_containers_wait_is_told_in_few_bytes(node: TestNode) -> None:
+    missing = [{"secretRef": {"name": "no-such-secret"}}]
+    each = {"image": "busybox", "command": ["true"], "envFrom": missing}
+    node.pod("p", *({"name": f"c{i}", **each} for i in range(2_000)))
+    node.until(lambda: "waiting" in node.state("p"))
+    assert node.state("p", 1_999)["waiting"]["message"].startswith("container c0: secret")
+    assert len(node.store.get(PODS, "default", "p").data) < 1_200_000
+
+
 def test_what_is_missing_is_waited_for_and_then_used(node: TestNode) -> None:
     env = [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "key", "key": "k"}}}]
     node.pod("p", {"name": "work", "image": "busybox", "command": ["sh", "-c", "echo $KEY"], "env": env})

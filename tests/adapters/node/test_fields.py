@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from makeway.adapters.node.environment import NotThere, Place, expanded
+from makeway.adapters.node.environment import WORD_BYTES_MAX, NotThere, Place, expanded
 from makeway.adapters.node.fields import Machine, Planned, gpus_in, planned
 from makeway.adapters.node.records import ContainerPlan, Handler, Http, Probe
 from makeway.adapters.node.volumes import Folder, make
@@ -165,6 +166,82 @@ def test_variables_come_in_their_order() -> None:
 
 def test_a_reference_is_read_as_kubernetes_reads_it() -> None:
     assert expanded("$(A)$$(A)$$$(A) $(B) $ $(", {"A": "x"}) == "x$(A)$x $(B) $ $("
+
+
+# --- no more than a process can be given -----------------------------------------------------------------------------
+
+
+def doubling(base: str, times: int, steps: int) -> list[Tree]:
+    """Variables of which each names the one before several times."""
+    more = [{"name": f"A{i}", "value": f"$(A{i - 1})" * times} for i in range(1, steps + 1)]
+    return [{"name": "A0", "value": base}, *more]
+
+
+BOMB = doubling("x" * 100, 10, 8)  # 10 GB
+LARGE = Known(
+    {"default/large": {f"k{i}": b"x" * 100_000 for i in range(10)}}, {"default/one": {"k": b"x" * WORD_BYTES_MAX}}
+)
+
+
+@pytest.mark.parametrize(
+    ("container", "message"),
+    [
+        (work(env=BOMB), 'container work: variable "A4" has 1000000 characters with its variables put in, at most'),
+        (work(env=BOMB[:4], args=["$(A3)$(A3)"]), "container work: the command has 200000 characters with its"),
+        (work(env=BOMB[:4], args=["$(A3)"] * 11), "container work: the command does not fit: all variables and words"),
+        (work(args=["x" * 200_000]), "container work: the command has 200000 characters with its variables put in"),
+        (work(env=[{"name": "V", "value": "ä" * 70_000}]), 'container work: variable "V" has 140003 bytes, at most'),
+        (
+            work(envFrom=[{"secretRef": {"name": "large"}}, {"prefix": "P", "secretRef": {"name": "large"}}]),
+            'container work: variable "Pk0" does not fit: all variables and words together have at most 1048576 bytes',
+        ),
+        (work(envFrom=[{"configMapRef": {"name": "one"}}]), 'container work: variable "k" has 131074 bytes, at most'),
+        (
+            work(env=[{"name": "V", "valueFrom": {"configMapKeyRef": {"name": "one", "key": "k"}}}]),
+            'container work: variable "V" has 131074 bytes, at most',
+        ),
+        (
+            work(env=[{"name": "V", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels"}}}]),
+            'container work: variable "V" has 200009 bytes, at most',
+        ),
+    ],
+)
+def test_more_than_a_process_can_be_given_is_not_even_made(container: Tree, message: str) -> None:
+    each = pod(container, labels={"app": "x" * 200_000})
+    tracemalloc.start()
+    try:
+        with pytest.raises(NotThere) as told:
+            planned(each, FOLDER, MACHINE, LARGE)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (told.value.reason, str(told.value)[: len(message)]) == ("CreateContainerConfigError", message)
+    assert most < 4_000_000
+
+
+def test_what_a_variable_had_before_is_not_counted() -> None:
+    again = [{"name": "V", "value": "x" * 100_000}] * 50
+    assert the_one(work(env=again)).env["V"] == "x" * 100_000
+
+
+def test_all_containers_share_one_bound() -> None:
+    many = [work(name=f"c{i}", envFrom=[{"secretRef": {"name": "large"}}]) for i in range(200)]
+    looked = []
+
+    class Counting(Known):
+        def secret(self, namespace: str, name: str) -> Mapping[str, bytes] | None:
+            looked.append(name)
+            return super().secret(namespace, name)
+
+    with pytest.raises(NotThere, match="container c16: variables and words of all containers together have more than"):
+        planned(pod(*many), FOLDER, MACHINE, Counting(LARGE.secrets))
+    assert len(looked) == 17
+
+
+def test_no_glob_is_looked_for_in_a_page_of_text() -> None:
+    machine = Machine(MACHINE.place, images={"*a*a*a*a*a*b": ("x",)}, base={}, agent="")
+    with pytest.raises(NotThere, match=r'image "aaaaaa.*…" is not run on this machine'):
+        plan(pod({"name": "work", "image": "a" * 100_000}), machine)
 
 
 # --- the rest of the table -------------------------------------------------------------------------------------------

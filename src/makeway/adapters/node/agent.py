@@ -41,7 +41,7 @@ from makeway.api.objects.pods import PodSpec, PodStatus
 from makeway.controllers.contract import Note, Ref
 from makeway.core.model import Millis
 from makeway.runtime.executor import Answer, Call, Writer
-from makeway.runtime.ports import Conflict, NotFound, Store, Stored
+from makeway.runtime.ports import Conflict, Invalid, NotFound, Store, Stored
 from makeway.runtime.workqueue import Looks, Timers, backoff_ms
 
 SOCKET = "agent.sock"
@@ -68,6 +68,7 @@ class _Known:
     waits: str = ""  # what it waits for, as was last told
     is_writing: bool = False
     failures: int = 0  # of writes, in a row
+    is_refused: bool = False  # its status is not taken, for example for its size: it goes without
     told: int = 0  # the number of the last note that became an event
     devices: tuple[str, ...] = ()
 
@@ -225,7 +226,7 @@ class Agent:
     def _answered(self, known: _Known, answer: Answer, is_removal: bool, now: Millis) -> None:
         uid = known.folder.uid
         if answer.stored is not None:
-            known.failures = 0
+            known.failures, known.is_refused = 0, False
             if is_removal and not answer.stored.finalizers:
                 known.stored = None
             elif known.stored is not None and answer.stored.revision > known.stored.revision:
@@ -236,6 +237,7 @@ class Agent:
             self._looks.add(uid)
         else:
             known.failures += 1
+            known.is_refused = isinstance(answer.error, Invalid)
             quick = isinstance(answer.error, Conflict) and known.failures < 10
             self._later.set(uid, Millis(now + (20 if quick else backoff_ms(known.failures))))
             if isinstance(answer.error, Conflict):
@@ -370,7 +372,7 @@ class Agent:
             self._stop(known, (pod.metadata.deletion_grace_period_seconds or 0) * 1000, now)
             if known.record is not None:
                 self._tell_status(known, now)
-        elif self._tell_status(known, now) and not self._is_let_go(known.stored):
+        elif (known.is_refused or self._tell_status(known, now)) and not self._is_let_go(known.stored):
             self._remove(known, now)
 
     def _is_let_go(self, stored: Stored) -> bool:

@@ -2,6 +2,9 @@
 
 Later ones win. ``$(NAME)`` in a value, a command or an argument stands for a variable that is set by then; ``$$`` is a
 dollar sign; what names nothing stays as it is.
+
+Bounded as the kernel bounds what a process is given, and before it is made: a text of a few bytes that names another
+several times can ask for any amount. Who asks for more gets the reason that a container waits with.
 """
 
 from __future__ import annotations
@@ -14,10 +17,14 @@ from typing import Protocol
 from makeway.api.objects.kubernetes import Pod
 from makeway.api.objects.pods import Container, EnvVarSource, PodSpec, ResourceFieldSelector
 from makeway.api.quantity import Quantity
+from makeway.api.structure import short
 
 _REFERENCE = re.compile(r"\$\$|\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)")
 _KEYED = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 _NANO = 10**9
+WORD_BYTES_MAX = 128 * 1024 - 1  # of a variable with its name, or of one word of a command: the kernel takes no more
+POD_BYTES_MAX = 16 * 1024 * 1024  # of all containers together: their plan is kept in one file
+GIVEN_BYTES_MAX = 1024 * 1024  # of all variables and words of a container; the kernel's bound depends on the machine
 
 
 class Sources(Protocol):
@@ -45,21 +52,70 @@ class Place:
     allocatable: Mapping[str, Quantity] = field(default_factory=dict)
 
 
-def expanded(text: str, known: Mapping[str, str]) -> str:
+class TooMuch(NotThere):
+    """A container asks for more than a process can be given; it waits until the pod, or what it refers to, is less."""
+
+
+def expanded(text: str, known: Mapping[str, str], what: str = "a text") -> str:
+    """A text with its variables put in; how long it becomes is known before it is made. Raises TooMuch."""
+
     def value(found: re.Match[str]) -> str:
         name = found.group(1)
-        if name is None:
-            return "$"
-        return known.get(name, found.group())
+        return "$" if name is None else known.get(name, found.group())
 
+    size = len(text)
+    for found in _REFERENCE.finditer(text):
+        size += len(value(found)) - len(found.group())
+    if size > WORD_BYTES_MAX:
+        raise TooMuch(f"{what} has {size} characters with its variables put in, at most {WORD_BYTES_MAX} are taken")
     return _REFERENCE.sub(value, text)
+
+
+class Given:
+    """The variables of a container as they gather, and the words of its command; no more than a process can have."""
+
+    def __init__(self, base: Mapping[str, str]) -> None:
+        self.variables: dict[str, str] = {}
+        self._left = GIVEN_BYTES_MAX
+        for name, value in base.items():
+            self.put(name, value)
+
+    def put(self, name: str, value: str) -> None:
+        """Set a variable. Raises TooMuch."""
+        present = self.variables.get(name)
+        if present is not None:
+            self._left += _size(name, present)
+        self._take(_size(name, value), f'variable "{short(name)}"')
+        self.variables[name] = value
+
+    def word(self, text: str) -> str:
+        """A word of the command, with its variables put in. Raises TooMuch."""
+        made = expanded(text, self.variables, "the command")
+        self._take(_bytes(made) + 1, "the command")
+        return made
+
+    def _take(self, size: int, what: str) -> None:
+        if size > WORD_BYTES_MAX:
+            raise TooMuch(f"{what} has {size} bytes, at most {WORD_BYTES_MAX} are taken")
+        if size > self._left:
+            raise TooMuch(f"{what} does not fit: all variables and words together have at most {GIVEN_BYTES_MAX} bytes")
+        self._left -= size
+
+
+def _size(name: str, value: str) -> int:
+    """In bytes, as a process gets it: ``NAME=value`` and a zero."""
+    return _bytes(name) + _bytes(value) + 2
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
 
 
 def environment(
     pod: Pod, spec: PodSpec, container: Container, *, base: Mapping[str, str], sources: Sources, place: Place
-) -> dict[str, str]:
+) -> Given:
     """Raises NotThere."""
-    found = dict(base)
+    given = Given(base)
     namespace = pod.metadata.namespace
     for each in container.env_from:
         for what, ref in (("secret", each.secret_ref), ("configmap", each.config_map_ref)):
@@ -68,15 +124,17 @@ def environment(
             values = _whole(sources, what, namespace, ref.name)
             if values is None and not ref.optional:
                 raise NotThere(f'{what} "{ref.name}" not found')
-            found.update({each.prefix + key: _text(value) for key, value in sorted((values or {}).items())})
+            for key, value in sorted((values or {}).items()):
+                given.put(each.prefix + key, _text(value))
     for variable in container.env:
         if variable.value_from is None:
-            found[variable.name] = expanded(variable.value, found)
+            what = f'variable "{short(variable.name)}"'
+            given.put(variable.name, expanded(variable.value, given.variables, what))
             continue
-        value = _from_source(pod, spec, container, variable.value_from, sources, place)
-        if value is not None:
-            found[variable.name] = value
-    return found
+        found = _from_source(pod, spec, container, variable.value_from, sources, place)
+        if found is not None:
+            given.put(variable.name, found)
+    return given
 
 
 def _whole(sources: Sources, what: str, namespace: str, name: str) -> Mapping[str, bytes] | None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from makeway.adapters.node.environment import NotThere, Place, Sources, environment, expanded
+from makeway.adapters.node.environment import POD_BYTES_MAX, NotThere, Place, Sources, TooMuch, environment
 from makeway.adapters.node.images import words_of
 from makeway.adapters.node.processes import CONTAINER_MARK, POD_MARK
 from makeway.adapters.node.records import SCRATCH, ContainerPlan, Handler, Http, PodPlan, Probe, Role
@@ -53,7 +53,9 @@ def planned(pod: Pod, folder: Path, machine: Machine, sources: Sources, devices:
         **{volume_variable(name): str(each.path) for name, each in sorted(folders.items())},
     }  # fmt: skip
     left = list(devices)
-    plans, missing = [], []
+    plans: list[ContainerPlan] = []
+    missing: list[tuple[str, NotThere]] = []
+    given_bytes = 0
     for role, container in _in_order(spec):
         count = gpus_of(container)
         own = list(devices[:count]) if role == "init" else left[:count]
@@ -61,6 +63,12 @@ def planned(pod: Pod, folder: Path, machine: Machine, sources: Sources, devices:
         given = {**base, **_gpu_marks(own, machine)}
         try:
             plans.append(_container(pod, spec, container, role, folder, given, machine, sources))
+            given_bytes += sum(map(len, (*plans[-1].argv, *plans[-1].env, *plans[-1].env.values())))
+            if given_bytes > POD_BYTES_MAX:
+                raise TooMuch(f"variables and words of all containers together have more than {POD_BYTES_MAX} bytes")
+        except TooMuch as error:  # those after it are not even looked at
+            missing.append((container.name, error))
+            break
         except NotThere as error:
             missing.append((container.name, error))
     if missing:
@@ -85,15 +93,16 @@ def _container(
     pod: Pod, spec: api.PodSpec, container: api.Container, role: Role, folder: Path, base: Mapping[str, str],
     machine: Machine, sources: Sources,
 ) -> ContainerPlan:  # fmt: skip
-    env = environment(pod, spec, container, base=base, sources=sources, place=machine.place)
-    env.update({POD_MARK: pod.metadata.uid, CONTAINER_MARK: container.name})
+    given = environment(pod, spec, container, base=base, sources=sources, place=machine.place)
+    given.put(POD_MARK, pod.metadata.uid)
+    given.put(CONTAINER_MARK, container.name)
     words = words_of(container, machine.images)
     ports = {each.name: each.container_port for each in container.ports if each.name}
     return ContainerPlan(
         name=container.name,
-        argv=tuple(expanded(word, env) for word in words),
+        argv=tuple(map(given.word, words)),
         role=role,
-        env=env,
+        env=given.variables,
         folder=container.working_dir or str(folder / SCRATCH),
         memory_bytes=memory_of(container),
         startup=_probe(container.startup_probe, ports),

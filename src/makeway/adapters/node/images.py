@@ -8,9 +8,11 @@ from functools import lru_cache
 
 from makeway.adapters.node.environment import NotThere
 from makeway.api.objects.pods import Container
+from makeway.api.structure import short
 
 NOT_RUNNABLE = "ImageNotRunnable"
 HINT = "give the container a command, or map the image to one in makeway.images of the configuration file"
+CHARS_MAX = 1024  # of the name of an image; in longer ones no glob is looked for
 _BUILT_IN: Mapping[str, Sequence[str]] = {  # where the container has no command of its own
     "*/pause": ("sleep", "infinity"), "*/pause:*": ("sleep", "infinity"), "pause:*": ("sleep", "infinity"),
     "*/sleep": ("sleep",), "*/sleep:*": ("sleep",), "sleep:*": ("sleep",),
@@ -30,12 +32,12 @@ def words_of(container: Container, images: Mapping[str, Sequence[str]]) -> tuple
         return (*container.command, *container.args)
     built_in = _mapped(container.image, _BUILT_IN)
     if built_in is None:
-        raise NotThere(f'image "{container.image}" is not run on this machine: {HINT}', NOT_RUNNABLE)
+        raise NotThere(f'image "{short(container.image)}" is not run on this machine: {HINT}', NOT_RUNNABLE)
     return tuple(built_in) if len(built_in) > 1 else (*built_in, *container.args)
 
 
 def _mapped(image: str, images: Mapping[str, Sequence[str]]) -> Sequence[str] | None:
-    found = [glob for glob in images if _pattern(glob).fullmatch(image)]
+    found = [glob for glob in images if _pattern(glob).fullmatch(image)] if len(image) <= CHARS_MAX else []
     return images[min(found, key=lambda glob: (-len(glob), glob))] if found else None
 
 

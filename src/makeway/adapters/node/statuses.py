@@ -15,11 +15,14 @@ from msgspec import Raw
 
 from makeway.adapters.node.environment import Place
 from makeway.adapters.node.records import ContainerRecord, Exit, PodRecord
+from makeway.api.conditions import cut
 from makeway.api.objects.kubernetes import Pod, amended, view
 from makeway.api.objects.pods import Container, PodSpec
 from makeway.api.quantity import Time
 
 Tree = dict[str, Any]
+MESSAGE_BYTES_MAX = 1024  # why a container waits
+MESSAGES_BYTES_MAX = 256 * 1024  # of all containers: each is told the same, which names all of them
 SUPERVISOR_LOST, NODE_RESTARTED = "SupervisorLost", "NodeRestarted"
 
 
@@ -71,7 +74,9 @@ def status_of(pod: Pod, record: PodRecord, place: Place, now_ms: int, lost: Lost
 def waiting_status(pod: Pod, reason: str, message: str, at_ms: int) -> Raw:
     """Of a pod that has not begun, and why not."""
     spec = view(pod.spec, PodSpec)
-    records = {each.name: ContainerRecord(each.name, reason=reason, message=message) for each in _all(spec)}
+    every = tuple(_all(spec))
+    words = cut(message, min(MESSAGE_BYTES_MAX, MESSAGES_BYTES_MAX // max(1, len(every))))
+    records = {each.name: ContainerRecord(each.name, reason=reason, message=words) for each in every}
     conditions = _conditions(spec, records, "Pending", False)
     return amended(pod.status, {
         "phase": "Pending", "qosClass": qos_class(spec),

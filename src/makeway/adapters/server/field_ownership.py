@@ -18,8 +18,9 @@ good object.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import msgspec
 
@@ -34,6 +35,7 @@ from makeway.adapters.server.field_sets import (
     intersection,
     paths,
     union,
+    united,
     without,
 )
 from makeway.adapters.server.merging import Node, owned_part
@@ -50,6 +52,7 @@ ANCIENT = "ancient-changes"
 BEFORE = "before-first-apply"
 KUBECTL = "kubectl"  # who applies with ``kubectl apply --server-side``
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+CONFLICTS_CHARS_MAX = 256 * 1024  # that are told; whoever has more conflicts sees the first of them
 LAST_APPLIED_MAX = 256 * 1024  # bytes; what all annotations of an object may have
 
 
@@ -64,11 +67,10 @@ class ApplyConflict(Exception):
 def _conflict_message(conflicts: Sequence[tuple[str, str]]) -> str:
     if len(conflicts) == 1:
         return f"Apply failed with 1 conflict: conflict with {conflicts[0][0]}: {conflicts[0][1]}"
-    lines = []
-    for manager in dict.fromkeys(manager for manager, _ in conflicts):
-        lines.append(f"conflicts with {manager}:")
-        lines += [f"- {path}" for each, path in conflicts if each == manager]
-    return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
+    told: dict[str, list[str]] = {}
+    for manager, path in conflicts:
+        told.setdefault(manager, [f"conflicts with {manager}:"]).append(f"- {path}")
+    return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(chain.from_iterable(told.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +208,7 @@ def _merged(
         new["metadata"] = {**new["metadata"], **given}
     if last is None:
         return new
-    owned = mine.fields
-    for each in others:
-        owned = union(owned, each.fields)
+    owned = united([mine.fields, *(each.fields for each in others)])
     owned = {"f:metadata": {}, **owned}  # there is always something in it that nobody can own
     result: dict[str, Tree] = pruned(new, last.fields, owned, part)
     return result
@@ -229,13 +229,19 @@ def _hit(fields: Fields, more: Fields, less: Fields, allowed: Fields) -> Fields:
 
 
 def _refuse_conflicts(kind: Kind, version: str, hit: Iterable[Entry]) -> None:
-    found = [
-        (str(entry), "." + older_path(kind, version, path.removeprefix(".")))
-        for entry in hit
-        for path in paths(entry.fields)
-    ]
-    if found:
+    if found := list(_conflicts(kind, version, hit)):
         raise ApplyConflict(sorted(found, key=lambda each: each[0]))
+
+
+def _conflicts(kind: Kind, version: str, hit: Iterable[Entry]) -> Iterator[tuple[str, str]]:
+    """Who, and the path; so many as can be told: steps may be long, and paths many."""
+    size = 0
+    for entry in hit:
+        for path in paths(entry.fields):
+            yield str(entry), "." + older_path(kind, version, path.removeprefix("."))
+            size += len(path)
+            if size > CONFLICTS_CHARS_MAX:
+                return
 
 
 # --- those who applied on their own side before ----------------------------------------------------------------------
@@ -283,15 +289,13 @@ def _record_of(tree: Tree) -> Tree:
 
 def _read(trees: Tree, *, trusted: bool = True) -> Record:
     """Empty where there is none, or where one that somebody sent makes no sense."""
-    record: Record = {}
+    entries: dict[tuple[str, ...], list[Entry]] = {}
     for each in trees if isinstance(trees, list) else ():
         entry = _entry(each, trusted)
         if entry is None:
             return {}
-        if entry.who in record:
-            entry = replace(entry, fields=union(record[entry.who].fields, entry.fields))
-        record[entry.who] = entry
-    return record
+        entries.setdefault(entry.who, []).append(entry)
+    return {who: replace(some[-1], fields=united([each.fields for each in some])) for who, some in entries.items()}
 
 
 def _entry(tree: Tree, trusted: bool) -> Entry | None:
@@ -327,9 +331,7 @@ def _capped(entries: Iterable[Entry]) -> list[Entry]:
     surplus = updaters[: len(updaters) - UPDATERS_MAX + 1] if len(updaters) > UPDATERS_MAX else []
     if not surplus:
         return everyone
-    fields: Fields = {}
-    for each in surplus:
-        fields = union(fields, each.fields)
+    fields = united([each.fields for each in surplus])
     old = {each.who for each in surplus}
     ancient = Entry(ANCIENT, UPDATE, surplus[-1].version, "", surplus[-1].time, fields)
     return [*(each for each in everyone if each.who not in old), ancient]

@@ -10,7 +10,7 @@ work is bounded by the trees.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -60,6 +60,23 @@ def _union(left: Fields, right: Fields) -> Fields:
     return _made(inside, _is_in(left) or _is_in(right)) or {}
 
 
+def united(sets: Sequence[Fields]) -> Fields:
+    """The union of many, at the cost of all of them: one after the other would copy the widest each time."""
+    some = [each for each in sets if each]
+    if len(some) < 2:
+        return some[0] if some else {}
+    inside: dict[str, list[Fields]] = {}
+    for fields in some:
+        for step, each in fields.items():
+            if step != ITSELF:
+                inside.setdefault(step, []).append(each)
+    return {step: _united(each) for step, each in inside.items()}
+
+
+def _united(sets: list[Fields]) -> Fields:
+    return sets[0] if len(sets) == 1 else _made(united(sets), any(map(_is_in, sets))) or {}
+
+
 def difference(left: Fields, right: Fields) -> Fields:
     """What is in ``left`` and not in ``right``; that a field is gone does not take what is below it."""
     return {step: each for step in left if (each := _difference(left[step], right.get(step))) is not None}
@@ -102,9 +119,9 @@ def without(fields: Fields, roots: Fields) -> Fields:
 def below(fields: Fields, roots: Fields) -> Fields:
     """What of a set is at or below the ends of ``roots``."""
     result: Fields = {}
-    for step, under in roots.items():
-        each = fields.get(step)
-        if each is not None and (not under or (each := below(each, under))):
+    for step in roots if len(roots) <= len(fields) else fields:  # whoever owns little is quickly looked through
+        under, each = roots.get(step), fields.get(step)
+        if under is not None and each is not None and (not under or (each := below(each, under))):
             result[step] = each
     return result
 

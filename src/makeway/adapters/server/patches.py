@@ -4,7 +4,8 @@ Both take a tree and give a new one; the tree they are given stays as it is. A s
 knows lists: items are matched by the key that their type names (``kubernetes_types``), and directives in the patch
 (``$patch``, ``$retainKeys``, ``$setElementOrder/…``, ``$deleteFromPrimitiveList/…``) say what plain values cannot.
 
-Promise: the work is bounded by the size of patch and tree, whatever they say.
+Promise: the work is bounded by the size of patch and tree, whatever they say. What one short operation could make
+large, a copy or a shift of a long list, is weighed before it is done; a move costs the same whatever it moves.
 
 Not here: JSON merge patches (``runtime.ports.merged``), server-side apply (``field_ownership``), and whether the
 outcome is a good object.
@@ -13,7 +14,6 @@ outcome is a good object.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 
@@ -25,7 +25,8 @@ from makeway.api.structure import short, told
 from makeway.api.versions import Kind
 
 OPERATIONS_MAX = 10_000  # as a Kubernetes API server
-COPIED_MAX = 100_000  # values that the copies of one patch may add: each copy could double a document
+COPIED_BYTES_MAX = 3 * 1024 * 1024  # that the copies of one patch may add, likewise: each could double a document
+SHIFTED_MAX = 100_000_000  # places in lists that one patch may shift: a tenth of a second
 ACCEPTED = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
 
 _PATCH = "$patch"
@@ -55,31 +56,52 @@ def json_patch(target: Tree, operations: Tree) -> Tree:
         raise PatchRefused(
             413, f"{len(operations)} operations, more than the {OPERATIONS_MAX} that a JSON patch may have"
         )
-    document = [deepcopy(target)]  # so that the whole document has a place too
-    copied = 0
+    document = [_copied(target)]  # so that the whole document has a place too
+    allowance = _Allowance()
+    moves = False
     for i, each in enumerate(operations):
         operation, path, source, value = _operation(each, i)
         at = f"[{i}].path"
         match operation:
             case "add":
-                _add(document, path, deepcopy(value), at)
+                _check_depth(value, len(path), at)
+                _add(document, path, _copied(value), at, allowance)
             case "remove":
-                _take(document, path, at)
+                _take(document, path, at, allowance)
             case "replace":
-                _take(document, path, at, leave=True)
-                _put(document, path, deepcopy(value), at)
+                _check_depth(value, len(path), at)
+                _put(document, path, _copied(value), at)
             case "move":
-                _move(document, path, source, i)
+                _move(document, path, source, i, allowance)
+                moves = True
             case "copy":
                 found = _find(document, source, f"[{i}].from")
-                copied += _values(found)
-                if copied > COPIED_MAX:
-                    raise PatchRefused(413, f"the copies of this JSON patch add more than {COPIED_MAX} values")
-                _add(document, path, deepcopy(found), at)
+                _check_depth(found, len(path), at, allowance)
+                _add(document, path, _copied(found), at, allowance)
             case _:
                 if not _equal(_find(document, path, at), value):
                     raise _misfit(at, f"the value at {_pointer(path)} is not the one that is tested for")
+    if moves:
+        _check_depth(document[0], 0, "the outcome")
     return document[0]
+
+
+@dataclass(slots=True)
+class _Allowance:
+    """What the operations of one patch may still cost beyond their own size."""
+
+    copied: int = COPIED_BYTES_MAX
+    shifted: int = SHIFTED_MAX
+
+    def copy(self, weight: int) -> None:
+        self.copied -= weight
+        if self.copied < 0:
+            raise PatchRefused(413, f"the copies of this JSON patch add more than {COPIED_BYTES_MAX} bytes")
+
+    def shift(self, places: int) -> None:
+        self.shifted -= places
+        if self.shifted < 0:
+            raise PatchRefused(413, f"the lists in this JSON patch are shifted by more than {SHIFTED_MAX} places")
 
 
 def _operation(each: Tree, i: int) -> tuple[str, list[str], list[str], Tree]:
@@ -137,9 +159,10 @@ def _parent(document: list[Tree], path: Sequence[str], at: str) -> tuple[Tree, s
     return (document, "0") if not path else (_find(document, path[:-1], at), path[-1])
 
 
-def _add(document: list[Tree], path: Sequence[str], value: Tree, at: str) -> None:
+def _add(document: list[Tree], path: Sequence[str], value: Tree, at: str, allowance: _Allowance) -> None:
     parent, token = _parent(document, path, at)
-    _check_depth(value, len(path), at)
+    if len(path) > DEPTH_MAX:
+        raise _too_deep(at)
     if not path:
         document[0] = value
     elif isinstance(parent, dict):
@@ -148,44 +171,74 @@ def _add(document: list[Tree], path: Sequence[str], value: Tree, at: str) -> Non
         index = len(parent) if token == "-" else _index(token, len(parent))
         if index is None:
             raise _misfit(at, f"{_pointer(path)} is no place in a list of {len(parent)}")
+        allowance.shift(len(parent) - index)
         parent.insert(index, value)
     else:
         raise _misfit(at, f"{_pointer(path[:-1])} is neither a mapping nor a list")
 
 
-def _take(document: list[Tree], path: Sequence[str], at: str, *, leave: bool = False) -> Tree:
-    """What is at ``path``, which must be there; it goes, unless it is left."""
+def _take(document: list[Tree], path: Sequence[str], at: str, allowance: _Allowance) -> Tree:
+    """What is at ``path``, which must be there; it goes."""
     found = _find(document, path, at)
-    if not leave:
-        parent, token = _parent(document, path, at)
-        if not path:
-            document[0] = None
-        elif isinstance(parent, dict):
-            del parent[token]
-        else:
-            del parent[int(token)]
+    parent, token = _parent(document, path, at)
+    if not path:
+        document[0] = None
+    elif isinstance(parent, dict):
+        del parent[token]
+    else:
+        allowance.shift(len(parent) - int(token))
+        del parent[int(token)]
     return found
 
 
 def _put(document: list[Tree], path: Sequence[str], value: Tree, at: str) -> None:
+    _find(document, path, at)
     parent, token = _parent(document, path, at)
-    _check_depth(value, len(path), at)
     parent[token if isinstance(parent, dict) else int(token)] = value
 
 
-def _move(document: list[Tree], path: Sequence[str], source: Sequence[str], i: int) -> None:
+def _move(document: list[Tree], path: Sequence[str], source: Sequence[str], i: int, allowance: _Allowance) -> None:
+    """What is moved is not looked into: how deep all of it is in the end is seen when all operations are done."""
     if path[: len(source)] == source and len(path) > len(source):
         raise _misfit(f"[{i}].path", f"{_pointer(source)} cannot be moved into itself")
-    _add(document, path, _take(document, source, f"[{i}].from"), f"[{i}].path")
+    _add(document, path, _take(document, source, f"[{i}].from", allowance), f"[{i}].path", allowance)
 
 
-def _check_depth(value: Tree, depth: int, at: str) -> None:
-    """Nothing that is read later may be nested deeper than what is read from files."""
-    if depth > DEPTH_MAX:
-        raise PatchRefused(422, f"{at}: nested deeper than {DEPTH_MAX} levels")
-    if isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            _check_depth(each, depth + 1, at)
+def _too_deep(at: str) -> PatchRefused:
+    return PatchRefused(422, f"{at}: nested deeper than {DEPTH_MAX} levels")
+
+
+def _check_depth(value: Tree, depth: int, at: str, allowance: _Allowance | None = None) -> None:
+    """Nothing that is read later may be nested deeper than what is read from files.
+
+    Level by level: moves may have made something deeper than a stack. What is to be copied is weighed on the way.
+    """
+    level = [value]
+    while level:
+        if depth > DEPTH_MAX:
+            raise _too_deep(at)
+        if allowance is not None:
+            allowance.copy(sum(map(_weight, level)))
+        level = [item for each in level if isinstance(each, dict | list) for item in _items(each)]
+        depth += 1
+
+
+def _items(value: dict[str, Tree] | list[Tree]) -> Iterable[Tree]:
+    return value.values() if isinstance(value, dict) else value
+
+
+def _weight(value: Tree) -> int:
+    """About how many bytes a value has as JSON, without what is in it but for its keys."""
+    if isinstance(value, str):
+        return 2 + len(value)
+    return 4 + sum(map(len, value)) + 4 * len(value) if isinstance(value, dict) else 4
+
+
+def _copied(tree: Tree) -> Tree:
+    """A tree of its own; whoever asks knows that it is not too deep."""
+    if isinstance(tree, dict):
+        return {key: _copied(each) for key, each in tree.items()}
+    return [_copied(each) for each in tree] if isinstance(tree, list) else tree
 
 
 def _equal(left: Tree, right: Tree) -> bool:
@@ -197,12 +250,6 @@ def _equal(left: Tree, right: Tree) -> bool:
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(_equal, left, right))
     return bool(left == right)
-
-
-def _values(tree: Tree) -> int:
-    if isinstance(tree, dict):
-        return 1 + sum(map(_values, tree.values()))
-    return 1 + sum(map(_values, tree)) if isinstance(tree, list) else 1
 
 
 # --- strategic merge -------------------------------------------------------------------------------------------------
@@ -224,7 +271,7 @@ def strategic_merge(kind: Kind, version: str, target: Tree, change: Tree) -> Tre
     if not isinstance(change, dict):
         raise PatchRefused(400, f"a strategic merge patch is a mapping, got {told(change)}")
     _check_depth(change, 0, "patch")
-    return _merge(target, change, _lists(kind.type.__name__), "")
+    return _merge(target, change, _lists(kind.type.__name__), ())
 
 
 @cache
@@ -255,7 +302,17 @@ _META: Mapping[str, FieldType] = {
 _MERGED_SETS = {("ObjectMeta", "finalizers"), ("NodeSpec", "podCIDRs")}
 
 
-def _merge(target: Tree, change: dict[str, Tree], lists: _Lists, path: str) -> Tree:
+_Path = tuple[str, ...]  # made a text only for who is refused: a key may be as long as the patch
+
+
+def _told_path(path: _Path, step: str = "") -> str:
+    """A place in a patch, as a message names it."""
+    return "".join(
+        each if each.startswith("[") else f".{short(each)}" for each in ((*path, step) if step else path)
+    ).removeprefix(".")
+
+
+def _merge(target: Tree, change: dict[str, Tree], lists: _Lists, path: _Path) -> Tree:
     directive = change.get(_PATCH)
     if directive == "replace":
         return _plain({key: each for key, each in change.items() if key != _PATCH})
@@ -268,13 +325,12 @@ def _merge(target: Tree, change: dict[str, Tree], lists: _Lists, path: str) -> T
     for key, each in change.items():
         if key in (_PATCH, _RETAIN) or key.startswith((_ORDER, _DELETE)):
             continue
-        here = f"{path}.{key}" if path else key
         if each is None:
             result.pop(key, None)
         elif isinstance(each, dict):
-            result[key] = _merge(result.get(key), each, lists.inner(key), here)
+            result[key] = _merge(result.get(key), each, lists.inner(key), (*path, key))
         elif isinstance(each, list) and (merge_key := lists.key(key)) is not None:
-            result[key] = _merge_list(_listed(result.get(key)), each, merge_key, lists.inner(key), here)
+            result[key] = _merge_list(_listed(result.get(key)), each, merge_key, lists.inner(key), (*path, key))
         else:
             result[key] = _plain(each)
     _delete_values(result, change, path)
@@ -294,25 +350,26 @@ def _listed(tree: Tree) -> list[Tree]:
     return tree if isinstance(tree, list) else []
 
 
-def _bad(path: str, directive: str, message: str) -> PatchRefused:
-    return PatchRefused(400, f"{path}.{directive}: {message}" if path else f"{directive}: {message}")
+def _bad(path: _Path, directive: str, message: str) -> PatchRefused:
+    return PatchRefused(400, f"{_told_path(path, directive)}: {message}")
 
 
-def _retain(result: dict[str, Tree], change: dict[str, Tree], path: str) -> None:
+def _retain(result: dict[str, Tree], change: dict[str, Tree], path: _Path) -> None:
     """Of a union only the fields that are named stay."""
     if _RETAIN not in change:
         return
-    kept = change[_RETAIN]
-    if not isinstance(kept, list):
-        raise _bad(path, _RETAIN, f"expected a list of fields, got {told(kept)}")
+    named = change[_RETAIN]
+    if not isinstance(named, list):
+        raise _bad(path, _RETAIN, f"expected a list of fields, got {told(named)}")
+    kept = {each for each in named if isinstance(each, str)}
     extra = [key for key, each in change.items() if not key.startswith("$") and each is not None and key not in kept]
     if extra:
-        raise _bad(path, _RETAIN, f"{extra[0]} is set beside it but not retained")
+        raise _bad(path, _RETAIN, f"{short(extra[0])} is set beside it but not retained")
     for key in [key for key in result if key not in kept]:
         del result[key]
 
 
-def _merge_list(present: list[Tree], change: list[Tree], key: str, inner: _Lists, path: str) -> list[Tree]:
+def _merge_list(present: list[Tree], change: list[Tree], key: str, inner: _Lists, path: _Path) -> list[Tree]:
     if not key:
         return list({_token(each): each for each in (*present, *change)}.values())
     if any(_has(each, "replace") for each in change):
@@ -322,8 +379,8 @@ def _merge_list(present: list[Tree], change: list[Tree], key: str, inner: _Lists
     gone: set[Hashable] = set()
     for each in change:
         if not isinstance(each, dict) or each.get(key) is None:
-            raise PatchRefused(400, f"{path}: an item has no {key}, by which items are matched")
-        token, here = _token(each[key]), f"{path}[{key}={short(str(each[key]))}]"
+            raise PatchRefused(400, f"{_told_path(path)}: an item has no {key}, by which items are matched")
+        token, here = _token(each[key]), (*path, f"[{key}={short(str(each[key]))}]")
         if _has(each, "delete"):
             gone.add(token)
         elif token in places:
@@ -358,7 +415,7 @@ def _tokens_of(items: Iterable[Tree], key: str) -> dict[Hashable, int]:
     return places
 
 
-def _delete_values(result: dict[str, Tree], change: dict[str, Tree], path: str) -> None:
+def _delete_values(result: dict[str, Tree], change: dict[str, Tree], path: _Path) -> None:
     for directive, gone in change.items():
         if not directive.startswith(_DELETE):
             continue
@@ -370,7 +427,7 @@ def _delete_values(result: dict[str, Tree], change: dict[str, Tree], path: str) 
             result[name] = [each for each in present if _token(each) not in left_out]
 
 
-def _order_lists(result: dict[str, Tree], target: Tree, change: dict[str, Tree], lists: _Lists, path: str) -> None:
+def _order_lists(result: dict[str, Tree], target: Tree, change: dict[str, Tree], lists: _Lists, path: _Path) -> None:
     for directive, order in change.items():
         if not directive.startswith(_ORDER):
             continue
@@ -380,7 +437,7 @@ def _order_lists(result: dict[str, Tree], target: Tree, change: dict[str, Tree],
         key = lists.key(name)
         if isinstance(present := result.get(name), list) and key is not None:
             places = _tokens_of(order, key)
-            _check_order(_listed(change.get(name)), places, key, f"{path}.{directive}" if path else directive)
+            _check_order(_listed(change.get(name)), places, key, _told_path(path, directive))
             before = _tokens_of(_listed(target.get(name)) if isinstance(target, dict) else [], key)
             tokens = [_token(_place(each, key)) for each in present]
             result[name] = [present[i] for i in in_place(tokens, places, before)]

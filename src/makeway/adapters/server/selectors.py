@@ -1,7 +1,7 @@
 """Label and field selectors, as they stand in a query: text to requirements.
 
 ``app=a,tier in (x, y),!canary`` of labels; ``metadata.name=a,status.phase!=Failed`` of fields. Which fields can be
-selected by depends on the kind. Bounded: so many terms and so many values, and no text costs more than one pass.
+selected by depends on the kind. Bounded: so many characters, terms and values, and no text costs more than one pass.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from makeway.core.model import Expression, Selector
 from makeway.runtime.ports import FieldTerm, kind_key
 
 _TOKEN = re.compile(r"\s*(?:(==|!=|=|!|,|\(|\)|>|<)|([^\s,()=!<>]+))")
+CHARS_MAX = 32 * 1024  # of one selector; the most terms, each as long as it may be, have that many
 _SETS = {"in": "In", "notin": "NotIn"}
 _FIELDS = {  # beside metadata.name, metadata.namespace and what the kind itself declares
     ("", "Pod"): (
@@ -69,6 +70,7 @@ class _Tokens:
 
 def label_selector(text: str, terms_max: int) -> Selector:
     """Raises ``Refused`` (400)."""
+    _check_length(text, "labelSelector")
     tokens, terms = _Tokens(text, "labelSelector"), []
     if not text.strip():
         return ()
@@ -84,6 +86,11 @@ def label_selector(text: str, terms_max: int) -> Selector:
             return tuple(terms)
         if mark != ",":
             raise tokens.wrong(f"found '{short(mark)}', expected: ',' or the end")
+
+
+def _check_length(text: str, what: str) -> None:
+    if len(text) > CHARS_MAX:
+        raise bad_request(f"{what}: {len(text)} characters, more than the {CHARS_MAX} allowed")
 
 
 def _label_term(tokens: _Tokens) -> Expression:
@@ -147,6 +154,7 @@ def selectable(kind: Kind) -> tuple[str, ...]:
 
 def field_selector(text: str, kind: Kind, version: str, terms_max: int) -> tuple[FieldTerm, ...]:
     """Terms about stored objects, from fields as a served version names them. Raises ``Refused`` (400)."""
+    _check_length(text, "fieldSelector")
     parts = [part for part in _split(text) if part.strip()]
     if len(parts) > terms_max:
         raise bad_request(f"fieldSelector: more than {terms_max} terms")
@@ -160,10 +168,11 @@ def _split(text: str) -> list[str]:
 
 
 def _field_term(part: str, known: tuple[str, ...], kind: Kind, version: str) -> FieldTerm:
-    match = re.fullmatch(r"\s*([^=!\s]*)\s*(==|!=|=)\s*(.*?)\s*", part, re.DOTALL)
-    if match is None:
+    before, sign, value = part.partition("=")
+    mark = "!=" if before.endswith("!") else "="
+    path, value = before.removesuffix("!").strip(), value.removeprefix("=" if mark == "=" else "").strip()
+    if not sign or "!" in path or len(path.split()) > 1:
         raise bad_request(f"invalid field selector: {short(part)!r}; can't understand it, expected field=value")
-    path, mark, value = match.groups()
     if path not in known:
         raise bad_request(f"field label not supported: {short(path)}; known here: {', '.join(known)}")
     where = tuple(stored_path(kind, version, _STORED_AS.get(path, path)).split("."))

@@ -13,8 +13,9 @@ from makeway.api.documents import Tree
 from makeway.api.problems import Problem
 from makeway.api.structure import short
 from makeway.api.versions import Kind
-from makeway.runtime.ports import Expired, Invalid, Retryable, StoreError
+from makeway.runtime.ports import Expired, Invalid, Retryable, StoreError, TooLarge
 
+TOLD_MAX = 1000  # problems of one object: an answer is not many times as large as what was asked
 DECODING = ("UnknownField", "DuplicateField")  # what fieldValidation=Strict refuses
 _CAUSES = {  # the reason of a cause, and the words that kubectl's users know it by
     "Required": ("FieldValueRequired", "Required value"),
@@ -24,6 +25,7 @@ _CAUSES = {  # the reason of a cause, and the words that kubectl's users know it
     "Forbidden": ("FieldValueForbidden", "Forbidden"),
     "NotFound": ("FieldValueNotFound", "Not found"),
     "TooMany": ("FieldValueTooMany", "Too many"),
+    "TooLong": ("FieldValueTooLong", "Too long"),
     "TypeInvalid": ("FieldValueTypeInvalid", "Invalid value"),
 }
 _REASONS = {
@@ -78,7 +80,7 @@ class Refused(Exception):
 
 def refusal(error: StoreError, kind: Kind | None, version: str = "", name: str = "") -> Refused:
     """An error of the Store, as the client of a request about ``kind`` is told."""
-    if isinstance(error, Invalid):
+    if isinstance(error, Invalid) and not isinstance(error, TooLarge):
         return invalid(error.problems, kind, version, name)
     about = ("", "", "") if kind is None else (kind.group, kind.plural, name)
     seconds = None
@@ -86,30 +88,37 @@ def refusal(error: StoreError, kind: Kind | None, version: str = "", name: str =
         seconds = max(1, -(-(error.retry_after or 1000) // 1000))
     causes = (Cause("ResourceVersionTooLarge", "Too large resource version"),) if "too large res" in str(error) else ()
     code, reason = (504, "Timeout") if causes else (error.code, error.reason)
-    message = str(error)
+    message = "; ".join(map(_worded, error.problems)) if isinstance(error, TooLarge) else str(error)
     if isinstance(error, Expired):
         about = ("", "", "")
     return Refused(code, message, reason=reason, causes=causes, retry_seconds=seconds, about=about)
 
 
 def invalid(problems: Sequence[Problem], kind: Kind | None, version: str, name: str) -> Refused:
-    wrong = [_discreet(each, kind) for each in problems if each.severity == "error"]
+    errors = [each for each in problems if each.severity == "error"]
+    wrong = [_discreet(each, kind) for each in errors[:TOLD_MAX]]
+    rest = f" and {len(errors) - TOLD_MAX} more" if len(errors) > TOLD_MAX else ""
     if kind is None:
-        return Refused(400, "; ".join(map(_worded, wrong)))
-    if all(each.cause in DECODING for each in wrong):
+        return Refused(400, "; ".join(map(_worded, wrong)) + rest)
+    if all(each.cause in DECODING for each in errors):
         listed = ", ".join(map(decoding_words, wrong))
         message = f'{kind.name} in version "{version}" cannot be handled as a {kind.name}: strict decoding error: '
-        return Refused(400, message + listed)
+        return Refused(400, message + listed + rest)
     causes = [_cause(each) for each in wrong]
     words = [f"{each.field}: {each.message}" for each in causes]
     called = f"{kind.name}.{kind.group}" if kind.group else kind.name
-    message = f'{called} "{name}" is invalid: {words[0] if len(words) == 1 else "[" + ", ".join(words) + "]"}'
+    message = f'{called} "{name}" is invalid: {words[0] if len(words) == 1 else "[" + ", ".join(words) + "]"}{rest}'
     return Refused(422, message, causes=causes, about=(kind.group, kind.name, name))
 
 
 def _discreet(problem: Problem, kind: Kind | None) -> Problem:
-    """What is wrong with a value of a Secret is told without the value."""
-    if kind is None or kind.name != "Secret" or not problem.path.startswith(("data", "stringData")):
+    """What is wrong with a value of a Secret is told without the value; that there is too much of it shows none."""
+    if (
+        problem.cause == "TooLong"
+        or kind is None
+        or kind.name != "Secret"
+        or not problem.path.startswith(("data", "stringData"))
+    ):
         return problem
     return replace(problem, message="this value is not taken", hint="texts stand in stringData, base64 in data")
 

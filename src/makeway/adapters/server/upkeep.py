@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from makeway.adapters.server.admission import NAMESPACE_FINALIZER
 from makeway.adapters.server.storage import SqliteStore
+from makeway.api.conditions import MESSAGE_BYTES_MAX, cut
 from makeway.api.documents import Tree
 from makeway.api.objects.kubernetes import Event, Namespace, NamespaceSpec, amended, view
 from makeway.api.quantity import MicroTime, Time
@@ -173,4 +174,5 @@ def _remaining(held: Sequence[Stored]) -> dict[str, Tree]:
 
 
 def _condition(type_: str, reason: str, message: str) -> dict[str, Tree]:
-    return {"type": type_, "status": "True", "reason": reason, "message": message}
+    """Its message is cut: there may be more finalizers than an object can name, and the others must go on."""
+    return {"type": type_, "status": "True", "reason": reason, "message": cut(message, MESSAGE_BYTES_MAX)}

@@ -18,6 +18,7 @@ from makeway.api.objects import queueing
 from makeway.api.objects.configuration import Configuration
 from makeway.api.objects.kubernetes import (
     NOTHING,
+    ConfigMap,
     Event,
     Job,
     JobSpec,
@@ -29,6 +30,7 @@ from makeway.api.objects.kubernetes import (
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
     PriorityClass,
+    Secret,
     view,
 )
 from makeway.api.objects.meta import Wire
@@ -37,7 +39,7 @@ from makeway.api.objects.scheduling import GangWorkload
 from makeway.api.objects.workload import Workload
 from makeway.api.problems import Problem, has_errors
 from makeway.api.shapes import Record, shape_of
-from makeway.api.validation import events, pod_updates, pods, queues, scheduling, workloads
+from makeway.api.validation import data, events, pod_updates, pods, queues, scheduling, workloads
 from makeway.api.validation.configuration import check_configuration
 from makeway.api.validation.fields import check_metadata
 from makeway.api.versions import Kind, kind_of
@@ -131,6 +133,8 @@ def _rules(value: Wire, around: Surroundings) -> Iterator[Problem]:
             yield from pods.check_priority_class(value)
         case Event():
             yield from events.check_event(value)
+        case ConfigMap() | Secret():
+            yield from data.check_data(value)
         case Configuration():
             yield from check_configuration(value)
 
@@ -172,7 +176,12 @@ def _immutable(old: Mapping[str, object], new: Mapping[str, object], shape: Reco
 
 
 def _excused(problem: Problem, old: Wire, new: Wire, around: Surroundings) -> bool:
-    """An onFlavors list that was wrong before may stay wrong while neither it nor the flavors change (api 2.5)."""
+    """An onFlavors list that was wrong before may stay wrong while neither it nor the flavors change (api 2.5).
+
+    Data that was too much before may become less step by step.
+    """
+    if problem.cause == "TooLong" and isinstance(old, ConfigMap | Secret) and isinstance(new, ConfigMap | Secret):
+        return data.data_bytes(new) <= data.data_bytes(old)
     if not isinstance(old, queueing.ClusterQueue) or not isinstance(new, queueing.ClusterQueue):
         return False
     if ".onFlavors[" not in problem.path or around.on("RejectUpdatesToCQWithInvalidOnFlavors"):

@@ -1,0 +1,29 @@
+"""Rules for ConfigMaps and Secrets: how much they may hold, counted as Kubernetes counts it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from makeway.api.objects.kubernetes import ConfigMap, Secret
+from makeway.api.problems import Problem
+
+DATA_BYTES_MAX = 1024 * 1024  # of all values together; keys are not counted
+_HINT = "keep large data in files, or in several objects"
+
+
+def check_data(value: ConfigMap | Secret) -> Iterator[Problem]:
+    size = data_bytes(value)
+    if size > DATA_BYTES_MAX:
+        yield Problem("data", f"must have at most {DATA_BYTES_MAX} bytes, has {size}", _HINT, cause="TooLong")
+
+
+def data_bytes(value: ConfigMap | Secret) -> int:
+    """What counts of it, in bytes; what a Secret sets in plain text takes the place of what it had."""
+    if isinstance(value, ConfigMap):
+        return sum(map(_bytes, value.data.values())) + sum(map(len, value.binary_data.values()))
+    kept = (len(each) for key, each in value.data.items() if key not in value.string_data)
+    return sum(kept) + sum(map(_bytes, value.string_data.values()))
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
