@@ -247,8 +247,16 @@ def test_the_security_page_tells_the_limits_that_hold() -> None:
         f"| body of a request | {limits.body_bytes // 2**20} MiB, in {limits.body_seconds} s |",
         f"| its head | {limits.header_bytes // 2**10} KiB, in {limits.header_seconds} s |",
         f"| a TLS handshake | {limits.handshake_seconds} s |",
-        f"| connections | {limits.connections} |",
-        f"| watches | {limits.watches}, of one token {limits.watches_per_token} |",
+        f"| bodies of 64 KiB or more at a time | {limits.bodies_bytes // 2**20} MiB, "
+        f"of one token {limits.bodies_bytes // 2**21} MiB |",
+        f"| connections | {limits.connections}, of one token {limits.connections_per_token} |",
+        f"| of those before a token is shown | {limits.unknown_connections}, "
+        f"each {limits.unknown_seconds} s between two requests |",
+        f"| of those for administrators only | {limits.admin_connections} |",
+        f"| watches and follows of logs | {limits.streams}, of one token {limits.streams_per_token} |",
+        f"| what waits for a client that does not read | 192 KiB, in {limits.write_seconds} s the next 48 KiB; "
+        f"for all together {limits.buffered_bytes // 2**20} MiB |",
+        f"| an answer that has an end | {limits.answer_seconds} s |",
         f"| objects in one page of a list | {limits.list_limit_max:,} |",
         f"| keys and values of a selector | {limits.selector_terms_max} |",
         f"| its text | {CHARS_MAX // 2**10} KiB |",

@@ -167,3 +167,17 @@ def test_a_name_is_spotted_once_wherever_what_arrives_is_cut(size: int) -> None:
 def test_percentiles() -> None:
     assert [percentile(range(100), share) for share in (0, 50, 99, 100)] == [0, 50, 99, 99]
     assert percentile([], 50) == 0
+
+
+@pytest.mark.slow
+def test_neighbours_are_as_many_as_it_says_and_writers_go_on() -> None:
+    found = CliRunner().invoke(main, ["bench", "neighbours", "--json", "--seconds", "0.5", "--crowd", "0.01"])
+    assert found.exit_code == 0, found.output
+    measured = json.loads(found.stdout)
+    assert min(measured[key]["creates"] for key in ("without", "beside")) > 0
+    assert measured["p99Ratio"] > 0
+    assert measured["rssPeakMegabytes"] > 0
+    crowd = measured["crowd"]
+    assert [crowd[key] for key in ("watches", "follows", "idle")] == [2, 9, 10]
+    assert crowd["bombs"] == crowd["bombsRefused"] > 0
+    assert measured["endedByServer"].keys() == {"unknown", "idle", "token", "unread"}

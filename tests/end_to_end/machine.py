@@ -6,6 +6,7 @@ Whatever a test starts here is ended with it, and a process that is left behind 
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -33,8 +34,11 @@ Tree = dict[str, Any]
 
 
 class Machine:
-    def __init__(self, folder: Path, *options: str) -> None:
+    """``files``: how many descriptors it may have; None: as many as we may."""
+
+    def __init__(self, folder: Path, *options: str, files: int | None = None) -> None:
         self.folder = folder
+        self._files = files
         self._options = options or ("--node-capacity", "cpu=64,memory=64Gi")
         self.process: subprocess.Popen[bytes] | None = None
         self._client: Client | None = None
@@ -51,10 +55,15 @@ class Machine:
         (self.folder / "address").unlink(missing_ok=True)  # of one that was killed
         with open(self.folder.with_name(f"{self.folder.name}.log"), "ab") as log:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment
-            )
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment,
+                preexec_fn=self._bound,
+            )  # fmt: skip
         self.until(self._is_ready, "the server is ready")
         self.until(lambda: any(_is_true(each, "Ready") for each in self.all(NODES)), "the node is ready")
+
+    def _bound(self) -> None:
+        if self._files is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (self._files, self._files))
 
     def _is_ready(self) -> bool:
         assert self.process is not None

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from makeway.adapters.server.load_metrics import LoadMetrics
 from makeway.runtime.metrics import Metrics
 
 PAGE = Path(__file__).parents[2] / "docs/reference/metrics.md"
-FAMILIES = Metrics().registry.families
+FAMILIES = {**Metrics().registry.families, **LoadMetrics().registry.families}
 
 
 def rows() -> list[str]:

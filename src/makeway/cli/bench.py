@@ -85,10 +85,12 @@ STABILITY = "stability"  # it keeps promises that can be broken
 SIMULATE = "simulate"
 QUALITY = "quality"  # of choices, not of speed
 STORE, SCALE = "store", "scale"  # a server, in a process of its own
+NEIGHBOURS = "neighbours"  # likewise, beside a crowd
+NAMES = sorted([*BENCHES, LATENCY, NEIGHBOURS, QUALITY, SIMULATE, STABILITY, STORE, SCALE])
 
 
 @click.command()
-@click.argument("name", type=click.Choice(sorted([*BENCHES, LATENCY, QUALITY, SIMULATE, STABILITY, STORE, SCALE])))
+@click.argument("name", type=click.Choice(NAMES))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on one line.")
 @click.option("--states", type=click.IntRange(min=1), default=300, show_default=True, help="Of stability: how many.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of stability and quality: which sequence.")
@@ -100,9 +102,14 @@ STORE, SCALE = "store", "scale"  # a server, in a process of its own
 @click.option("--philly", metavar="FILE", help="Of simulate: a Philly trace too.")
 @click.option("--part", multiple=True, metavar="NAME", help="Of store: only these parts.")
 @click.option("--generator", metavar="FILE", help="Of scale: the recipe of arrivals.")
+@click.option("--seconds", type=click.FloatRange(0.1), default=20, show_default=True, help="Of neighbours: each time.")
+@click.option(
+    "--crowd", type=click.FloatRange(0, 1), default=1, show_default=True, help="Of neighbours: which part of it comes."
+)
 def bench(
     name: str, as_json: bool, states: int, seed: int, clusters: int, first: int, fair: bool, evictions: str | None,
     only: tuple[str, ...], philly: str | None, part: tuple[str, ...], generator: str | None,
+    seconds: float, crowd: float,
 ) -> None:  # fmt: skip
     """Measure how fast this machine is at a task.
 
@@ -124,6 +131,9 @@ def bench(
         return
     if name == LATENCY:
         _latency(as_json=as_json)
+        return
+    if name == NEIGHBOURS:
+        _neighbours(seconds, crowd, as_json=as_json)
         return
     if name == STORE:
         _store(part, as_json=as_json)
@@ -153,6 +163,16 @@ def _latency(*, as_json: bool) -> None:
         click.echo(json.dumps(result))
     else:
         print_latency(result)
+
+
+def _neighbours(seconds: float, crowd: float, *, as_json: bool) -> None:
+    from makeway.cli.bench_neighbours import bench_neighbours, print_neighbours
+
+    result = bench_neighbours(seconds, crowd)
+    if as_json:
+        click.echo(json.dumps(result))
+    else:
+        print_neighbours(result)
 
 
 def _stability(states: int, seed: int, first: int, *, fair: bool, evictions: str, as_json: bool) -> None:

@@ -6,20 +6,17 @@ called when pods were written, when a supervisor has news, and when something of
 
 from __future__ import annotations
 
-import asyncio
 import os
 import select
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
 from makeway.adapters.node.agent import Agent
 from makeway.adapters.node.agent import Settings as AgentSettings
-from makeway.adapters.node.folders import PodFolder
-from makeway.adapters.node.logs import LogQuery, LogReader, NoLogYet, log_of
+from makeway.adapters.node.launching import Launcher
 from makeway.adapters.node.machine import base_environment, find_gpus, offers_of
-from makeway.adapters.server.pod_calls import LogOptions, NoLog
 from makeway.adapters.server.storage import SqliteStore
 from makeway.api.objects.kubernetes import Pod
 from makeway.api.versions import kind_of
@@ -32,11 +29,10 @@ from makeway.controllers.lost_nodes import LostNodes
 from makeway.controllers.pod_scheduling import PodScheduling
 from makeway.runtime.live import wall_clock
 from makeway.runtime.live_writer import LiveWriter
-from makeway.runtime.ports import Change, Stored, kind_key
+from makeway.runtime.ports import Change, kind_key
 
 FOLDER = "pods"
 PAUSE_MAX_MS = 1000
-FOLLOW_SECONDS = 0.1  # between two looks at a log that grows
 STOP_SECONDS = 10.0
 PODS = kind_key(kind_of(Pod))
 
@@ -47,11 +43,11 @@ def controllers_of_pods() -> list[Controller]:
 
 
 class LocalNode:
-    """``failed`` hears of an error that ended it, in its thread."""
+    """``failed`` hears of an error that ended it, in its thread; ``files`` is told at ``Launcher``."""
 
     def __init__(
         self, folder: Path, store: SqliteStore, settings: NodeSettings, *, tell: Callable[[Note], None],
-        failed: Callable[[BaseException], None],
+        failed: Callable[[BaseException], None], files: tuple[int, int] | None = None,
     ) -> None:  # fmt: skip
         root = folder / FOLDER
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -61,7 +57,7 @@ class LocalNode:
         self._is_stopping = False
         offers = offers_of(settings.offers, find_gpus())
         chosen = AgentSettings(root, offers, settings.images, base_environment())
-        self.agent = Agent(store, LiveWriter(store.submit, self.call), chosen, tell)
+        self.agent = Agent(store, LiveWriter(store.submit, self.call), chosen, tell, Launcher(files))
         self._thread = Thread(target=self._run, name="makeway-node", daemon=True)
 
     def start(self) -> None:
@@ -114,34 +110,3 @@ class LocalNode:
             if file == self._heard:
                 with suppress(BlockingIOError):
                     os.read(self._heard, 4096)
-
-
-class Logs:
-    """``adapters.server.pod_calls.PodLogs`` over the folders of pods."""
-
-    def __init__(self, folder: Path) -> None:
-        self._root = folder / FOLDER
-
-    async def read(self, pod: Stored, options: LogOptions) -> AsyncIterator[bytes]:
-        query = LogQuery(
-            options.follow, options.previous, options.tail_lines, options.since, options.timestamps,
-            options.limit_bytes,
-        )  # fmt: skip
-        try:
-            reader = await asyncio.to_thread(log_of, PodFolder(self._root, pod.uid), options.container, query)
-        except NoLogYet as error:
-            raise NoLog(str(error)) from None
-        try:
-            async for part in _parts(reader):
-                yield part
-        finally:
-            reader.close()
-
-
-async def _parts(reader: LogReader) -> AsyncIterator[bytes]:
-    while not reader.is_done:
-        part = await asyncio.to_thread(reader.read)
-        if part:
-            yield part
-        elif not reader.is_done:
-            await asyncio.sleep(FOLLOW_SECONDS)

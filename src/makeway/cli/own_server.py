@@ -29,6 +29,7 @@ class OwnServer:
     client: Client
     folder: Path
     url: str
+    pid: int
 
 
 @contextmanager
@@ -45,7 +46,7 @@ def own_server(options: Sequence[str] = ()) -> Iterator[OwnServer]:
     try:
         client = _connected(folder, process, log)
         try:
-            yield OwnServer(client, folder, (folder / "address").read_text("ascii").strip())
+            yield OwnServer(client, folder, (folder / "address").read_text("ascii").strip(), process.pid)
         finally:
             _end_all(client, folder)
             client.close()

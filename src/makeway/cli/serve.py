@@ -120,10 +120,13 @@ def _serve(
     folder: Path, port: int, listen: str, value: Configuration, node: NodeSettings | None, wish: _Wish
 ) -> None:  # fmt: skip
     from makeway.adapters.server.data_file import DataFileRefused
+    from makeway.adapters.server.limits import raise_files
     from makeway.cli.control_plane import ControlPlane, Settings, own_process
-    from makeway.cli.local_node import LocalNode, Logs, controllers_of_pods
+    from makeway.cli.local_node import LocalNode, controllers_of_pods
+    from makeway.cli.pod_logs import Logs
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    files = raise_files()
     try:
         settings = Settings(configuration=value, host=listen, port=port)
         plane = ControlPlane(folder, settings, controllers=controllers_of_pods())
@@ -140,7 +143,7 @@ def _serve(
         raise click.ClickException(f"cannot listen on {listen} port {port}: {words}\n\nhint: {hint}") from error
     with plane, ExitStack() as running:
         if node is not None:
-            local = LocalNode(folder, plane.store, node, tell=plane.live.tell, failed=plane.fail)
+            local = LocalNode(folder, plane.store, node, tell=plane.live.tell, failed=plane.fail, files=files)
             running.callback(local.stop)
             local.start()
         _greet(folder, url)

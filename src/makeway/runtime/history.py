@@ -82,7 +82,8 @@ class History:
         if self.latest(kind) <= revision:
             return iter(())
         first = bisect_right(self._revisions[kind], revision, lo=1)
-        return iter(self._of_kind[kind][first - 1 :])
+        changes = self._of_kind[kind]
+        return map(changes.__getitem__, range(first - 1, len(changes)))  # no copy: most polls take the first few
 
     def check(self, revision: int) -> None:
         if revision < self._forgotten:
@@ -112,7 +113,8 @@ class HistoryWatch:
         """Go on from a later place: what lies between was told by somebody else."""
         self._place = self._told = place
 
-    def poll(self, limit: int = 1000) -> Sequence[Event]:
+    def poll(self, limit: int = 1000, bytes_max: int = BYTES_MAX) -> Sequence[Event]:
+        """See ``runtime.ports.Watch``. It ends with the event that brings its objects to ``bytes_max`` or beyond."""
         if self._closed:
             return ()
         if self._place == self._history.revision and not self._first and self._told == self._place:
@@ -122,11 +124,13 @@ class HistoryWatch:
             self._place = self._history.revision
             return ()
         events: list[Event] = []
+        size = 0
         changes = self._history.after(self._place, self._filter.key)
-        while self._first and len(events) < limit:
+        while self._first and len(events) < limit and size < bytes_max:
             each = self._first.pop()
+            size += len(each.data)
             events.append(Event("ADDED", each.resource_version, each))
-        while len(events) < limit:
+        while len(events) < limit and size < bytes_max:
             change = next(changes, None)
             if change is None:
                 self._place = self._history.revision
@@ -136,6 +140,7 @@ class HistoryWatch:
             event = self._filter.event(change)
             if event is not None:
                 events.append(event)
+                size += 0 if event.object is None else len(event.object.data)
                 self._told = self._place
         return events
 

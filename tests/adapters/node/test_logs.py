@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.adapters.node.logbook import PIECES, LogBook
-from makeway.adapters.node.logs import LogQuery, LogReader
+from makeway.adapters.node.logs import BLOCK, LogQuery, LogReader
 
 SMALL = 4096 * PIECES  # the least that a log may keep
 T0 = 1_767_225_600_000  # 2026-01-01T00:00:00Z
@@ -112,6 +113,79 @@ def test_a_reader_that_is_too_slow_misses_what_was_dropped(tmp_path: Path) -> No
     found = b"".join(iter(reader.read, b""))
     assert found.endswith(b"29" * 2048)
     assert reader.is_done
+
+
+def test_who_does_not_follow_reads_up_to_where_the_log_ended_when_he_asked(tmp_path: Path) -> None:
+    """However fast it grows: a pod that runs `yes` was read for as long as it ran."""
+    written = LogBook(tmp_path, 0, SMALL)
+    written.write(b"one\ntwo\n", T0)
+    reader = LogReader(tmp_path, 0, LogQuery(), lambda: False)
+    tail = LogReader(tmp_path, 0, LogQuery(tail=1), lambda: False)
+    found, last = b"", b""
+    for n in range(10):
+        written.write(b"y\n" * 500, T0 + n)
+        found += reader.read()
+        last += tail.read()
+    written.close()
+    assert (found, reader.is_done) == (b"one\ntwo\n", True)
+    assert (last, tail.is_done) == (b"two\n", True)
+
+
+@pytest.mark.parametrize(
+    ("query", "blocks"),
+    [(LogQuery(tail=1), 2), (LogQuery(tail=1, timestamps=True), 2), (LogQuery(limit_bytes=10), 1)],
+    ids=["the last line", "with its time", "few bytes"],
+)
+def test_a_few_lines_of_a_large_log_cost_a_few_blocks(tmp_path: Path, query: LogQuery, blocks: int) -> None:
+    size = 64 * BLOCK
+    written = LogBook(tmp_path, 0, size)
+    for n in range(2 * size // 4096):
+        written.write(b"%04d\n" % n * 819 + b"\n", T0 + 20 * n)
+    written.close()
+    reader = LogReader(tmp_path, 0, query, over)
+    found = b""
+    while not reader.is_done:
+        found += reader.read()
+    assert 0 < len(found) <= 100
+    assert reader.bytes_read <= blocks * BLOCK + 4096
+
+
+def test_a_time_is_found_by_halving(tmp_path: Path) -> None:
+    """A pod that prints a little all the time has as many times as it has lines."""
+    written = LogBook(tmp_path, 0, SMALL * 64)
+    for n in range(30_000):
+        written.write(b"%05d\n" % n, T0 + 10 * n)
+    written.close()
+    reader = LogReader(tmp_path, 0, LogQuery(since_ms=T0 + 10 * 29_990), over)
+    found = b"".join(iter(reader.read, b""))
+    assert found.splitlines()[-10:] == [b"%05d" % n for n in range(29_990, 30_000)]
+    assert len(found.splitlines()) <= 11
+    assert reader.bytes_read <= BLOCK + 4096
+
+
+def test_a_reader_holds_no_file_between_two_calls(tmp_path: Path) -> None:
+    book(tmp_path, b"one\n")
+    before = os.listdir("/proc/self/fd")
+    readers = [LogReader(tmp_path, 0, LogQuery(follows=True), lambda: False) for _ in range(20)]
+    assert {reader.read() for reader in readers} == {b"one\n"}
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def test_a_spot_looks_otherwise_when_there_is_more(tmp_path: Path) -> None:
+    written = LogBook(tmp_path, 0, SMALL)
+    written.write(b"one\n", T0)
+    reader = LogReader(tmp_path, 0, LogQuery(follows=True), lambda: False)
+    assert reader.read() == b"one\n"
+    before = reader.spot.mark()
+    assert reader.spot.mark() == before
+    written.write(b"two\n", T0 + 1)
+    grown = reader.spot.mark()
+    assert grown != before
+    assert reader.read() == b"two\n"
+    for n in range(3):
+        written.write(b"x" * 4096, T0 + n)  # it goes on in another piece
+    written.close()
+    assert reader.spot.mark() != grown
 
 
 def test_a_full_disk_loses_output_and_nothing_else(tmp_path: Path) -> None:

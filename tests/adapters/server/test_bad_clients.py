@@ -21,7 +21,7 @@ from tests.adapters.server.raw import answered, connected, request, status
 from tests.adapters.server.serving import CONFIG_MAPS, CORE, LOCAL_QUEUES, QUEUEING, Server, config_map, queue, running
 
 LIMITS = Limits(
-    body_bytes=256 * 1024, header_bytes=16 * 1024, connections=40, watches=12, watches_per_token=10,
+    body_bytes=256 * 1024, header_bytes=16 * 1024, connections=40, streams=12, streams_per_token=10,
     handshake_seconds=0.5, header_seconds=0.5, body_seconds=0.5, write_seconds=0.5, selector_terms_max=20,
 )  # fmt: skip
 JSON_TYPE = "application/json"
@@ -199,21 +199,23 @@ def test_who_takes_nothing_is_let_go(wary: Server) -> None:
 
 
 def test_more_connections_than_there_may_be_are_turned_away(tmp_path: Path) -> None:
-    with running(tmp_path, limits=Limits(connections=3)) as server, ExitStack() as stack:
-        for _ in range(3):
+    limits = Limits(connections=8, unknown_connections=4)
+    with running(tmp_path, limits=limits) as server, ExitStack() as stack:
+        for _ in range(4):
             each = stack.enter_context(connected(server))
-            each.sendall(request(server, "GET", "/version", token=""))
+            each.sendall(request(server, "GET", f"{CONFIG_MAPS}?watch=1"))
             assert status(each) == 200
-        assert status(stack.enter_context(connected(server))) == 503
+        assert answered(server, request(server, "GET", CONFIG_MAPS)) == 429
+        assert answered(server, request(server, "GET", "/version", token="")) == 200
 
 
 @pytest.mark.slow
 def test_a_flood_of_watches_is_turned_away(wary: Server) -> None:
     with ExitStack() as stack:
-        connections = [stack.enter_context(connected(wary)) for _ in range(LIMITS.watches_per_token + 5)]
+        connections = [stack.enter_context(connected(wary)) for _ in range(LIMITS.streams_per_token + 5)]
         for each in connections:
             each.sendall(request(wary, "GET", f"{CONFIG_MAPS}?watch=1"))
-        assert sorted(map(status, connections)) == [200] * LIMITS.watches_per_token + [429] * 5
+        assert sorted(map(status, connections)) == [200] * LIMITS.streams_per_token + [429] * 5
 
 
 # --- all at once -----------------------------------------------------------------------------------------------------

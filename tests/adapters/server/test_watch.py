@@ -183,7 +183,7 @@ def test_a_quiet_watch_is_told_where_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_watches_are_counted_and_given_back(tmp_path: Path) -> None:
-    limits = Limits(watches=3, watches_per_token=2)
+    limits = Limits(streams=3, streams_per_token=2)
     with running(tmp_path, limits=limits) as server, server.client() as client:
         with watching(server, CONFIG_MAPS), watching(server, CONFIG_MAPS):
             full = client.get(CONFIG_MAPS, params={"watch": "1"})

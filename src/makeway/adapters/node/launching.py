@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import sys
 from pathlib import Path
@@ -15,7 +16,10 @@ _PROGRAM = f"import sys; sys.path.insert(0, {_PACKAGES!r}); from makeway.adapter
 
 
 class Launcher:
-    def __init__(self) -> None:
+    """``files``: how many descriptors pods may have, soft and hard, where this process has allowed itself more."""
+
+    def __init__(self, files: tuple[int, int] | None = None) -> None:
+        self._files = files
         self._asked: dict[Path, None] = {}  # and not heard of again
         self._line: socket.socket | None = None
         self._pid = 0
@@ -37,6 +41,8 @@ class Launcher:
         try:
             command = [sys.executable, "-I", "-S", "-c", _PROGRAM]
             self._pid = os.posix_spawn(sys.executable, command, _plain_environment(), file_actions=files)
+            if self._files is not None:  # it makes no pod before it is asked for one
+                resource.prlimit(self._pid, resource.RLIMIT_NOFILE, self._files)
         finally:
             theirs.close()
         self._line = ours

@@ -1,14 +1,19 @@
 """The log of a container, read: from the start or near the end, with times, as far as it is, or as it grows.
 
 A reader follows the pieces that ``logbook`` writes. It never waits: whoever wants to follow asks again. Pieces that
-are dropped meanwhile are skipped.
+are dropped meanwhile are skipped. Between two calls it holds no open file, only a place.
+
+Promises: who does not follow reads up to where the log ended when he asked, however fast it grows. The end is found
+from the end, by blocks; a time by halving; so a call costs a few blocks and what it answers, and a beginning at most
+the log once.
 """
 
 from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -16,9 +21,10 @@ from typing import NamedTuple
 from makeway.adapters.node.folders import PodFolder
 from makeway.adapters.node.logbook import ENTRY, TIMES_APART_MS, piece_name
 from makeway.adapters.node.processes import is_alive
+from makeway.adapters.node.records import RECORD
 from makeway.api.quantity import Time
 
-CHUNK = 64 * 1024
+BLOCK = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ def log_of(folder: PodFolder, container: str, query: LogQuery) -> LogReader:
         same = next((each for each in now.containers if each.name == container), found)
         return same.restarts != restart or same.state != "running"
 
-    return LogReader(folder.logs(container), restart, query, is_over)
+    return LogReader(folder.logs(container), restart, query, is_over, beside=folder.path / RECORD)
 
 
 class _Place(NamedTuple):
@@ -60,33 +66,63 @@ class _Place(NamedTuple):
     offset: int
 
 
-class LogReader:
-    """``is_over``: whether nothing more will be written; asked anew each time."""
+Mark = tuple[tuple[int, int], ...]
 
-    def __init__(self, folder: Path, restart: int, query: LogQuery, is_over: Callable[[], bool]) -> None:
+
+class Spot(NamedTuple):
+    """The files that change when there is something new for a reader; readers in the same place have the same spot."""
+
+    piece: Path
+    folder: Path
+    record: Path | None
+
+    def mark(self) -> Mark:
+        """What a look at them shows; equal as long as nothing came."""
+        return tuple(_looks(path) for path in self if path is not None)
+
+
+def _looks(path: Path) -> tuple[int, int]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (-1, -1)
+    return (found.st_size, found.st_mtime_ns)
+
+
+class LogReader:
+    """``is_over``: whether nothing more will be written; asked anew each time. ``beside``: a file that then changes."""
+
+    def __init__(
+        self, folder: Path, restart: int, query: LogQuery, is_over: Callable[[], bool], *, beside: Path | None = None
+    ) -> None:
         self._folder = folder
         self._restart = restart
         self._query = query
         self._is_over = is_over
+        self._beside = beside
         self._left = query.limit_bytes
         self._at_line_start = True
-        self._file = -1
-        self._times: list[tuple[int, int]] = []
-        self._place = self._first_place()
+        self.bytes_read = 0  # from all files: what the reading has cost
+        pieces = self._pieces()
+        end = _Place(pieces[-1], self._size(pieces[-1])) if pieces else _Place(0, 0)
+        self._end = None if query.follows else end  # None: wherever that may be
+        self._place = self._first_place(pieces, end)
         self.is_done = self._left is not None and self._left <= 0
 
     def read(self) -> bytes:
         """What there is, at most some kilobytes; empty: nothing at present, or for good if ``is_done``."""
         while not self.is_done:
-            is_over = not self._query.follows or self._is_over()  # asked first: what is written after it is not missed
-            start = self._place
+            start, is_over = self._place, self._end is not None
             data = self._next()
+            if not data and not is_over:
+                is_over = self._is_over()
+                data = self._next()  # what was written before that answer is not missed
             if data:
                 shown = self._dated(data, start) if self._query.timestamps else data
                 return self._limited(shown)
             following = self._following()
             if following is not None:
-                self._turn_to(following)
+                self._place = _Place(following, 0)
             elif is_over:
                 self.close()
             else:
@@ -95,9 +131,16 @@ class LogReader:
 
     def close(self) -> None:
         self.is_done = True
-        self._shut()
+
+    @property
+    def spot(self) -> Spot:
+        """Where something will change when there is more to read."""
+        return Spot(self._path(self._place.piece), self._folder, self._beside)
 
     # --- where it is ---
+
+    def _path(self, piece: int, kind: str = "log") -> Path:
+        return self._folder / piece_name(self._restart, piece, kind)
 
     def _pieces(self) -> list[int]:
         try:
@@ -110,111 +153,118 @@ class LogReader:
     def _following(self) -> int | None:
         """The piece after this one, once this one is read and will not grow any more."""
         later = [each for each in self._pieces() if each > self._place.piece]
-        if not later:
+        if not later or (self._end is not None and later[0] > self._end.piece):
             return None
-        if self._file >= 0 and os.fstat(self._file).st_size > self._place.offset:
+        if self._size(self._place.piece) > self._place.offset:
             return None  # the last of it came just before the next was begun
         return later[0]
 
-    def _turn_to(self, piece: int) -> None:
-        self._shut()
-        self._place = _Place(piece, 0)
-
-    def _shut(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
-
     def _next(self) -> bytes:
         piece, offset = self._place
-        if self._file < 0:
-            path = self._folder / piece_name(self._restart, piece, "log")
-            try:
-                self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            except OSError:
-                return b""
-        data = os.pread(self._file, CHUNK, offset)
+        most = BLOCK
+        if self._end is not None and piece >= self._end.piece:
+            most = min(BLOCK, self._end.offset - offset) if piece == self._end.piece else 0
+        data = self._block(piece, offset, most)
         self._place = _Place(piece, offset + len(data))
         return data
 
+    def _block(self, piece: int, offset: int, size: int) -> bytes:
+        """As much of a piece as is there; nothing of one that is gone."""
+        if size <= 0:
+            return b""
+        with self._opened(piece, "log") as file:
+            data = b"" if file is None else os.pread(file, size, offset)
+        self.bytes_read += len(data)
+        return data
+
+    @contextmanager
+    def _opened(self, piece: int, kind: str) -> Iterator[int | None]:
+        try:
+            file = os.open(self._path(piece, kind), os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            yield None
+            return
+        try:
+            yield file
+        finally:
+            os.close(file)
+
+    def _size(self, piece: int) -> int:
+        with suppress(OSError):
+            return self._path(piece).stat().st_size
+        return 0
+
     # --- where it begins ---
 
-    def _first_place(self) -> _Place:
-        pieces = self._pieces()
+    def _first_place(self, pieces: list[int], end: _Place) -> _Place:
         if not pieces:
             return _Place(0, 0)
         first = _Place(pieces[0], 0)
         if self._query.since_ms is not None:
-            first = self._since(pieces, self._query.since_ms)
+            first = self._since(pieces, self._query.since_ms, end)
         if self._query.tail is not None:
-            first = max(first, self._tail(pieces, max(0, self._query.tail)))
+            first = max(first, self._tail(pieces, max(0, self._query.tail), end))
         return first
 
-    def _since(self, pieces: list[int], since_ms: int) -> _Place:
+    def _since(self, pieces: list[int], since_ms: int, end: _Place) -> _Place:
         """The first line that began then or later, as exactly as times are noted: none is missed."""
         for piece in pieces:
-            entries = self._entries(piece)
-            index = bisect_left([ms for _, ms in entries], since_ms - TIMES_APART_MS + 1)
-            if index < len(entries):
-                return self._line_from(pieces, piece, entries[index][0])
-        return _Place(pieces[-1], self._size(pieces[-1]))
+            with self._opened(piece, "times") as file:
+                times = _Times(self, file)
+                index = bisect_left(times, since_ms - TIMES_APART_MS + 1, key=lambda entry: entry[1])
+                offset = times[index][0] if index < len(times) else None
+            if offset is not None:
+                return self._line_from(pieces, _Place(piece, offset), end)
+        return end
 
-    def _line_from(self, pieces: list[int], piece: int, offset: int) -> _Place:
+    def _line_from(self, pieces: list[int], place: _Place, end: _Place) -> _Place:
         """The beginning of a line, here or after."""
-        if offset == 0 and piece == pieces[0]:
-            return _Place(piece, 0)
-        back, at = (piece, offset - 1) if offset else (piece - 1, max(0, self._size(piece - 1) - 1))
-        for each in (number for number in pieces if number >= back):
-            data = self._bytes(each)
-            found = data.find(b"\n", at if each == back else 0)
-            if found >= 0:
-                return _Place(each, found + 1)
-        return _Place(pieces[-1], self._size(pieces[-1]))
+        if place == (pieces[0], 0):
+            return place
+        before = place.piece - 1
+        back = _Place(place.piece, place.offset - 1) if place.offset else _Place(before, max(0, self._size(before) - 1))
+        for piece in (number for number in pieces if number >= back.piece):
+            at, stop = back.offset if piece == back.piece else 0, self._stop(piece, end)
+            while data := self._block(piece, at, min(BLOCK, stop - at)):
+                found = data.find(b"\n")
+                if found >= 0:
+                    return _Place(piece, at + found + 1)
+                at += len(data)
+        return end
 
-    def _tail(self, pieces: list[int], lines: int) -> _Place:
+    def _stop(self, piece: int, end: _Place) -> int:
+        return end.offset if piece == end.piece else self._size(piece)
+
+    def _tail(self, pieces: list[int], lines: int, end: _Place) -> _Place:
         """The beginning of the last so many lines; what follows the last line end is a line too."""
-        end = _Place(pieces[-1], self._size(pieces[-1]))
         if lines == 0:
             return end
         is_last = True
         for piece in reversed(pieces):
-            data = self._bytes(piece)
-            at = len(data)
-            if is_last and data.endswith(b"\n"):
-                at -= 1
-            is_last = is_last and not data
-            while lines and (found := data.rfind(b"\n", 0, at)) >= 0:
-                lines -= 1
-                if not lines:
-                    return _Place(piece, found + 1)
-                at = found
+            at = self._stop(piece, end)
+            while at > 0:
+                begin = max(0, at - BLOCK)
+                data = self._block(piece, begin, at - begin)
+                stop = len(data) - 1 if is_last and data.endswith(b"\n") else len(data)
+                is_last = is_last and not data
+                count = data.count(b"\n", 0, stop)
+                if count >= lines:
+                    return _Place(piece, begin + _nth_from_end(data, lines, stop) + 1)
+                lines -= count
+                at = begin
         return _Place(pieces[0], 0)
-
-    def _bytes(self, piece: int) -> bytes:
-        try:
-            return (self._folder / piece_name(self._restart, piece, "log")).read_bytes()
-        except OSError:
-            return b""
-
-    def _size(self, piece: int) -> int:
-        try:
-            return (self._folder / piece_name(self._restart, piece, "log")).stat().st_size
-        except OSError:
-            return 0
 
     # --- when it came ---
 
-    def _entries(self, piece: int) -> list[tuple[int, int]]:
-        """Offsets and times, as far as they are whole."""
-        try:
-            data = (self._folder / piece_name(self._restart, piece, "times")).read_bytes()
-        except OSError:
-            return []
-        whole = len(data) - len(data) % ENTRY.size
-        return [(offset, ms) for offset, ms in ENTRY.iter_unpack(data[:whole])]
+    def _entries(self, piece: int, begin: int, end: int) -> list[tuple[int, int]]:
+        """Offsets and times of what lies between two offsets of a piece."""
+        with self._opened(piece, "times") as file:
+            times = _Times(self, file)
+            first = max(0, bisect_right(times, begin, key=lambda entry: entry[0]) - 1)
+            return times.some(first, bisect_left(times, end, key=lambda entry: entry[0]))
 
     def _dated(self, data: bytes, start: _Place) -> bytes:
-        entries = self._entries(start.piece)
+        entries = self._entries(start.piece, start.offset, start.offset + len(data))
         offsets = [offset for offset, _ in entries]
         shown, at = [], 0
         while at < len(data):
@@ -236,6 +286,38 @@ class LogReader:
         if self._left <= 0:
             self.close()
         return data
+
+
+class _Times:
+    """The times of a piece as a sequence of (offset, milliseconds), read as far as they are looked at."""
+
+    def __init__(self, reader: LogReader, file: int | None) -> None:
+        self._reader, self._file = reader, file
+        self._count = 0 if file is None else os.fstat(file).st_size // ENTRY.size
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        found = self.some(index, index + 1)
+        if not found:
+            raise IndexError(index)
+        return found[0]
+
+    def some(self, first: int, stop: int) -> list[tuple[int, int]]:
+        if self._file is None or stop <= first:
+            return []
+        data = os.pread(self._file, (stop - first) * ENTRY.size, first * ENTRY.size)
+        self._reader.bytes_read += len(data)
+        whole = len(data) - len(data) % ENTRY.size
+        return [(offset, ms) for offset, ms in ENTRY.iter_unpack(data[:whole])]
+
+
+def _nth_from_end(data: bytes, number: int, stop: int) -> int:
+    """Where the last but ``number - 1`` line end before ``stop`` is, given that there are so many."""
+    for _ in range(number):
+        stop = data.rfind(b"\n", 0, stop)
+    return stop
 
 
 def _stamp(ms: int) -> bytes:

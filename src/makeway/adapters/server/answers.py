@@ -1,7 +1,8 @@
 """What goes back to a client: objects, lists, tables, as its Accept header wants them.
 
 A stored object is kept as the bytes that are served, so that most answers are put together, not encoded. A list is
-made piece by piece while it is sent: it costs the memory of its items, which is shared, and of one piece.
+made piece by piece while it is sent: it costs the memory of its items, which is shared, and of one piece. A large
+object is a piece of its own, and no copy is made of it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import yaml
 
 from makeway.adapters.server.routes import Route
 from makeway.adapters.server.statuses import not_acceptable
+from makeway.adapters.server.streams import Stream
 from makeway.adapters.server.tables import table
 from makeway.api.documents import Tree
 from makeway.api.problems import Problem
@@ -25,7 +27,7 @@ from makeway.runtime.ports import Page, Stored
 JSON, YAML = "application/json", "application/yaml"
 SERVED = (JSON, YAML)
 META = "meta.k8s.io/v1"
-PIECE_BYTES = 128 * 1024
+PIECE_BYTES = 64 * 1024
 TABLE_PIECE = 500  # rows
 ACCEPT_CHARS_MAX = 1024
 Header = tuple[bytes, bytes]
@@ -62,6 +64,8 @@ class Answer:
     content_type: str = JSON
     headers: list[Header] = field(default_factory=list)
     advice: Sequence[Problem] = ()  # what is told in Warning headers
+    is_slow: bool = False  # a piece takes long to make, and is made in a thread
+    stream: Stream | None = None  # what a body without an end is counted as
 
 
 @lru_cache(maxsize=256)
@@ -114,7 +118,9 @@ class Shown:
 
     def answer(self, status: int, each: Stored) -> Answer:
         body = self.one(each)
-        return Answer(status, as_yaml(body) if self._form.is_yaml else body, self._form.content_type)
+        if self._form.is_yaml:
+            return Answer(status, map(as_yaml, (body,)), YAML, is_slow=True)
+        return Answer(status, body, self._form.content_type)
 
     def _item(self, each: Stored) -> bytes:
         if self._form.shape == "metadata":
@@ -137,21 +143,30 @@ class Shown:
             **({"continue": page.token} if page.token else {}),
             **({"remainingItemCount": page.remaining} if page.remaining else {}),
         }
-        pieces = self._rows(page.items, metadata) if self._form.shape == "table" else self._items(page.items, metadata)
-        body = pieces if len(page.items) > 1 else b"".join(pieces)
         if self._form.is_yaml:
-            body = as_yaml(body if isinstance(body, bytes) else b"".join(body))
-        return Answer(200, body, self._form.content_type)
+            return Answer(200, self._in_yaml(page.items, metadata), YAML, is_slow=True)
+        pieces = self._rows(page.items, metadata) if self._form.shape == "table" else self._items(page.items, metadata)
+        return Answer(200, pieces if page.items else b"".join(pieces), self._form.content_type)
 
-    def _items(self, items: Sequence[Stored], metadata: Mapping[str, Tree]) -> Iterator[bytes]:
+    def _head(self, metadata: Mapping[str, Tree]) -> dict[str, Tree]:
         is_whole = self._form.shape == "object"
         named = (
             (f"{self._route.kind.name}List", self._route.api_version)
             if is_whole
             else ("PartialObjectMetadataList", META)
         )
-        head = msgspec.json.encode({"kind": named[0], "apiVersion": named[1], "metadata": metadata})
+        return {"kind": named[0], "apiVersion": named[1], "metadata": metadata}
+
+    def _items(self, items: Sequence[Stored], metadata: Mapping[str, Tree]) -> Iterator[bytes]:
+        head = msgspec.json.encode(self._head(metadata))
         yield from _pieces(head[:-1] + b',"items":[', map(self._item, items))
+
+    def _in_yaml(self, items: Sequence[Stored], metadata: Mapping[str, Tree]) -> Iterator[bytes]:
+        """An item at a time: to make all of it at once would take the memory of many such lists."""
+        head = as_yaml(msgspec.json.encode(self._head(metadata)))
+        yield head + (b"items:\n" if items else b"items: []\n")
+        for each in items:
+            yield as_yaml(b"[%b]" % self._item(each))
 
     def _rows(self, items: Sequence[Stored], metadata: Mapping[str, Tree]) -> Iterator[bytes]:
         first = {**self._table([]), "metadata": metadata}
@@ -165,12 +180,17 @@ class Shown:
 
 
 def _pieces(head: bytes, items: Iterable[bytes]) -> Iterator[bytes]:
-    """A JSON document that ends in a list, in pieces of some size."""
+    """A JSON document that ends in a list, in pieces of some size; an item of that size alone is one of them."""
     parts, size, comma = [head], len(head), b""
     for each in items:
-        parts += (comma, each)
-        size += len(each)
+        parts.append(comma)
         comma = b","
+        if len(each) >= PIECE_BYTES:
+            yield from (b"".join(parts), each)
+            parts, size = [], 0
+            continue
+        parts.append(each)
+        size += len(each)
         if size >= PIECE_BYTES:
             yield b"".join(parts)
             parts, size = [], 0

@@ -7,11 +7,10 @@ through a framework's routes and middleware (decision 0020).
 from __future__ import annotations
 
 import asyncio
-import gzip
 import logging
 import traceback
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -22,9 +21,11 @@ from makeway.adapters.server import reviews
 from makeway.adapters.server.access import Access, Asked, User, may
 from makeway.adapters.server.answers import Answer, Header, form_of, plain, text
 from makeway.adapters.server.bodies import Query
+from makeway.adapters.server.connections import Bounded, Connections
 from makeway.adapters.server.discovery import DEFINITIONS_GROUP, VISIBILITY_GROUP, VISIBILITY_VERSION, discovery
 from makeway.adapters.server.field_ownership import ApplyConflict
-from makeway.adapters.server.limits import Limits
+from makeway.adapters.server.limits import Limits, files_allowed
+from makeway.adapters.server.load_metrics import LoadMetrics
 from makeway.adapters.server.openapi import openapi
 from makeway.adapters.server.patches import PatchRefused
 from makeway.adapters.server.pod_calls import PodCalls, PodLogs
@@ -44,7 +45,9 @@ from makeway.adapters.server.statuses import (
     warning_words,
 )
 from makeway.adapters.server.storage import SqliteStore
+from makeway.adapters.server.streams import Stream, Streams
 from makeway.adapters.server.upkeep import EVENTS_MS, Upkeep
+from makeway.adapters.server.uploads import BodyBytes
 from makeway.adapters.server.watch import Watches
 from makeway.api.documents import Tree
 from makeway.runtime.ports import Clock, StoreError
@@ -53,7 +56,8 @@ log = logging.getLogger("makeway.server")
 OPEN_PATHS = frozenset({"healthz", "livez", "readyz", "version"})
 WARNING_BYTES_MAX = 4096  # of all Warning headers together
 _FIXED: tuple[Header, ...] = ((b"cache-control", b"no-cache, private"), (b"x-content-type-options", b"nosniff"))
-GZIP_WINDOW = 31  # zlib's way to ask for gzip
+GZIP_WINDOW, GZIP_MEMORY = 16 + 12, 6  # zlib's way to ask for gzip, and for 48 KiB instead of 256 for each
+SLICE_BYTES = 64 * 1024  # that are handed to a connection at once: the next go when it has room again
 GZIP_LEVEL = 1  # the next room is on the same machine: time counts more than bytes
 
 Scope = MutableMapping[str, Any]
@@ -96,15 +100,23 @@ class App:
         self._access = access
         self._extras = extras
         self._rest = Rest(store, limits, clock)
+        self._streams = Streams(limits)
         self._watches = Watches(store, limits)
+        self.connections = Connections(limits)
+        self._bodies = BodyBytes(limits)
+        self._load = LoadMetrics()
         self._pods = PodCalls(self._rest, store, clock, extras.logs)
         self._upkeep = Upkeep(store, clock, events_ms=events_ms)
         self._loop: asyncio.AbstractEventLoop | None = None
-        access.on_revoked(lambda: self._from_elsewhere(self._watches.bell.ring_all))
+        access.on_revoked(lambda: self._from_elsewhere(self._revoked))
 
     def stop(self) -> None:
-        """Take leave of all watches. From any thread."""
-        self._from_elsewhere(self._watches.stop)
+        """Take leave of all watches and follows. From any thread."""
+        self._from_elsewhere(self._streams.stop)
+
+    def _revoked(self) -> None:
+        self._streams.check()
+        self.connections.check(self._access.is_valid)
 
     def _from_elsewhere(self, call: Callable[[], None]) -> None:
         if self._loop is not None:
@@ -115,15 +127,19 @@ class App:
         if scope["type"] == "lifespan":
             return await self._live(receive, send)
         if scope["type"] == "http":
-            exchange = Exchange(scope, receive, send, self.limits)
+            exchange = Exchange(scope, receive, send, self.limits, self._bodies)
             try:
                 answer = await self._answer(exchange)
             except Exception as error:
                 answer = _refused(error, exchange)
+            exchange.done_with_body()
             try:
                 await exchange.reply(answer)
             except Exception as error:  # the client sees an answer that breaks off
                 _report(error, exchange)
+            finally:
+                if answer.stream is not None:
+                    answer.stream.close()
         return None
 
     async def _live(self, receive: Receive, send: Send) -> None:
@@ -133,10 +149,12 @@ class App:
                 self._loop = asyncio.get_running_loop()
                 self._watches.bell.begin()
                 upkeep = self._loop.create_task(self._upkeep.run())
+                looks = self._loop.create_task(self._streams.look_after())
                 await send({"type": "lifespan.startup.complete"})
                 self.listening.set_result(None)
             else:
                 upkeep.cancel()
+                looks.cancel()
                 self._rest.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
@@ -148,6 +166,7 @@ class App:
         user = self._access.user(exchange.headers.get(b"authorization"))
         if user is None:
             raise unauthorized()
+        exchange.connection.is_of(user)
         if any(name.startswith(b"impersonate-") for name in exchange.headers):
             raise Refused(403, "impersonation is not served here")
         if not parts or parts[0] not in ("api", "apis") or len(parts) < (3 if parts[0] == "api" else 4) or (
@@ -165,14 +184,18 @@ class App:
         if path == "version":
             return plain(self._extras.version())
         reason = self._extras.not_ready() if path == "readyz" else ""
-        return text(f"not ready: {reason}\n", 503) if reason else text("ok")
+        if reason:
+            return text(f"not ready: {reason}\n", 503)
+        is_asked = path == "readyz" and exchange.query.flag("verbose")
+        return text(f"[+]ready ok\n[+]{self.limits.shares()}\nreadyz check passed\n" if is_asked else "ok")
 
     async def _other(self, exchange: Exchange, parts: tuple[str, ...], user: User) -> Answer:
         exchange.allow("GET")
         self._check(user, Asked("get"))
         path = "/" + "/".join(parts)
         if path == "/metrics":
-            return Answer(200, await self._extras.metrics(), "text/plain; version=0.0.4; charset=utf-8")
+            own = self._load.text(self.connections, self._streams, self._bodies)
+            return Answer(200, await self._extras.metrics() + own.encode(), "text/plain; version=0.0.4; charset=utf-8")
         found = discovery(path, exchange.accept)
         if path.startswith("/openapi"):  # the first of each takes a while to make
             loop = asyncio.get_running_loop()
@@ -216,20 +239,32 @@ class App:
         kind = route.kind
         self._check(user, Asked(verb, kind.group, kind.plural, route.part, route.namespace, route.name))
         call = Call(
-            route, exchange.query, form_of(exchange.accept), await exchange.body(), exchange.text(b"content-type"),
+            route, exchange.query, form_of(exchange.accept), await exchange.body(user), exchange.text(b"content-type"),
             exchange.text(b"user-agent"),
         )  # fmt: skip
         if not is_stored(kind):
             return await self._rest.apart(call, lambda: reviews.answer(call, user))
         if verb == "watch":
-            shown, chosen = self._rest.shown(call), self._rest.chosen(call)
-            begin = partial(self._watches.begin, call, chosen, shown, user.token, partial(self._access.is_valid, user))
-            watching = await self._rest.among_many(route.stored, begin)
-            return Answer(200, watching.lines(), call.form.content_type)
-        if route.part in ("log", "binding", "eviction"):
-            calls = {"log": self._pods.log, "binding": self._pods.bind, "eviction": self._pods.evict}
-            return await calls[route.part](call)
+            return await self._watch(call, user)
+        if route.part == "log":
+            return await self._pods.log(call, partial(self._begin_stream, user))
+        if route.part in ("binding", "eviction"):
+            return await (self._pods.bind if route.part == "binding" else self._pods.evict)(call)
         return await self._verbs[verb](self._rest, call)
+
+    def _begin_stream(self, user: User) -> Stream:
+        return self._streams.begin(user.token, partial(self._access.is_valid, user))
+
+    async def _watch(self, call: Call, user: User) -> Answer:
+        shown, chosen = self._rest.shown(call), self._rest.chosen(call)
+        stream = self._begin_stream(user)
+        try:
+            begin = partial(self._watches.begin, call, chosen, shown, stream)
+            watching = await self._rest.among_many(call.route.stored, begin)
+        except BaseException:
+            stream.close()
+            raise
+        return Answer(200, watching.lines(), call.form.content_type, stream=stream)
 
     _verbs: Mapping[str, Callable[[Rest, Call], Awaitable[Answer]]] = {
         "get": Rest.get, "list": Rest.list, "create": Rest.create, "update": Rest.update, "patch": Rest.patch,
@@ -273,8 +308,11 @@ def _verb(exchange: Exchange, route: Route) -> str:
 class Exchange:
     """A request, and how its answer is sent."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, limits: Limits) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, limits: Limits, bodies: BodyBytes) -> None:
         self.scope = scope
+        self.connection: Bounded = scope["state"]["connection"]
+        self._bodies = bodies
+        self._ticket: tuple[str, int] | None = None  # whose body it is, and how much is held for it
         self.route: Route | None = None
         self.headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
         self._receive, self._send, self._limits = receive, send, limits
@@ -299,8 +337,8 @@ class Exchange:
         if self.scope["method"] not in methods:
             raise not_allowed()
 
-    async def body(self) -> bytes:
-        """All of it, within the limits. Raises ``Refused``: 413, and 408 where it takes too long."""
+    async def body(self, user: User) -> bytes:
+        """All of it, within the limits. Raises ``Refused``: 413, 429, and 408 where it takes too long."""
         if not self._has_body:
             return b""
         most = self._limits.body_bytes
@@ -309,6 +347,7 @@ class Exchange:
             raise too_large(most)
         if self.headers.get(b"content-encoding", b"identity") != b"identity":
             raise Refused(415, "a body must not be compressed", closes=True)
+        self._ticket = self._bodies.take(user.token, int(length) if length.isdigit() and int(length) else most)
         parts, size, more = [], 0, True
         try:
             async with asyncio.timeout(self._limits.body_seconds):
@@ -326,6 +365,11 @@ class Exchange:
         self._has_body = False
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def done_with_body(self) -> None:
+        if self._ticket is not None:
+            self._bodies.give_back(*self._ticket)
+            self._ticket = None
+
     # --- the answer ---
 
     async def reply(self, answer: Answer) -> None:
@@ -334,40 +378,64 @@ class Exchange:
         if self._has_body:  # nobody will read it
             headers.append((b"connection", b"close"))
         if isinstance(body, AsyncIterator):
-            return await self._stream(answer.status, headers, body)
+            return await self._stream(answer, headers, body)
         if isinstance(body, bytes):
-            return await self._whole(answer.status, headers, body)
+            if len(body) < self._limits.gzip_bytes or not self._takes_gzip():
+                return await self._whole(answer.status, headers, body)
+            body = (body,)
         pieces = iter(body)
-        first, second = next(pieces, b""), next(pieces, None)
-        if second is None:
-            return await self._whole(answer.status, headers, first)
-        packer = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, GZIP_WINDOW) if self._takes_gzip() else None
-        if packer is not None:
+        if not answer.is_slow:
+            first, second = next(pieces, b""), next(pieces, None)
+            if second is None and len(first) < self._limits.gzip_bytes:
+                return await self._whole(answer.status, headers, first)
+            pieces = chain((first,) if second is None else (first, second), pieces)
+        packer = None
+        if self._takes_gzip():
+            packer = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, GZIP_WINDOW, GZIP_MEMORY)
             headers.append((b"content-encoding", b"gzip"))
-        return await self._stream(answer.status, headers, _packed(chain((first, second), pieces), packer))
+        return await self._stream(answer, headers, _packed(pieces, packer, apart=answer.is_slow))
 
     def _takes_gzip(self) -> bool:
         return b"gzip" in self.headers.get(b"accept-encoding", b"")
 
     async def _whole(self, status: int, headers: list[Header], body: bytes) -> None:
-        if len(body) >= self._limits.gzip_bytes and self._takes_gzip():
-            body = gzip.compress(body, GZIP_LEVEL)
-            headers.append((b"content-encoding", b"gzip"))
         headers.append((b"content-length", str(len(body)).encode()))
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        if len(body) > SLICE_BYTES:
+            await self._part(body)
+            body = b""
         await self._send({"type": "http.response.body", "body": body})
 
-    async def _stream(self, status: int, headers: list[Header], pieces: AsyncIterator[bytes]) -> None:
-        """A long list or a watch, until it ends or nobody listens any more."""
+    async def _part(self, data: bytes) -> None:
+        """Some more of a body. What the connection has no room for waits here, and is not copied."""
+        if len(data) <= SLICE_BYTES:
+            return await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        view = memoryview(data)
+        for at in range(0, len(view), SLICE_BYTES):
+            piece = view[at : at + SLICE_BYTES]
+            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+            await asyncio.sleep(0)  # others have their turn
+        return None
+
+    async def _stream(self, answer: Answer, headers: list[Header], pieces: AsyncIterator[bytes]) -> None:
+        """A long list, a watch or a log, until it ends or nobody listens any more."""
         sending = asyncio.current_task()
         listener = asyncio.ensure_future(self._until_gone(sending))
+        seconds: float | None = self._limits.answer_seconds
+        if answer.stream is not None:
+            answer.stream.outlet, seconds = self.connection, None
         try:
-            await self._send({"type": "http.response.start", "status": status, "headers": headers})
-            async for piece in pieces:
-                await self._send({"type": "http.response.body", "body": piece, "more_body": True})
-            await self._send({"type": "http.response.body", "body": b""})
+            async with asyncio.timeout(seconds):
+                await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
+                async for piece in pieces:
+                    await self._part(piece)
+                await self._send({"type": "http.response.body", "body": b""})
+        except TimeoutError:
+            self.connection.cut()
         except asyncio.CancelledError:
-            if not self._is_gone:
+            if answer.stream is not None and answer.stream.over.done():
+                self.connection.cut()  # its client takes nothing, and what is over must not wait for it
+            elif not self._is_gone:
                 raise
         finally:
             listener.cancel()
@@ -381,11 +449,19 @@ class Exchange:
             sending.cancel()
 
 
-async def _packed(pieces: Iterable[bytes], packer: Any) -> AsyncIterator[bytes]:
-    """Piece by piece; in between others have their turn."""
-    for piece in pieces:
-        yield packer.compress(piece) if packer else piece
-        await asyncio.sleep(0)
+async def _packed(pieces: Iterator[bytes], packer: Any, *, apart: bool) -> AsyncIterator[bytes]:
+    """Piece by piece, ``apart``: each made in a thread; in between others have their turn."""
+    while True:
+        piece = await asyncio.to_thread(next, pieces, None) if apart else next(pieces, None)
+        if piece is None:
+            break
+        view = memoryview(piece)
+        for at in range(0, len(view) if packer else 0, SLICE_BYTES):
+            yield packer.compress(view[at : at + SLICE_BYTES])
+            await asyncio.sleep(0)
+        if not packer:
+            yield piece
+            await asyncio.sleep(0)
     if packer is not None:
         yield packer.flush()
 
@@ -445,4 +521,8 @@ def application(
     store: SqliteStore, access: Access, extras: Extras, limits: Limits, clock: Clock, *, events_ms: int = EVENTS_MS
 ) -> App:
     """The server of one Store; ``serving.Serving`` puts it on the net. ``events_ms``: how long events are kept."""
-    return App(store, access, extras, limits, clock, events_ms)
+    files = files_allowed()
+    bounded = limits.within(files)
+    level = logging.WARNING if bounded.connections < limits.connections else logging.INFO
+    log.log(level, "%s; this process may have %d descriptors", bounded.shares(), files)
+    return App(store, access, extras, bounded, clock, events_ms)

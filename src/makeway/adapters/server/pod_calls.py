@@ -17,6 +17,7 @@ from makeway.adapters.server.bodies import Query, WriteOptions
 from makeway.adapters.server.rest import Call, Rest
 from makeway.adapters.server.statuses import Cause, Refused, bad_request
 from makeway.adapters.server.storage import SqliteStore
+from makeway.adapters.server.streams import Stream
 from makeway.api import codec
 from makeway.api.documents import Tree
 from makeway.api.objects.kubernetes import (
@@ -62,7 +63,7 @@ class PodLogs(Protocol):
     """Whoever runs pods here."""
 
     def read(self, pod: Stored, options: LogOptions) -> AsyncIterator[bytes]:
-        """The lines of a container. Raises ``NoLog`` with the reason before the first of them."""
+        """The lines of a container, after an empty part that comes at once. Raises ``NoLog`` before the first part."""
 
 
 class NoLog(Exception):
@@ -97,24 +98,49 @@ class PodCalls:
         await asyncio.wrap_future(self._store.submit(decision, dry_run=dry))
         return plain(_DONE, 201)
 
-    async def log(self, call: Call) -> Answer:
+    async def log(self, call: Call, begin: Callable[[], Stream]) -> Answer:
+        """``begin`` counts a log that is followed, as a watch is counted."""
         pod = self._store.get(PODS, call.route.place, call.route.name)
         options = _log_options(call.query, pod, self._clock())
+        stream = begin() if options.follow else None
         try:
             if self._logs is None:
                 raise NoLog("no node agent runs here")
             lines = self._logs.read(pod, options)
             first = await anext(lines, b"")
-        except NoLog as error:
+        except BaseException as error:
+            if stream is not None:
+                stream.close()
+            if not isinstance(error, NoLog):
+                raise
             words = f'container "{options.container}" in pod "{pod.name}" is waiting to start: {error}'
             raise bad_request(words) from None
-        return Answer(200, _after(first, lines), "text/plain; charset=utf-8")
+        return Answer(200, _after(first, lines, stream), "text/plain; charset=utf-8", stream=stream)
 
 
-async def _after(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for each in rest:
-        yield each
+async def _after(first: bytes, rest: AsyncIterator[bytes], stream: Stream | None) -> AsyncIterator[bytes]:
+    """All of it; of a stream as long as it goes on, also while nothing comes."""
+    sending = asyncio.current_task()
+    assert sending is not None
+
+    def end(over: asyncio.Future[None]) -> None:
+        sending.cancel()
+
+    if stream is not None:
+        stream.over.add_done_callback(end)
+    try:
+        yield first
+        async for part in rest:
+            if stream is not None and not stream.goes_on:
+                break
+            yield part
+    except asyncio.CancelledError:
+        if stream is None or not stream.over.done():
+            raise
+    finally:
+        if stream is not None:
+            stream.over.remove_done_callback(end)
+        await rest.aclose()  # type: ignore[attr-defined]
 
 
 def _posted(call: Call, type_: type[T]) -> T:

@@ -11,15 +11,14 @@ from typing import Any
 import uvicorn
 import uvloop
 
+from makeway.adapters.server.accepting import Accepting
 from makeway.adapters.server.app import App
 from makeway.adapters.server.certificates import Certificate
 from makeway.adapters.server.connections import bounded
-from makeway.adapters.server.limits import Limits
 
 log = logging.getLogger("makeway.server")
 RENEWAL_SECONDS = 12 * 3600.0
 STOP_SECONDS = 5.0
-FAREWELL_SECONDS = 1.0
 BACKLOG = 512
 
 
@@ -40,14 +39,14 @@ class Serving:
         listener = socket.create_server((self._host, self._port), family=family, backlog=BACKLOG)
         limits = self._app.limits
         config = uvicorn.Config(
-            self._app, http=bounded(limits), ws="none", lifespan="on", log_config=None, access_log=False,
-            server_header=False, proxy_headers=False, timeout_keep_alive=int(limits.idle_seconds),
+            self._app, http=bounded(limits, self._app.connections), ws="none", lifespan="on", log_config=None,
+            access_log=False, server_header=False, proxy_headers=False, timeout_keep_alive=int(limits.idle_seconds),
             timeout_graceful_shutdown=int(STOP_SECONDS),
             ssl_context_factory=lambda _config, _default: self._context,
         )  # fmt: skip
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # bad requests are no news
         self._server = uvicorn.Server(config)
-        self._thread = Thread(target=self._run, args=(listener, limits), name="makeway-http", daemon=True)
+        self._thread = Thread(target=self._run, args=(listener,), name="makeway-http", daemon=True)
         self._thread.start()
         address: tuple[str, int] = listener.getsockname()[:2]
         self._app.listening.result()
@@ -67,10 +66,10 @@ class Serving:
             except OSError as error:  # a full disk: there is time to try again
                 log.warning("the certificate could not be looked after: %s", error.strerror)
 
-    def _run(self, listener: socket.socket, limits: Limits) -> None:
+    def _run(self, listener: socket.socket) -> None:
         assert self._server is not None
         try:
-            with asyncio.Runner(loop_factory=lambda: _Loop(limits)) as runner:
+            with asyncio.Runner(loop_factory=lambda: _Loop(self._app)) as runner:
                 runner.run(self._serve(self._server, listener))
         except BaseException as error:
             if not self._app.listening.done():
@@ -89,12 +88,12 @@ class Serving:
 
 
 class _Loop(uvloop.Loop):
-    """uvicorn says nothing about how long a handshake may take, nor how long one waits for a last farewell."""
+    """uvicorn asks the loop for a server; it gets one that counts whom it lets in."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, app: App) -> None:
         super().__init__()
-        self._handshake_seconds = limits.handshake_seconds
+        self._app = app
 
     async def create_server(self, *args: Any, **options: Any) -> Any:
-        options |= {"ssl_handshake_timeout": self._handshake_seconds, "ssl_shutdown_timeout": FAREWELL_SECONDS}
-        return await super().create_server(*args, **options)
+        (protocol,), app = args, self._app
+        return Accepting(self, options["sock"], protocol, options["ssl"], app.limits, app.connections)

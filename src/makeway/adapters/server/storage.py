@@ -32,7 +32,7 @@ from makeway.api.structure import Mode
 from makeway.api.validation import Surroundings
 from makeway.api.versions import Kind
 from makeway.core.model import Millis, Selector
-from makeway.runtime.history import History, HistoryWatch
+from makeway.runtime.history import BYTES_MAX, History, HistoryWatch
 from makeway.runtime.memory import Admission, RuledObjects
 from makeway.runtime.pages import Objects
 from makeway.runtime.ports import (
@@ -303,9 +303,9 @@ class SharedWatch:
     def move(self, place: int) -> None:
         self._watch.move(place)
 
-    def poll(self, limit: int = 1000) -> Sequence[Event]:
+    def poll(self, limit: int = 1000, bytes_max: int = BYTES_MAX) -> Sequence[Event]:
         with self._reading:
-            return self._watch.poll(limit)
+            return self._watch.poll(limit, bytes_max)
 
     def close(self) -> None:
         with self._reading:

@@ -2,15 +2,18 @@
 
 A watch is a place in the history of a kind (``runtime.history``) and holds nothing else: it sends what came since,
 then waits to be called. All that are waiting are called once per commit, and commits that come close together count
-as one. A client that cannot keep up falls behind in the history and is told to list again; nothing piles up for it.
+as one.
+
+What a watch sends at once is bounded by bytes, and of a large object it is the stored bytes themselves, which all
+watches share. While a client takes nothing no more is made for it; a client that cannot keep up falls behind in the
+history and is told to list again. Nothing piles up for it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,12 +25,14 @@ from makeway.adapters.server.limits import Limits
 from makeway.adapters.server.rest import Call, check_match
 from makeway.adapters.server.statuses import Refused, bad_request, refusal
 from makeway.adapters.server.storage import SharedWatch, SqliteStore
+from makeway.adapters.server.streams import Stream
 from makeway.api.documents import Tree
 from makeway.runtime.ports import Change, Event, Expired, Filter, KindKey, kind_key
 
 EVENTS_PER_SEND = 500
+BYTES_PER_SEND = 64 * 1024  # and the rest of the event that reaches it
 PIECES_MAX = 64
-PIECE_BYTES_MAX = 1024 * 1024
+PIECES_BYTES_MAX = 8 * 1024 * 1024
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
@@ -111,49 +116,41 @@ class Bell:
 
 
 class Watches:
-    """All watches of the server: how many there are, and what each of them sends."""
+    """What all watches of a server share: the bell, and pieces that others may want too."""
 
     def __init__(self, store: SqliteStore, limits: Limits) -> None:
         self.store = store
         self.limits = limits
-        self._counts: Counter[str] = Counter()
-        self.pieces: dict[object, Piece] = {}  # what was sent since the bell rang last: others may want the same
-        self.bell = Bell(limits, self.pieces.clear)
-        self.stopping = False
+        self.bell = Bell(limits, self.forget)
+        self._pieces: dict[object, Piece] = {}  # what was sent since the bell rang last
+        self._pieces_bytes = 0
         store.on_commit(self.bell.committed)
 
-    @property
-    def count(self) -> int:
-        return self._counts.total()
-
-    def stop(self) -> None:
-        """End all of them; their clients begin anew, here or elsewhere."""
-        self.stopping = True
-        self.bell.ring_all()
-
-    def begin(self, call: Call, chosen: Filter, shown: Shown, who: str, allowed: Callable[[], bool]) -> Watching:
-        """Raises ``Refused`` (429) where there are too many, and what the Store says of its beginning."""
-        if self.count >= self.limits.watches or self._counts[who] >= self.limits.watches_per_token:
-            raise Refused(429, "too many watches are open", retry_seconds=5)
-        watching = Watching(self, Asked.of(call.query, self.limits), chosen, shown, who, allowed)
+    def begin(self, call: Call, chosen: Filter, shown: Shown, stream: Stream) -> Watching:
+        """Raises what the Store says of its beginning."""
+        watching = Watching(self, Asked.of(call.query, self.limits), chosen, shown, stream)
         watching.open()
         return watching
 
-    @contextmanager
-    def counted(self, who: str) -> Iterator[None]:
-        self._counts[who] += 1
-        try:
-            yield
-        finally:
-            self._counts[who] -= 1
-            if not self._counts[who]:
-                del self._counts[who]
+    def forget(self) -> None:
+        self._pieces.clear()
+        self._pieces_bytes = 0
+
+    def found(self, key: object) -> Piece | None:
+        return self._pieces.get(key)
+
+    def keep(self, key: object, piece: Piece) -> None:
+        """For the next who is in the same place and wants to see the same, as far as there is room."""
+        size = self._pieces_bytes + sum(map(len, piece.parts))
+        if len(self._pieces) < PIECES_MAX and size <= PIECES_BYTES_MAX:
+            self._pieces[key] = piece
+            self._pieces_bytes = size
 
 
 class Piece(NamedTuple):
     """What one watch sends at once, and where it is then."""
 
-    lines: bytes
+    parts: tuple[bytes, ...]
     place: int
     is_all: bool
 
@@ -161,11 +158,9 @@ class Piece(NamedTuple):
 class Watching:
     """One watch: lines of JSON until its time is up."""
 
-    def __init__(
-        self, watches: Watches, asked: Asked, chosen: Filter, shown: Shown, who: str, allowed: Callable[[], bool]
-    ) -> None:
+    def __init__(self, watches: Watches, asked: Asked, chosen: Filter, shown: Shown, stream: Stream) -> None:
         self._watches, self._asked, self._chosen, self._shown = watches, asked, chosen, shown
-        self._who, self._allowed = who, allowed
+        self._stream = stream
         self._watch: SharedWatch | None = None
         self._place = ""  # up to where all is known to the client
         self._error: Refused | None = None
@@ -192,12 +187,12 @@ class Watching:
             self._place = since
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """What is sent, some lines at a time."""
+        """What is sent, in parts; a line may be several of them."""
         called = self._watches.bell.join(self._chosen.key)
+        self._stream.over.add_done_callback(lambda _: called.set())
         try:
-            with self._watches.counted(self._who):
-                async for each in self._lines(called):
-                    yield each
+            async for each in self._lines(called):
+                yield each
         finally:
             self._watches.bell.leave(self._chosen.key, called)
 
@@ -205,30 +200,30 @@ class Watching:
         loop, marks, every = asyncio.get_running_loop(), self._asked.bookmarks, self._watches.limits.bookmark_seconds
         until, mark_at = loop.time() + self._asked.seconds, loop.time() + every
         yield b""  # the client learns at once that it is heard
-        while not self._watches.stopping and self._allowed():
+        while self._stream.goes_on:
             called.clear()  # whatever comes from here on rings again
-            if news := self._news():
-                yield news
+            for part in self._news():
+                yield part
             now = loop.time()
             if self._error is not None or now >= until:
                 break
             if marks and now >= mark_at:
                 mark_at = now + every
                 yield self._bookmark()
-            if self._is_up_to_date:
+            if self._is_up_to_date and not self._stream.over.done():
                 timer = loop.call_at(min(until, mark_at) if marks else until, called.set)
                 await called.wait()
                 timer.cancel()
-        if marks and self._error is None and self._allowed():
+        if marks and self._error is None and not self._stream.was_denied:
             yield self._bookmark()
 
-    def _news(self) -> bytes:
+    def _news(self) -> Sequence[bytes]:
         """What came since the last time. Watches that are alike and in the same place share the work."""
         if self._error is not None or self._watch is None:
             assert self._error is not None
-            return _error_line(self._error)
+            return (_error_line(self._error),)
         key = (self._chosen, self._shown.likeness, self._watch.place)
-        found = self._watches.pieces.get(key)
+        found = self._watches.found(key)
         if found is not None:
             self._watch.move(found.place)
         else:
@@ -236,28 +231,40 @@ class Watching:
                 found = self._piece(self._watch)
             except Expired as error:
                 self._error = refusal(error, None)
-                return _error_line(self._error)
-            if None not in key and len(self._watches.pieces) < PIECES_MAX and len(found.lines) < PIECE_BYTES_MAX:
-                self._watches.pieces[key] = found
+                return (_error_line(self._error),)
+            if None not in key:
+                self._watches.keep(key, found)
         self._place = max(self._place, str(found.place), key=int)
         self._is_up_to_date = found.is_all
         if self._initial_end and found.is_all:
             mark = self._mark(self._initial_end, {INITIAL_EVENTS_END: "true"})
             self._initial_end = ""
-            return found.lines + mark
-        return found.lines
+            return (*found.parts, mark)
+        return found.parts
 
     def _piece(self, watch: SharedWatch) -> Piece:
-        events = watch.poll(EVENTS_PER_SEND)
+        events = watch.poll(EVENTS_PER_SEND, BYTES_PER_SEND)
         place = watch.place
-        lines = b"".join([self._line(each) for each in events])
-        return Piece(lines, int(self._place) if place is None else place, len(events) < EVENTS_PER_SEND)
+        size = sum(len(each.object.data) for each in events if each.object is not None)
+        is_all = len(events) < EVENTS_PER_SEND and size < BYTES_PER_SEND
+        return Piece(tuple(self._parts(events)), int(self._place) if place is None else place, is_all)
 
-    def _line(self, event: Event) -> bytes:
-        assert event.object is not None
-        line = b'{"type":"%b","object":%b}\n' % (event.type.encode(), self._shown.one(event.object))
-        self._shown.has_columns = False  # of a table only the first event says what its columns are
-        return line
+    def _parts(self, events: Sequence[Event]) -> Iterator[bytes]:
+        """Lines, many small ones in one part; of a large object the bytes that are stored, not a copy of them."""
+        lines: list[bytes] = []
+        for event in events:
+            assert event.object is not None
+            shown = self._shown.one(event.object)
+            self._shown.has_columns = False  # of a table only the first event says what its columns are
+            lines.append(b'{"type":"%b","object":' % event.type.encode())
+            if len(shown) >= BYTES_PER_SEND:
+                yield from (b"".join(lines), shown)
+                lines = []
+            else:
+                lines.append(shown)
+            lines.append(b"}\n")
+        if lines:
+            yield b"".join(lines)
 
     def _bookmark(self) -> bytes:
         if self._place == self._marked:
