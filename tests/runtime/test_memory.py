@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from makeway.api.objects.kubernetes import Namespace
+from makeway.api.versions import kind_of
 from makeway.core.model import InvariantError, Millis
 from makeway.runtime.history import History
 from makeway.runtime.memory import RuledObjects
@@ -152,3 +154,14 @@ def test_changes_of_some_kinds_are_not_counted() -> None:
     assert leaving.deleting
     assert [each.generation for each in (updated, leaving)] == [0, 0]
     assert "generation" not in leaving.tree()["metadata"]
+
+
+def test_a_namespace_that_lasts_does_not_go_with_an_owner() -> None:
+    """Somebody may give it one, such as one that is gone already; all that is in it would go too."""
+    objects = ruled()
+    owner = objects.create({**SPOT, "metadata": {"name": "owner"}})
+    for name in ("default", "passing"):
+        meta = {"name": name, "ownerReferences": owned_by(owner)}
+        objects.create({"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+    objects.delete(FLAVOR, "", "owner")
+    assert [(each.name, each.owners) for each in objects.list(kind_of(Namespace)).items] == [("default", ())]
