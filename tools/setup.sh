@@ -1,9 +1,10 @@
 #!/bin/sh
-# Makes .venv: the packages of requirements.lock, each checked by its hash, then the project itself, editable.
+# Makes .venv: the packages of a lock, each checked by its hash, then the project itself, editable.
 # uv does it when it is there and able to, venv and pip otherwise. Quick when the lock is the one installed.
 #
-#   tools/setup.sh packages    the virtual environment and the locked packages
-#   tools/setup.sh project     the project in it; works offline once the packages are there
+#   tools/setup.sh packages        the virtual environment, with what it takes to run: requirements.lock
+#   tools/setup.sh dev-packages    what tests, types and lint take beside that: requirements-dev.lock
+#   tools/setup.sh project         the project in it; works offline once the packages are there
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -26,36 +27,64 @@ find_python() {
     return 1
 }
 
-packages_by_uv() {
-    rm -rf .venv
-    uv venv --quiet --no-project --python "$1" .venv &&
-        uv pip install --quiet --python .venv/bin/python --require-hashes -r requirements.lock
+# Both locks name everything that they need, so nothing is resolved: some versions of pip ask for "coverage[toml]"
+# beside the "coverage" that is pinned, and take a newer one that has no hash here.
+install_by_uv() {
+    uv pip install --quiet --python .venv/bin/python --require-hashes -r "$1"
 }
 
-packages_by_pip() {
+install_by_pip() {
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r "$1"
+}
+
+made_by_uv() {
+    rm -rf .venv
+    uv venv --quiet --no-project --python "$1" .venv && install_by_uv requirements.lock
+}
+
+made_by_pip() {
     rm -rf .venv
     if ! "$1" -m venv .venv; then
         say "$1 cannot make a virtual environment"
         say "hint: some systems ship that part apart, often as a package named python3-venv"
         return 1
     fi
-    # The lock names everything, so nothing is resolved: some versions of pip ask for "coverage[toml]" beside the
-    # "coverage" that is pinned, and take a newer one that has no hash here.
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
+    install_by_pip requirements.lock
+}
+
+is_installed() {
+    cmp -s "$1" ".venv/$1" && .venv/bin/python -c '' 2>/dev/null
 }
 
 packages() {
-    if cmp -s requirements.lock .venv/requirements.lock && .venv/bin/python -c '' 2>/dev/null; then
+    if is_installed requirements.lock; then
         return # only the file's time has changed
     fi
     python=$(find_python)
-    if command -v uv >/dev/null && packages_by_uv "$python"; then
-        say "installed the locked packages with uv"
+    if command -v uv >/dev/null && made_by_uv "$python"; then
+        say "installed the packages to run it with uv"
     else
-        say "installing the locked packages with pip; this takes a minute, once"
-        packages_by_pip "$python"
+        say "installing the packages to run it with pip; this takes a minute, once"
+        made_by_pip "$python"
     fi
     cp requirements.lock .venv/requirements.lock
+}
+
+dev_packages() {
+    if is_installed requirements-dev.lock; then
+        return
+    fi
+    if command -v uv >/dev/null && install_by_uv requirements-dev.lock; then
+        say "added the packages to test it with uv"
+    elif .venv/bin/python -m pip --version >/dev/null 2>&1; then
+        say "adding the packages to test it with pip; this takes a minute, once"
+        install_by_pip requirements-dev.lock
+    else
+        say ".venv was made by uv, which is not on PATH or cannot install now"
+        say "hint: put uv on PATH, or make it anew without: make clean"
+        return 1
+    fi
+    cp requirements-dev.lock .venv/requirements-dev.lock
 }
 
 project() {
@@ -69,9 +98,10 @@ project() {
 
 case ${1:-} in
 packages) packages ;;
+dev-packages) dev_packages ;;
 project) project ;;
 *)
-    say "usage: tools/setup.sh packages|project"
+    say "usage: tools/setup.sh packages|dev-packages|project"
     exit 2
     ;;
 esac

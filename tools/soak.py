@@ -8,6 +8,9 @@ was cut short is reported as skipped, a loop over seeds ends early, and a failur
 still shrunk and shown. The first round may take half of all the time. The first round that fails is
 the last; it prints the one command that replays it. Otherwise the last line is pytest's closing line.
 
+``--kills`` and ``--objects`` say how often one part of it is done instead, however long that takes: so many times
+kill -9 under write load, and so many with jobs at work; or so many writes of random objects.
+
 A replay collects the same files as the round did, and only then picks the test: hypothesis also
 draws constants that it finds in the loaded modules, so that another set of files is another draw.
 """
@@ -24,7 +27,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +35,10 @@ ROOT = Path(__file__).parents[1]
 FUZZ_INPUTS = 20_000
 SHORTEST_ROUND_SECONDS = 15  # below this a round would hardly begin to try
 SHRINK_SECONDS = 400  # hypothesis shrinks for five minutes at most
+COUNTED = {  # parts of a soak that can be asked for by their count: the setting, and the tests that go by it
+    "kills": ("MAKEWAY_KILLS", ["tests/cli/test_kills.py", "tests/end_to_end/test_kills.py"]),
+    "objects": ("MAKEWAY_OBJECTS", ["tests/end_to_end/test_object_fuzz.py"]),
+}
 FAILED = re.compile(r"^(?:FAILED|ERROR) \S+?\.py::(\S+)", re.MULTILINE)
 PICKED = re.compile(r"[\w:+.\[\]/-]+")  # what an expression of pytest takes for a name
 
@@ -99,13 +106,27 @@ def run(one: Round, until: float, jobs: int) -> tuple[int, str]:
     return process.returncode, output
 
 
+def counted(counts: Mapping[str, int], seed: int, jobs: int) -> tuple[list[str], dict[str, str]]:
+    """The command and the settings that do some parts so many times."""
+    files = [file for part in counts for file in COUNTED[part][1]]
+    settings = {COUNTED[part][0]: str(count) for part, count in counts.items()} | {"MAKEWAY_FUZZ_SEED": str(seed)}
+    return ["-m", "pytest", "-q", "-rP", "-m", "property", "-n", str(jobs), *files], settings
+
+
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="tools/soak.py", description="Run the property tests at large counts.")
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, help="of the rounds after the first; without it they are new each time")
+    for part in COUNTED:
+        parser.add_argument(f"--{part}", type=int, help="do this part alone, so many times")
     chosen = parser.parse_args(argv)
     start = time.monotonic()
+    if counts := {part: count for part in COUNTED if (count := getattr(chosen, part)) is not None}:
+        command, settings = counted(counts, chosen.seed or 0, chosen.jobs)
+        code = subprocess.run([sys.executable, *command], cwd=ROOT, env={**os.environ, **settings}).returncode
+        print(f"soak: {counts} took {time.monotonic() - start:.0f} s")
+        return code
     end = start + 60 * chosen.minutes
     for number, one in enumerate(rounds(chosen.seed), start=1):
         left = end - time.monotonic()

@@ -316,3 +316,12 @@ def test_words_of_the_other_group_are_unknown_fields_whatever_they_hold(mode: Mo
     value = codec.read({**tree, **odd, "note": "words", "eventTime": "2026-01-01T00:00:00.000000Z"}, mode).value
     assert isinstance(value, Event)
     assert (value.count, value.message) == (0, "words")
+
+
+@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
+def test_advice_about_a_field_hides_no_error_in_it(version: str) -> None:
+    tree: dict[str, Tree] = {"apiVersion": f"kueue.x-k8s.io/{version}", "kind": "ResourceFlavor"}
+    read = codec.read({**tree, "metadata": {"name": "f"}, "spec": {"topologyName": "Not a name"}})
+    assert [(each.path, each.severity) for each in sorted(read.problems, key=lambda each: each.severity)] == [
+        ("spec.topologyName", "error"), ("spec.topologyName", "warning"),
+    ]  # fmt: skip

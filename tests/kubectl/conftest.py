@@ -21,7 +21,7 @@ STOP_SECONDS = 30
 
 def kubectls() -> dict[str, Path]:
     """By version; of two of one version the one that the tests fetched."""
-    found = [path for path in (on_path(), kubectl.place()) if path is not None and path.is_file()]
+    found = [path for path in (on_path(), kubectl.cached()) if path is not None and path.is_file()]
     return {version: path for path in found if (version := version_of(path))}
 
 

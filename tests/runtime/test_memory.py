@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from makeway.api.objects.kubernetes import Node
+from makeway.api.objects.kubernetes import Namespace, Node
 from makeway.api.versions import kind_of
 from makeway.core.model import InvariantError, Millis
 from makeway.runtime.history import History
@@ -232,3 +232,14 @@ def test_a_finalizer_is_looked_up_not_searched_for() -> None:
     asked = replace(each.value().metadata, finalizers=tuple(map(Name, names)))
     assert list(late_finalizers(each, asked)) == []
     assert looks <= 2 * len(names)
+
+
+def test_a_namespace_that_lasts_does_not_go_with_an_owner() -> None:
+    """Somebody may give it one, such as one that is gone already; all that is in it would go too."""
+    objects = ruled()
+    owner = objects.create({**SPOT, "metadata": {"name": "owner"}})
+    for name in ("default", "passing"):
+        meta = {"name": name, "ownerReferences": owned_by(owner)}
+        objects.create({"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+    objects.delete(FLAVOR, "", "owner")
+    assert [(each.name, each.owners) for each in objects.list(kind_of(Namespace)).items] == [("default", ())]

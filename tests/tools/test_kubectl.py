@@ -69,4 +69,18 @@ def test_what_is_there_is_not_fetched_again(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setattr(platform, "machine", lambda: "abacus")
     kubectl.place().parent.mkdir(parents=True)
     kubectl.place().write_bytes(b"program")
+    monkeypatch.setattr(kubectl, "PROGRAM_SHA256", hashlib.sha256(b"program").hexdigest())
+    assert kubectl.cached() == kubectl.place()
     assert kubectl.main() == 0
+
+
+def test_what_was_changed_since_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(platform, "machine", lambda: "abacus")  # and so it cannot be fetched anew
+    kubectl.place().parent.mkdir(parents=True)
+    kubectl.place().write_bytes(b"another program")
+    assert kubectl.cached() is None
+    assert kubectl.main() == 1
+    assert capsys.readouterr().out == "", "nobody is told to run it"

@@ -42,6 +42,14 @@ def test_a_replay_without_a_named_test_is_the_whole_round() -> None:
     assert " -k " not in soak.Round("soak", seed=0).replay("the round did not end\n")
 
 
+def test_a_part_can_be_asked_for_by_its_count() -> None:
+    command, settings = soak.counted({"kills": 1000}, seed=3, jobs=2)
+    assert settings == {"MAKEWAY_KILLS": "1000", "MAKEWAY_FUZZ_SEED": "3"}
+    assert command[-2:] == ["tests/cli/test_kills.py", "tests/end_to_end/test_kills.py"]
+    for _, files in soak.COUNTED.values():
+        assert all("os.environ.get" in (soak.ROOT / file).read_text() for file in files)
+
+
 # --- how its time is shared -------------------------------------------------------------------------------------------
 
 

@@ -87,9 +87,14 @@ def read(tree: Tree, mode: Mode = "Strict", *, limits: bool = True) -> Reading:
     if limits and not is_stored:
         judge = Reader("Ignore", rules=RULES)
         judge.read(converted.tree, kind.stored.shape(kind.stored.versions[0]))
-        seen = {problem.path for problem in problems}  # what was wrong there was left out, and is not missing
+        wrong = {problem.path for problem in problems if problem.severity == "error"}  # left out, and so not missing
+        seen = {problem.path for problem in problems}
         judged = respelled(judge.problems, kind, version)
-        problems.extend(each for each in judged if each.path not in seen and not _is_optional(kind, version, each))
+        problems.extend(
+            each
+            for each in judged
+            if each.path not in (wrong if each.severity == "error" else seen) and not _is_optional(kind, version, each)
+        )
     value = _decoder(kind.stored.type).decode(msgspec.json.encode(converted.tree))
     return Reading(kind, version, value, problems)
 

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from makeway.api import codec
 from makeway.api.documents import Tree
+from makeway.api.names import LASTING_NAMESPACES
 from makeway.api.objects.kubernetes import Namespace, NamespaceSpec, view
 from makeway.api.objects.meta import ObjectMeta, OwnerReference, Wire
 from makeway.api.problems import Problem, has_errors
@@ -437,7 +438,7 @@ class RuledObjects(Objects):
         waiting = {uid for uid in each.owners if uid not in gone and _awaits_dependents(self._by_uid.get(uid))}
         if not gone | waiting:
             return
-        if len(gone | waiting) < len(set(each.owners)):
+        if len(gone | waiting) < len(set(each.owners)) or _is_lasting(each):
             self._let_go(each, gone | waiting)
             return
         dependents = self._owned_by(each) if waiting else ()
@@ -493,6 +494,11 @@ def _is_held(value: Any) -> bool:
     if value.metadata.finalizers:
         return True
     return isinstance(value, Namespace) and bool(view(value.spec, NamespaceSpec).finalizers)
+
+
+def _is_lasting(each: Stored) -> bool:
+    """A namespace that nobody can delete: neither does it go with an owner that somebody gave it."""
+    return kind_key(each.kind) == ("", "Namespace") and each.name in LASTING_NAMESPACES
 
 
 def _awaits_dependents(each: Stored | None) -> bool:

@@ -62,6 +62,20 @@ def recount(objects: Iterable[Wire], state: State, metrics: Metrics | None = Non
     return [*found, *_metric_differences(counted, metrics), *pending, *shares]
 
 
+class Held(NamedTuple):
+    """What Workloads say that one queue has given them."""
+
+    reserving: int = 0
+    admitted: int = 0
+    amounts: Mapping[FR, int] = {}
+
+
+def held_by(objects: Iterable[Wire], gates: Gates) -> dict[str, Held]:
+    """By queue, from objects alone: for whoever sees a server from outside and cannot ask for its state."""
+    queues = _count(list(objects), gates).queues
+    return {name: Held(len(each.reserving), len(each.admitted), each.reservation) for name, each in queues.items()}
+
+
 # --- counting --------------------------------------------------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ from makeway.adapters.server.statuses import Cause, Refused, bad_request, refusa
 from makeway.adapters.server.storage import SqliteStore
 from makeway.api import codec
 from makeway.api.documents import Tree
+from makeway.api.names import LASTING_NAMESPACES
 from makeway.api.objects.kubernetes import DeleteOptions, Namespace, NamespaceSpec, amended, view
 from makeway.api.objects.meta import ObjectMeta
 from makeway.api.problems import Problem
@@ -57,7 +58,6 @@ LARGE_BYTES = 64 * 1024
 MANY = 5_000  # objects
 READERS = 2
 NAMESPACES = kind_of(Namespace)
-LASTING_NAMESPACES = ("default", "kube-system", "kube-public")
 COLLECTION_PIECE = 500  # objects that one decision removes
 
 

@@ -20,6 +20,7 @@ from msgspec import Raw
 from makeway.api.objects.meta import (
     INT64,
     LABEL,
+    NOT_EMPTY,
     REQUIRED,
     Condition,
     LabelSelector,
@@ -256,7 +257,7 @@ class PodDisruptionBudgetStatus(Wire, frozen=True):
 
 
 class LimitRangeItem(Wire, frozen=True):
-    type: Annotated[str, REQUIRED] = ""  # Container, Pod, PersistentVolumeClaim
+    type: Annotated[str, NOT_EMPTY] = ""  # Container, Pod, PersistentVolumeClaim
     default: Amounts = {}
     default_request: Amounts = {}
     max: Amounts = {}
@@ -265,7 +266,7 @@ class LimitRangeItem(Wire, frozen=True):
 
 
 class LimitRangeSpec(Wire, frozen=True):
-    limits: Annotated[tuple[LimitRangeItem, ...], REQUIRED] = ()
+    limits: Annotated[tuple[LimitRangeItem, ...], REQUIRED] = shown(())
 
 
 class LimitRange(Wire, frozen=True):
