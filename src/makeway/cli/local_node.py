@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
-from makeway.adapters.node.agent import Agent
+from makeway.adapters.node.agent import Agent, GaveUp
 from makeway.adapters.node.agent import Settings as AgentSettings
 from makeway.adapters.node.folders import PodFolder
 from makeway.adapters.node.logs import LogQuery, LogReader, NoLogYet, log_of
@@ -51,7 +51,7 @@ class LocalNode:
 
     def __init__(
         self, folder: Path, store: SqliteStore, settings: NodeSettings, *, tell: Callable[[Note], None],
-        failed: Callable[[BaseException], None],
+        failed: Callable[[BaseException], None], gave_up: GaveUp | None = None,
     ) -> None:  # fmt: skip
         root = folder / FOLDER
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ class LocalNode:
         self._is_stopping = False
         offers = offers_of(settings.offers, find_gpus())
         chosen = AgentSettings(root, offers, settings.images, base_environment())
-        self.agent = Agent(store, LiveWriter(store.submit, self.call), chosen, tell)
+        self.agent = Agent(store, LiveWriter(store.submit, self.call), chosen, tell, gave_up=gave_up)
         self._thread = Thread(target=self._run, name="makeway-node", daemon=True)
 
     def start(self) -> None:
