@@ -6,10 +6,11 @@ Tests judge what code does, never how fast the machine is: no wall-clock limits 
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,36 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def in_time(request: pytest.FixtureRequest) -> InTime:
     """For loops over seeds."""
     return InTime(request.config.stash.get(SHARES, None))
+
+
+class _Heard(logging.Handler):
+    """What is set aside in this process, of whatever engine."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(self.format(record))
+
+
+HEARD = _Heard()
+logging.getLogger("makeway.set_aside").addHandler(HEARD)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_set_aside() -> Iterator[None]:
+    """A server lives on with an object that it cannot handle; a test that did not mean that has found a fault."""
+    yield
+    said, HEARD.said = HEARD.said, []
+    assert not said, "\n".join(said)
+
+
+@pytest.fixture
+def set_aside(nothing_is_set_aside: None) -> Iterator[list[str]]:
+    """For those who mean it: what was said of it, with where it happened."""
+    yield HEARD.said
+    HEARD.said = []
 
 
 @pytest.fixture(scope="session")

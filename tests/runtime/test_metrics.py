@@ -81,6 +81,8 @@ EXPECTED = {
     "scheduler_podgroup_scheduling_algorithm_duration_seconds": ("histogram", []),
     "scheduler_preemption_evaluation_duration_seconds": ("histogram", []),
     "scheduler_preemption_execution_duration_seconds": ("histogram", []),
+    "makeway_objects_set_aside_total": ("counter", ["kind", "room"]),
+    "makeway_objects_set_aside": ("gauge", ["kind", "room"]),
     "makeway_options": ("gauge", ["cluster_queue", "status"]),
     "makeway_option_migrations_total": ("counter", ["cluster_queue", "from_flavor", "to_flavor"]),
 }

@@ -1,8 +1,9 @@
 """The embedded control plane: one process over one data folder.
 
 Three threads: the HTTP loop, the storage's writer, and the engine. The engine is called by the storage when something
-was committed, writes without waiting, and answers questions of the HTTP loop at its desk. What one of them cannot
-survive ends all: a server that answers but no longer decides would only look healthy.
+was committed, writes without waiting, and answers questions of the HTTP loop at its desk. An object that one of them
+cannot handle is set aside (0081). What a thread cannot survive ends all: a server that answers but no longer decides
+would only look healthy.
 """
 
 from __future__ import annotations
@@ -111,6 +112,7 @@ class ControlPlane:
             app = application(
                 self.store, self.access, extras, self._settings.limits, wall_clock,
                 events_ms=self._settings.configuration.makeway.events.ttl.nanos // 1_000_000,
+                gave_up=self.live.gave_up,
             )  # fmt: skip
             serving = Serving(app, self._certificate, host=self._settings.host, port=self._settings.port)
             host, port = serving.start()

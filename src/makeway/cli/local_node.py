@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
-from makeway.adapters.node.agent import Agent
+from makeway.adapters.node.agent import Agent, GaveUp
 from makeway.adapters.node.agent import Settings as AgentSettings
 from makeway.adapters.node.launching import Launcher
 from makeway.adapters.node.machine import base_environment, find_gpus, offers_of
@@ -47,7 +47,8 @@ class LocalNode:
 
     def __init__(
         self, folder: Path, store: SqliteStore, settings: NodeSettings, *, tell: Callable[[Note], None],
-        failed: Callable[[BaseException], None], files: tuple[int, int] | None = None,
+        failed: Callable[[BaseException], None], gave_up: GaveUp | None = None,
+        files: tuple[int, int] | None = None,
     ) -> None:  # fmt: skip
         root = folder / FOLDER
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -57,7 +58,7 @@ class LocalNode:
         self._is_stopping = False
         offers = offers_of(settings.offers, find_gpus())
         chosen = AgentSettings(root, offers, settings.images, base_environment())
-        self.agent = Agent(store, LiveWriter(store.submit, self.call), chosen, tell, Launcher(files))
+        self.agent = Agent(store, LiveWriter(store.submit, self.call), chosen, tell, Launcher(files), gave_up=gave_up)
         self._thread = Thread(target=self._run, name="makeway-node", daemon=True)
 
     def start(self) -> None:

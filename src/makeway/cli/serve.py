@@ -143,7 +143,10 @@ def _serve(
         raise click.ClickException(f"cannot listen on {listen} port {port}: {words}\n\nhint: {hint}") from error
     with plane, ExitStack() as running:
         if node is not None:
-            local = LocalNode(folder, plane.store, node, tell=plane.live.tell, failed=plane.fail, files=files)
+            live = plane.live
+            local = LocalNode(
+                folder, plane.store, node, tell=live.tell, failed=plane.fail, gave_up=live.gave_up, files=files
+            )
             running.callback(local.stop)
             local.start()
         _greet(folder, url)

@@ -1,12 +1,12 @@
 """Embedded mode: what a PodDisruptionBudget allows, from the pods that it covers.
 
 A pod that was granted an eviction counts as gone until it is, at most two minutes: then nobody believes any more that
-it will go. The pods that are expected are those that are there.
+it will go. The pods that are expected are those that are there. One that cannot be read is expected, and not healthy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from makeway.api.objects.kubernetes import (
 from makeway.api.objects.kubernetes import view as read
 from makeway.api.objects.meta import LabelSelector
 from makeway.api.quantity import Time
-from makeway.controllers.contract import NOTHING, Action, Change, Outcome, Ref, View
+from makeway.controllers.contract import NOTHING, Action, Change, Outcome, Ref, Trouble, View
 from makeway.controllers.job_counts import may_run, status_of_pod
 from makeway.core.lowering.queues import selector_of
 from makeway.core.model import Millis, selects, stored
@@ -68,13 +68,17 @@ def covers(selector: LabelSelector | None, pod: Pod) -> bool:
 def _look(budget: PodDisruptionBudget, pods: Iterable[Pod], now: Millis) -> Outcome:
     spec = read(budget.spec, PodDisruptionBudgetSpec)
     status = read(budget.status, PodDisruptionBudgetStatus)
-    covered = [each for each in pods if covers(spec.selector, each) and may_run(each)]
+    troubles: dict[Ref, Exception] = {}
+    covered = [
+        each for each in pods if covers(spec.selector, each) and _may_be(may_run, each, troubles, otherwise=True)
+    ]
     leaving = {
         name: at for name, at in status.disrupted_pods.items()
         if now < at.millis + GRANTED_MS and _still_there(name, covered)
     }  # fmt: skip
     expected = len(covered)
-    healthy = sum(_is_healthy(each) and each.metadata.name not in leaving for each in covered)
+    healthy = sum(_may_be(_is_healthy, each, troubles) and each.metadata.name not in leaving for each in covered)
+    unread = tuple(Trouble(ref, error) for ref, error in troubles.items())
     desired = _desired(spec, expected)
     allowed = max(0, healthy - desired)
     after = amended(budget.status, {
@@ -85,10 +89,19 @@ def _look(budget: PodDisruptionBudget, pods: Iterable[Pod], now: Millis) -> Outc
     })  # fmt: skip
     again_at = min((Millis(at.millis + GRANTED_MS) for at in leaving.values()), default=None)
     if msgspec.json.decode(after) == msgspec.json.decode(budget.status):
-        return Outcome(again_at=again_at)
+        return Outcome(again_at=again_at, troubles=unread)
     edit = TellBudget(bytes(budget.status), after)
     change = Change(Ref.of(budget), edit, uid=budget.metadata.uid, strict=True)
-    return Outcome((Action(change),), again_at=again_at)
+    return Outcome((Action(change),), again_at=again_at, troubles=unread)
+
+
+def _may_be(judge: Callable[[Pod], bool], pod: Pod, troubles: dict[Ref, Exception], *, otherwise: bool = False) -> bool:
+    """What a judge says of a pod; ``otherwise`` where it cannot be read."""
+    try:
+        return judge(pod)
+    except Exception as error:
+        troubles[Ref.of(pod)] = error
+        return otherwise
 
 
 def _still_there(name: str, pods: list[Pod]) -> bool:

@@ -48,6 +48,12 @@ class Ref(NamedTuple):
         return WorkloadKey(f"{self.namespace}/{self.name}")
 
 
+def workload_ref(key: WorkloadKey) -> Ref:
+    """The Workload that decisions name so."""
+    namespace, _, name = key.partition("/")
+    return Ref("Workload", namespace, name)
+
+
 # --- what is read ----------------------------------------------------------------------------------------------------
 
 
@@ -166,6 +172,13 @@ class Placing(NamedTuple):
     steps: tuple[Step, ...] = ()
 
 
+class Trouble(NamedTuple):
+    """An object that could not be read on the way, and was passed by."""
+
+    about: Ref
+    error: Exception
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     actions: tuple[Action, ...] = ()
@@ -175,6 +188,7 @@ class Outcome:
     attempts: tuple[Attempt, ...] = ()
     placings: tuple[Placing, ...] = ()
     at_latest: Millis | None = None  # look again by then, but let nobody wait for it: whoever rests until then, rests
+    troubles: tuple[Trouble, ...] = ()  # who else is to be set aside
 
 
 NOTHING = Outcome()

@@ -3,21 +3,24 @@
 A decision counts from when it is made: a pod that we bind stands on its node, one that we evict is leaving. When the
 write is answered the pod is seen as it is stored, so what did not happen is taken back by itself.
 
+An object that cannot be read is passed by and named in ``troubles``: it counts as not there, but a pod keeps the room
+that it was known to have, and a budget what it was known to ask for.
+
 What changed is noted twice: for whoever else it could help (``pod_news``), and by items that are to be looked at anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from makeway.api.conditions import is_true
 from makeway.api.names import SCHEDULERS
 from makeway.api.objects import kubernetes as wire
 from makeway.api.objects.pods import PodSpec, PodStatus
 from makeway.api.objects.scheduling import GangWorkload
-from makeway.controllers.contract import GANG_WORKLOAD, Ref, View
+from makeway.controllers.contract import GANG_WORKLOAD, Ref, Trouble, View
 from makeway.controllers.job_counts import may_run
 from makeway.controllers.job_gangs import gang_in_queue, priority_in_queue
 from makeway.controllers.pod_news import News
@@ -49,6 +52,7 @@ from makeway.core.policy import Gates
 WORKLOADS = (GANG_WORKLOAD, "Workload")  # of either kind there may be one of a name; together they are one gang
 
 Place = tuple[str, Member]  # namespace, and a replica of a group
+T = TypeVar("T")
 
 
 class PodCluster:
@@ -60,6 +64,7 @@ class PodCluster:
         self.unready: set[str] = set()
         self.leaving: dict[Place, dict[PodKey, bool]] = {}  # members on their way out; whether we evicted them
         self._begun: dict[PodKey, str] = {}  # uids of those who go with a unit of which somebody we evicted is gone
+        self._troubles: dict[Ref, Exception] = {}  # since they were last asked for
         self._classes: Classes = {}
         self._gates = Gates()
         self._has_begun = False
@@ -74,18 +79,36 @@ class PodCluster:
         self._classes, self._gates = classes_of(view.all("PriorityClass")), view.policy.gates
         names = {(each.metadata.namespace, each.metadata.name) for kind in WORKLOADS for each in view.all(kind)}
         nodes = list(view.all("Node"))
-        self.unready = {each.metadata.name for each in nodes if not _is_ready(each)}
-        lowered = [each for pod in view.all("Pod") if (each := self._lowered(pod, None, now)) is not None]
+        self.unready = {each.metadata.name for each in nodes if not self._reads(Ref.of(each), _is_ready, each)}
+        lowered = self._all(view.all("Pod"), lambda pod: self._lowered(pod, None, now))
         self.state = Placement.of(Cluster(
-            nodes=tuple(map(node_of, nodes)),
+            nodes=self._all(nodes, node_of),
             workloads=tuple(gang for key in sorted(names) if (gang := self._lowered_workload(key, view)) is not None),
-            budgets=tuple(map(budget_of, view.all("PodDisruptionBudget"))),
-            namespaces=tuple(map(namespace_of, view.all("Namespace"))),
+            budgets=self._all(view.all("PodDisruptionBudget"), budget_of),
+            namespaces=self._all(view.all("Namespace"), namespace_of),
         ), scoring=view.policy.scoring)  # fmt: skip
         for pod in lowered:
             self._put(pod)
             if pod.node is None:
                 self.touched[self.item_of(pod)] = None
+
+    def _reads(self, whom: Ref, lower: Callable[..., T], *of: Any) -> T | None:
+        """What an object comes to; None: it cannot be read."""
+        self._troubles.pop(whom, None)
+        try:
+            return lower(*of)
+        except Exception as error:
+            self._troubles[whom] = error
+            return None
+
+    def _all(self, stored: Iterable[Any], lower: Callable[[Any], T | None]) -> tuple[T, ...]:
+        found = (self._reads(Ref.of(each), lower, each) for each in stored)
+        return tuple(each for each in found if each is not None)
+
+    def take_troubles(self) -> tuple[Trouble, ...]:
+        """Objects that could not be read since this was last asked."""
+        troubles, self._troubles = self._troubles, {}
+        return tuple(Trouble(ref, error) for ref, error in troubles.items())
 
     def see(self, whom: Ref, view: View, now: Millis) -> None:
         """One object as it is stored now."""
@@ -111,9 +134,9 @@ class PodCluster:
                 self._see_pod((each.metadata.namespace, each.metadata.name), each, now)
 
     def _see_pod(self, key: PodKey, pod: wire.Pod | None, now: Millis) -> None:
-        known = self.state.pods.get(key)
-        fresh = None if pod is None else self._lowered(pod, known, now)
-        if fresh == known:
+        known, whom = self.state.pods.get(key), Ref("Pod", *key)
+        fresh = None if pod is None else self._reads(whom, self._lowered, pod, known, now)
+        if fresh == known or (whom in self._troubles and known is not None and known.node is not None):
             return
         for each, other in ((known, fresh), (fresh, known)):
             if each is not None and _is_shown_otherwise(each, other):
@@ -162,10 +185,11 @@ class PodCluster:
 
     def _see_node(self, name: str, node: wire.Node | None) -> None:
         state = self.state
-        at = state.index.get(name)
-        known, fresh = None if at is None else state.nodes[at], None if node is None else node_of(node)
+        at, whom = state.index.get(name), Ref("Node", "", name)
+        known = None if at is None else state.nodes[at]
+        fresh = None if node is None else self._reads(whom, node_of, node)
         self.unready.discard(name)
-        if node is not None and not _is_ready(node):
+        if node is not None and not (fresh is not None and self._reads(whom, _is_ready, node)):
             self.unready.add(name)
         if known == fresh:
             return
@@ -187,12 +211,17 @@ class PodCluster:
         if not self._gates.generic_workload:
             return None
         stored: GangWorkload | None = view.get(Ref(GANG_WORKLOAD, *key))
-        made = gang_in_queue(*key, view)
-        gang = stored if made is None else made
-        if gang is None:
-            return None
-        priority = priority_in_queue(gang, view)
-        return scheduling_workload_of(gang, self._classes, in_queue=priority, gates=self._gates)
+        whom = Ref("Workload" if stored is None else GANG_WORKLOAD, *key)
+
+        def lower() -> SchedulingWorkload | None:
+            made = gang_in_queue(*key, view)
+            gang = stored if made is None else made
+            if gang is None:
+                return None
+            priority = priority_in_queue(gang, view)
+            return scheduling_workload_of(gang, self._classes, in_queue=priority, gates=self._gates)
+
+        return self._reads(whom, lower)
 
     def _see_workload(self, key: tuple[str, str], view: View) -> None:
         state = self.state
@@ -217,7 +246,8 @@ class PodCluster:
                 self.touched[self.item_of(pod)] = None
 
     def _see_namespace(self, name: str, namespace: wire.Namespace | None) -> None:
-        known, fresh = self.state.namespaces.get(name), None if namespace is None else namespace_of(namespace)
+        whom, known = Ref("Namespace", "", name), self.state.namespaces.get(name)
+        fresh = None if namespace is None else self._reads(whom, namespace_of, namespace)
         if known == (None if fresh is None else fresh.labels):
             return
         if fresh is None:
@@ -227,7 +257,10 @@ class PodCluster:
         self.news.are_namespaces_others = True
 
     def _see_budget(self, key: tuple[str, str], budget: wire.PodDisruptionBudget | None) -> None:
-        known, fresh = self.state.budgets.get(key), None if budget is None else budget_of(budget)
+        whom, known = Ref("PodDisruptionBudget", *key), self.state.budgets.get(key)
+        fresh = None if budget is None else self._reads(whom, budget_of, budget)
+        if fresh is None and budget is not None:
+            return  # what it was known to ask for still counts
         if fresh is None:
             self.state.remove_budget(*key)
         elif known != fresh:

@@ -37,6 +37,7 @@ from makeway.controllers.contract import (
     Outcome,
     Placing,
     Ref,
+    Trouble,
     View,
 )
 from makeway.controllers.gang_status import FOR_MEMBERS, FOR_PODS, FOR_VICTIMS, UNSCHEDULABLE, GangBoard, Said
@@ -68,6 +69,7 @@ class PodScheduling:
         self._decision = ""  # the id that the writes of the decision of the moment carry
         self._told = Told()
         self._promises: dict[Preemptor, Promise] = {}  # of those for whom others leave
+        self._given_up: dict[PodKey, Exception] = {}  # pods for whom no place can be sought, and why
         self._board = GangBoard()
         self.decisions = 0  # cycles, for tests and figures
         self.missed = 0  # places that nothing we noticed had brought
@@ -94,7 +96,13 @@ class PodScheduling:
         if whom.kind == GANG_WORKLOAD:
             cluster.remustered.pop((whom.namespace, whom.name), None)
             shown = self._board.look(whom, cluster, view, now)
-        return Outcome((*actions, *shown.actions), shown.again_at, self._looks())
+        return Outcome((*actions, *shown.actions), shown.again_at, self._looks(), troubles=cluster.take_troubles())
+
+    def _still_given_up(self, whom: Ref) -> list[Trouble]:
+        """Whoever is looked at is tried again; until that went well it is in trouble."""
+        key = (whom.namespace, whom.name)
+        error = self._given_up.get(key) if whom.kind == "Pod" else None
+        return [] if error is None else [Trouble(whom, error)]
 
     def _looks(self) -> tuple[Ref, ...]:
         """Who else is to be looked at: Workloads that may show something else, and the queue."""
@@ -110,6 +118,9 @@ class PodScheduling:
         pod = self._cluster.state.pods.get(key)
         if pod is None or pod.node is not None:
             self._told.forget(key)
+            self._given_up.pop(key, None)
+        elif key in self._given_up:
+            self._cluster.touched[self._cluster.item_of(pod)] = None
         if key not in self._writing:
             return
         self._writing.discard(key)
@@ -120,19 +131,41 @@ class PodScheduling:
 
     def _schedule(self, view: View, now: Millis) -> Outcome:
         actions: list[Action] = []
+        troubles: list[Trouble] = []
         for _ in range(DECISIONS_PER_LOOK):
             self._take_in(now)
             item = self._queue.take(now)
             if item is None:
                 break
-            actions += self._decide(item, view, now)
+            try:
+                actions += self._decide(item, view, now)
+            except Exception as error:
+                troubles += self._give_up(item, error, view, now)
+            else:
+                for pod in self._cluster.members(item) if self._given_up else ():
+                    self._given_up.pop(pod.key, None)
         self._take_in(now)
         attempts, self._attempts = tuple(self._attempts), []
         placings, self._placings = tuple(self._placings), []
         return Outcome(
             tuple(actions), self._queue.next_at(), self._looks(), attempts=attempts, placings=placings,
-            at_latest=self._queue.net_at(),
+            at_latest=self._queue.net_at(), troubles=(*self._cluster.take_troubles(), *troubles),
         )  # fmt: skip
+
+    def _give_up(self, item: Preemptor, error: Exception, view: View, now: Millis) -> list[Trouble]:
+        """Nobody can say where this item goes: it waits until it changes, and the others have their turn.
+
+        Of what was decided half way nothing is written, so all pods are what is stored of them, but for those of which
+        a write is under way.
+        """
+        members = self._cluster.members(item)
+        self._break_promise(item)
+        self._queue.remove(item)
+        for key in sorted(self._cluster.state.pods.keys() - self._writing):
+            self._cluster.see(_ref(key), view, now)
+        self._cluster.touched.pop(item, None)
+        self._given_up |= {pod.key: error for pod in members}
+        return [Trouble(_ref(pod.key), error) for pod in members]
 
     def _take_in(self, now: Millis) -> None:
         cluster, queue = self._cluster, self._queue

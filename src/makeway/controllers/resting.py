@@ -17,7 +17,7 @@ from itertools import chain
 
 from makeway.api.conditions import find
 from makeway.api.objects.workload import Workload
-from makeway.controllers.contract import Ref, View
+from makeway.controllers.contract import Ref, Trouble, View, workload_ref
 from makeway.controllers.eviction import DEACTIVATED, condition, status_of
 from makeway.controllers.unheard import Unheard
 from makeway.core.kept_waiting import Unseen, found_about, is_true_of_all_alike, unseen
@@ -33,7 +33,10 @@ EVALUATED_LATER = ("PendingEvaluation", "Pending")
 
 
 class Resting:
-    def __init__(self) -> None:
+    """``troubles`` takes workloads of whom nothing can be found out."""
+
+    def __init__(self, troubles: list[Trouble] | None = None) -> None:
+        self._troubles = [] if troubles is None else troubles
         self._silent = Unheard(RESTS_MS)  # workloads without a status, and those that were evicted
         self._outdated = Unheard(SOON_MS)  # those whose status says no more than that they wait to be evaluated
         self._at_times: list[tuple[Millis, WorkloadKey]] = []  # when which status will be outdated
@@ -97,11 +100,18 @@ class Resting:
             at, key = heappop(self._at_times)
             if self._time_of.get(key) == at:
                 del self._time_of[key]
-                yield key, self._as_it_stands(key, view, now)
+                yield key, self._found_about(key, view, now)
         at_latest = BUSY_INTERVALS * view.policy.status_write_interval_ms
         for key in chain(self._outdated.rested(SOON_MS, now), self._silent.rested(at_latest, now)):
-            yield key, self._as_it_stands(key, view, now)
+            yield key, self._found_about(key, view, now)
         self._of_kin.clear()
+
+    def _found_about(self, key: WorkloadKey, view: View, now: Millis) -> Verdict | Unseen | None:
+        try:
+            return self._as_it_stands(key, view, now)
+        except Exception as error:
+            self._troubles.append(Trouble(workload_ref(key), error))
+            return None
 
     def _as_it_stands(self, key: WorkloadKey, view: View, now: Millis) -> Verdict | Unseen | None:
         state, stored = view.state, view.get(Ref("Workload", *key.split("/", 1)))

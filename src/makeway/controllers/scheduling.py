@@ -32,7 +32,8 @@ from makeway.api.objects.workload import (
     Workload,
 )
 from makeway.api.quantity import Quantity, Time
-from makeway.controllers.contract import Action, Change, Edit, Note, Ref, View
+from makeway.controllers.contract import Action, Change, Edit, Note, Ref, Trouble, View
+from makeway.controllers.contract import workload_ref as _ref
 from makeway.controllers.eviction import Evict, event_of_eviction, generation_of, says, status_of
 from makeway.controllers.issues import Failed, Issues
 from makeway.controllers.resting import Resting
@@ -244,28 +245,36 @@ class Scheduling:
         self._told: dict[WorkloadKey, _Told] = {}
         self._late: dict[WorkloadKey, Verdict | Unseen] = {}  # what is to be written when it is due
         self._due: list[tuple[Millis, WorkloadKey]] = []
-        self.resting = Resting()
+        self.troubles: list[Trouble] = []  # workloads of whom it could not be said why they wait
+        self.resting = Resting(self.troubles)
         self.issues = Issues()
 
     def actions(self, plan: Plan, view: View, cycle: int) -> Iterator[Action]:
         """What a plan asks to be written, in the order in which it was decided."""
         for index, verdict in enumerate(plan.verdicts):
-            decision = f"{cycle}/{index}"
-            if verdict.status == "admitted":
-                self.forget(verdict.workload.key)
-                yield self._admission(verdict, view, plan.now, decision)
-            else:
-                yield from self._waiting(verdict, view, plan.now, decision)
+            yield from self.actions_of(verdict, view, plan.now, f"{cycle}/{index}")
         for ended in plan.ended:
             yield from self.end_claim(ended.workload, view, f"{cycle}")
+
+    def actions_of(self, verdict: Verdict, view: View, now: Millis, decision: str) -> list[Action]:
+        """What one verdict asks to be written; those of a plan are asked in their order."""
+        if verdict.status == "admitted":
+            self.forget(verdict.workload.key)
+            return [self._admission(verdict, view, now, decision)]
+        return list(self._waiting(verdict, view, now, decision))
 
     def late(self, view: View, now: Millis) -> Iterator[Action]:
         """What was held back and is due now."""
         while self._due and self._due[0][0] <= now:
             key = heappop(self._due)[1]
             found = self._late.pop(key, None)
-            if found is not None and self._told_still(key, view) is not None:
-                yield from self._tell(found, view, now, "", ())
+            try:
+                told = found is not None and self._told_still(key, view) is not None
+                actions = list(self._tell(found, view, now, "", ())) if found is not None and told else []
+            except Exception as error:
+                self.troubles.append(Trouble(_ref(key), error))
+                continue
+            yield from actions
 
     def next_at(self) -> Millis | None:
         while self._due and self._due[0][1] not in self._late:
@@ -483,11 +492,6 @@ def _preemption(verdict: Verdict, target: Target, view: View, now: Millis, decis
         ),
         because=(target.step,), decision=decision, by=preemptor.key,
     )  # fmt: skip
-
-
-def _ref(key: WorkloadKey) -> Ref:
-    namespace, _, name = key.partition("/")
-    return Ref("Workload", namespace, name)
 
 
 def _until(verdict: Verdict) -> Millis | None:

@@ -22,7 +22,7 @@ PODS = ResourceName("pods")  # counted from the podSets where a queue covers it 
 
 
 class InvariantError(AssertionError):
-    """Our own code broke a promise. Never raised for user input; never caught below the driver."""
+    """Our own code broke a promise. Never raised for user input; met in handling one object, it sets that one aside."""
 
 
 def invariant(condition: bool, promise: str, *values: object) -> None:

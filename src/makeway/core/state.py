@@ -69,6 +69,10 @@ class State:
         """Whatever is done to any part of the state inside is undone on exit; trials nest."""
         return self._log.trial()
 
+    def attempt(self) -> AbstractContextManager[None]:
+        """What is done to the state inside stays, unless an error ends it: then nothing of it was done."""
+        return self._log.attempt()
+
     # --- configuration ---
 
     def configure(

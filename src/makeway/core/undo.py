@@ -19,6 +19,10 @@ class UndoLog:
         """Everything done inside is a thought experiment: it is undone on exit, even on error. Trials nest."""
         return _Trial(self)
 
+    def attempt(self) -> _Attempt:
+        """What is done inside stays, unless an error ends it: then nothing of it was done. May stand in a trial."""
+        return _Attempt(self)
+
     def begin(self) -> int:
         """The same as ``trial`` for the few places whose inner loop cannot pay for a ``with`` block."""
         self.trials += 1
@@ -27,6 +31,12 @@ class UndoLog:
     def end(self, mark: int) -> None:
         self.rewind(mark)
         self.trials -= 1
+
+    def keep(self) -> None:
+        """The innermost trial was none after all; those around it can still undo what was done in it."""
+        self.trials -= 1
+        if not self.trials:
+            self._saved.clear()
 
     def rewind(self, mark: int) -> None:
         saved = self._saved
@@ -65,6 +75,18 @@ class _Trial:
 
     def __exit__(self, *_: object) -> None:
         self._log.end(self._mark)
+
+
+class _Attempt(_Trial):
+    """The same, where only an error undoes."""
+
+    __slots__ = ()
+
+    def __exit__(self, kind: object = None, *_: object) -> None:
+        if kind is None:
+            self._log.keep()
+        else:
+            self._log.end(self._mark)
 
 
 def _reset(table: dict[Any, Any], key: Any, before: Any) -> None:

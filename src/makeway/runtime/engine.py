@@ -14,25 +14,37 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from makeway.api.versions import Kind
-from makeway.controllers.contract import Action, Change, Controller, Create, Note, Outcome, Placing, Ref, Write
+from makeway.controllers.contract import (
+    Action,
+    Change,
+    Controller,
+    Create,
+    Note,
+    Outcome,
+    Ref,
+    Write,
+    workload_ref,
+)
 from makeway.controllers.eviction import Evict, holds_quota, says
 from makeway.controllers.pod_edits import PREEMPTED, Disrupt, whose
 from makeway.controllers.scheduling import Reserve, Scheduling
+from makeway.controllers.workload_edits import Wait
 from makeway.core import claims
-from makeway.core.cycle import Heads, Plan, carry_out, decide
-from makeway.core.messages import pending_reason
-from makeway.core.model import Millis, QueueName, WorkloadKey
+from makeway.core.cycle import Heads, Plan, Verdict
+from makeway.core.model import Millis, QueueName, Workload, WorkloadKey
 from makeway.core.policy import Policy
 from makeway.core.state import State
-from makeway.core.trace import Rule
 from makeway.core.waking import after_expiry, next_expiry
+from makeway.runtime.cycles import carried_out, in_trouble
 from makeway.runtime.executor import DirectWriter, Executor, Writer
-from makeway.runtime.facts import Facts
-from makeway.runtime.informers import Informers
+from makeway.runtime.facts import CYCLE, LOWERING, Facts
+from makeway.runtime.informers import INFORMERS, Informers
 from makeway.runtime.journal import Journal
+from makeway.runtime.journal_lines import note_placing, note_verdict
 from makeway.runtime.metrics import Metrics
 from makeway.runtime.objects import Objects
 from makeway.runtime.ports import Store
+from makeway.runtime.set_aside import REASON, Probe, SetAside, Tolerates, nothing, words
 from makeway.runtime.tally import Tally
 from makeway.runtime.workqueue import Looks, Timers, backoff_ms
 
@@ -40,6 +52,7 @@ LOOKS_PER_STEP = 1000
 TURNS_PER_STEP = 1000  # of heads that are only passed over
 NOTES_MAX = 10_000
 FIGURES_MS = 1000  # who holds and waits in a queue changes often; its controller is told at most so often
+COUNTING, TELLING = "metrics", "controllers.Scheduling"  # who may give up on an object here
 PARITY_PAUSES_MS = (1, 2, 4, 8, 10)  # between cycles without an admission (S-5.1)
 
 
@@ -50,7 +63,9 @@ class Engine:
         self, store: Store, policy: Policy, controllers: Sequence[Controller], *, writer: Writer | None = None,
         journal: Journal | None = None, metrics: Metrics | None = None, figures_ms: int = FIGURES_MS,
         kinds: Sequence[Kind] | None = None, stopwatch: Callable[[], float] = lambda: 0.0,
+        tolerates: Tolerates = nothing, probe: Probe | None = None,
     ) -> None:  # fmt: skip
+        """``tolerates``: errors that set one object aside (0081); any other ends the step. ``probe``: see ``Facts``."""
         self._figures_ms = figures_ms
         self._stopwatch = stopwatch  # seconds; only figures depend on it
         self._figures: Timers[Ref] = Timers()  # queues to be looked at because of their figures
@@ -58,18 +73,21 @@ class Engine:
         self._policy = policy
         self._tally = None if metrics is None else Tally(metrics, self)
         self._state = State(policy)
-        self.facts = Facts(self._state)
-        self.objects = Objects(self._on_stored, self.facts.changed)
+        self.notes: deque[Note] = deque(maxlen=NOTES_MAX)  # events for whoever passes them on; the oldest are lost
+        self.set_aside = SetAside(self.notes, metrics, tolerates)
+        self._probe = probe
+        self.facts = Facts(self._state, self.set_aside, probe)
+        self.objects = Objects(self._on_stored, self.facts.changed, self._gave_up)
         self.facts.objects = self.objects
         self.journal = Journal(policy) if journal is None else journal
-        self.notes: deque[Note] = deque(maxlen=NOTES_MAX)  # events for whoever passes them on; the oldest are lost
         self.informers = Informers(store, self.objects, kinds)
         self.executor = Executor(writer or DirectWriter(store), self.objects, self._done, kinds)
         self.scheduling = Scheduling()
-        self._controllers: dict[str, list[tuple[int, Controller]]] = {}
+        self._controllers: dict[str, list[tuple[int, Controller, str]]] = {}
         for index, controller in enumerate(controllers):
             for kind in sorted(controller.kinds):
-                self._controllers.setdefault(kind, []).append((index, controller))
+                known = (index, controller, f"controllers.{type(controller).__name__}")
+                self._controllers.setdefault(kind, []).append(known)
         self._looks: Looks[Ref] = Looks()
         self._put_off: dict[Ref, dict[Ref, None]] = {}  # object with a write under way -> whose look wants another
         self._later: Timers[tuple[int, Ref]] = Timers()
@@ -119,6 +137,7 @@ class Engine:
             self._backoffs.next_at(), self._wake_at, claims.next_deadline(self._state),
             self.scheduling.next_at() if self._has_begun else None,
             self._pause_until, self._retries.next_at(), self._figures.next_at(), self._refused.next_at(),
+            self.set_aside.next_at(),
         ]  # fmt: skip
         known = [at for at in times if at is not None]
         return min(known) if known else None
@@ -163,18 +182,31 @@ class Engine:
 
     # --- parts of a step ---
 
+    def _gave_up(self, ref: Ref, part: str, error: Exception | None) -> None:
+        if error is not None:
+            self.set_aside.put(ref, part, error, self._now, again=part != INFORMERS)
+        elif self.set_aside:
+            self.set_aside.handled(ref, part)
+
     def _on_stored(self, ref: Ref, before: Any, after: Any) -> None:
         self.facts.stored(ref, before, after)
-        if self._tally is not None:
-            self._tally.stored(ref, before, after, has_begun=self._has_begun)
-        if ref.kind == "Workload":
-            self._note_waiting(ref, self._now)
+        if self.set_aside:
+            self.set_aside.changed(ref)
+        try:
+            if self._tally is not None:
+                self._tally.stored(ref, before, after, has_begun=self._has_begun)
+            if ref.kind == "Workload":
+                self._note_waiting(ref, self._now)
+        except Exception as error:
+            self._gave_up(ref, COUNTING, error)
+        if after is None and self.set_aside:
+            self.set_aside.forget(ref)
         if ref.kind == "Workload" and after is None:
             self.journal.forget(ref.key)
             self.scheduling.forget(ref.key)
             self.scheduling.issues.forget(ref.key)
             self._retries.set(ref.key, None)
-            for index, _ in self._controllers.get("Workload", ()):
+            for index, _, _ in self._controllers.get("Workload", ()):
                 self._later.set((index, ref), None)
 
     def _note_waiting(self, ref: Ref, now: Millis) -> None:
@@ -187,6 +219,9 @@ class Engine:
         count = 0
         for _, ref in (*self._later.due(now), *self._at_latest.due(now)):
             self.facts.look(ref)
+            count += 1
+        for ref in self.set_aside.due(now):
+            self.facts.try_again(ref)
             count += 1
         for ref in self._refused.due(now):
             self.facts.look(ref)
@@ -216,6 +251,7 @@ class Engine:
         for action in list(self.scheduling.late(self, now)):
             self.executor.submit(action, now)
             count += 1
+        self._heed_silence()
         deadline = claims.next_deadline(self._state)
         if deadline is not None and now >= deadline:
             for claimant in claims.overdue(self._state, now):
@@ -253,13 +289,27 @@ class Engine:
             if self.executor.is_busy(ref):
                 continue  # it is looked at when its write is answered
             count += 1
-            for index, controller in self._controllers[ref.kind]:
+            for index, controller, part in self._controllers[ref.kind]:
                 began = self._stopwatch()
-                outcome = controller.react(ref, self, now)
+                try:
+                    if self._probe is not None:
+                        self._probe(part, ref)
+                    outcome = controller.react(ref, self, now)
+                except Exception as error:  # what it would have answered is dropped as a whole
+                    self._gave_up(ref, part, error)
+                    continue
                 if outcome.attempts and self._tally is not None:
                     self._tally.placed(outcome.attempts, self._stopwatch() - began)
+                if outcome.troubles or self.set_aside:
+                    self._heed_troubles(ref, part, outcome)
                 self._apply(index, ref, outcome, now)
         return count
+
+    def _heed_troubles(self, ref: Ref, part: str, outcome: Outcome) -> None:
+        for trouble in outcome.troubles:
+            self._gave_up(trouble.about, part, trouble.error)
+        if all(trouble.about != ref for trouble in outcome.troubles):
+            self.set_aside.handled(ref, part)
 
     def _apply(self, index: int, ref: Ref, outcome: Outcome, now: Millis) -> None:
         self._later.set((index, ref), outcome.again_at)
@@ -268,7 +318,7 @@ class Engine:
             self.facts.look(other)
         self.notes.extend(outcome.notes)
         for placing in outcome.placings:
-            self._note_placing(placing, now)
+            note_placing(self.journal, placing, now)
         for action in outcome.actions:
             if self.executor.is_busy(action.write.ref):
                 self._put_off.setdefault(action.write.ref, {})[ref] = None
@@ -297,6 +347,17 @@ class Engine:
         for queue in sorted(self.facts.reworded):
             self.scheduling.resting.note_queue(queue, self, now)
         self.facts.reworded.clear()
+        for ref in self.facts.unread:
+            self._say_aside(ref, now)
+        self.facts.unread.clear()
+
+    def _say_aside(self, ref: Ref, now: Millis) -> None:
+        """A Workload cannot wait in any line: its condition says so."""
+        stored, causes = self.objects.get(ref), {part: self.set_aside.cause(ref, part) for part in (LOWERING, CYCLE)}
+        told = [words(part, cause) for part, cause in causes.items() if cause is not None]
+        if stored is not None and told:
+            edit = Wait(REASON, told[0], now)
+            self.executor.submit(Action(Change(ref, edit, uid=stored.metadata.uid)), now)
 
     def _pace(self, ref: Ref, now: Millis) -> None:
         """Its figures have changed: look at it, but no more often than that makes sense to anybody."""
@@ -358,12 +419,27 @@ class Engine:
             self._note_verdict(verdict, index, now)
         for ended in plan.ended:
             self.journal.write(now, "claimEnded", ended.workload.key, queue=ended.workload.queue, reason=ended.why)
-        for action in list(self.scheduling.actions(plan, self, self.cycles)):
-            self.executor.submit(action, now)
+        self._write_plan(plan, now)
         self._arm(now)
         if parity:
             self._pause(plan, now)
         return 1
+
+    def _write_plan(self, plan: Plan, now: Millis) -> None:
+        """All writes are made of the state that the plan left, before the first of them changes it."""
+        actions: list[Action] = []
+        for index, verdict in enumerate(plan.verdicts):
+            try:
+                actions += self.scheduling.actions_of(verdict, self, now, f"{self.cycles}/{index}")
+            except Exception as error:
+                self._take_back(verdict, error)
+            else:
+                if self.set_aside:
+                    self.set_aside.handled(workload_ref(verdict.workload.key), CYCLE)
+        for ended in plan.ended:
+            actions += self.scheduling.end_claim(ended.workload, self, f"{self.cycles}")
+        for action in actions:
+            self.executor.submit(action, now)
 
     def _tell_rested(self, now: Millis) -> int:
         """No head is due: workloads that no cycle evaluates are told why they wait, a bounded number per step."""
@@ -371,7 +447,14 @@ class Engine:
             return 0
         for action in list(self.scheduling.rested(self, now)):
             self.executor.submit(action, now)
+        self._heed_silence()
         return 1
+
+    def _heed_silence(self) -> None:
+        """Workloads of whom nobody could say why they wait."""
+        troubles, self.scheduling.troubles[:] = list(self.scheduling.troubles), []
+        for trouble in troubles:
+            self._gave_up(trouble.about, TELLING, trouble.error)
 
     def _next_plan(self, now: Millis) -> Plan | None:
         """The plan of the next cycle, carried out; None: nobody is due.
@@ -383,8 +466,15 @@ class Engine:
             found = Heads.of(self._state)
             if not found.ready and not found.others:
                 return None
-            plan = decide(self._state, now, found, passing=True)
-            carry_out(self._state, plan)
+            try:
+                plan = carried_out(self._state, now, found, self._probe_head)
+            except Exception as error:
+                guilty = in_trouble(self._state, now, found, error, self._probe_head)
+                if not guilty:
+                    raise
+                for workload, why in guilty:
+                    self._take_out(workload, why)
+                continue
             for each in plan.passed:
                 self.facts.passed(each)
                 self.scheduling.passed_over(each.key)
@@ -392,53 +482,35 @@ class Engine:
                 break
         return plan
 
+    def _probe_head(self, workload: Workload) -> None:
+        if self._probe is not None:
+            self._probe(CYCLE, workload_ref(workload.key))
+
+    def _take_out(self, workload: Workload, error: Exception) -> None:
+        """No cycle can decide about this head: it is out of the line until it changes, and others have its turn."""
+        ref = workload_ref(workload.key)
+        self._gave_up(ref, CYCLE, error)
+        self.scheduling.forget(workload.key)
+        self.facts.take_out(ref)
+
+    def _take_back(self, verdict: Verdict, error: Exception) -> None:
+        """What was decided about a head cannot be written: the state forgets it, and the head is out of the line."""
+        if verdict.claim is not None:
+            claims.end(self._state, verdict.workload.key, "it cannot be written", self._now)
+        self._take_out(verdict.workload, error)
+        for victim in (*(each.workload for each in verdict.targets), *filter(None, [verdict.replaces])):
+            self.facts.try_again(workload_ref(victim.key))
+
     def _pause(self, plan: Plan, now: Millis) -> None:
         """The recorded system looks at every head in every cycle; it pauses so as not to spin."""
         self._idle_cycles = 0 if plan.admitted else self._idle_cycles + 1
         if self._idle_cycles:
             self._pause_until = Millis(now + PARITY_PAUSES_MS[min(self._idle_cycles, len(PARITY_PAUSES_MS)) - 1])
 
-    def _note_verdict(self, verdict: Any, index: int, now: Millis) -> None:
-        workload = verdict.workload
+    def _note_verdict(self, verdict: Verdict, index: int, now: Millis) -> None:
         self.decisions += 1
-        decision = f"{self.cycles}/{index}"  # the id that its writes carry
-        self.facts.moved(workload)
-        if verdict.status == "admitted":
-            self.journal.write(
-                now, "admitted", workload.key, queue=workload.queue, decision=decision, steps=verdict.steps
-            )
-            return
-        steps = (*verdict.steps, *verdict.assignment.steps)
-        reason = pending_reason(verdict)
-        if verdict.targets or verdict.claim is not None:
-            victims = tuple(target.workload.key for target in verdict.targets)
-            self.journal.write(
-                now, verdict.status, workload.key, queue=workload.queue, decision=decision, reason=reason,
-                victims=victims, steps=steps,
-            )  # fmt: skip
-            return
-        meaning = (verdict.status, reason, tuple((step.rule, step.subjects) for step in steps))
-        self.journal.refuse(
-            now, workload.key, meaning, what=verdict.status, queue=workload.queue, decision=decision, reason=reason,
-            steps=steps,
-        )  # fmt: skip
-
-    def _note_placing(self, placing: Placing, now: Millis) -> None:
-        steps, item = placing.steps, placing.item
-        if placing.what == "gone":
-            self.journal.forget(item)
-        elif placing.what == "unplaced":
-            lasting = [step for step in steps if step.rule is not Rule.PLACE_KEPT]  # who holds it changes
-            meaning = (placing.reason, tuple((step.rule, step.subjects) for step in lasting))
-            self.journal.refuse(
-                now, placing.workload, meaning, what=placing.what, decision=placing.decision, reason=placing.reason,
-                steps=steps, item=item,
-            )  # fmt: skip
-        else:
-            self.journal.write(
-                now, placing.what, placing.workload, decision=placing.decision, reason=placing.reason,
-                victims=placing.victims, steps=steps, item=item,
-            )  # fmt: skip
+        self.facts.moved(verdict.workload)
+        note_verdict(self.journal, verdict, f"{self.cycles}/{index}", now)  # the id that its writes carry
 
     # --- answers ---
 

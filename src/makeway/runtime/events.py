@@ -14,6 +14,7 @@ events.k8s.io/v1 may rely on them, and the source, times and count that clients 
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -33,7 +34,10 @@ from makeway.core.model import Millis, stored
 from makeway.runtime.executor import Call
 from makeway.runtime.live_writer import Submit
 from makeway.runtime.ports import AlreadyExists, NotFound, Store, Stored
+from makeway.runtime.set_aside import REASON
 from makeway.runtime.workqueue import Timers
+
+log = logging.getLogger("makeway.events")
 
 EVENTS: Final = kind_of(Event)
 KNOWN_MAX = 4096  # events that may still be counted on
@@ -55,6 +59,7 @@ WORKLOAD_SOURCE = "kueue-workload-controller"
 ADMISSION_SOURCE = "kueue-admission"
 SCHEDULER_SOURCE = "makeway-scheduler"
 NODE_SOURCE = "makeway-node"
+OURSELVES = "makeway"
 PLACED = frozenset({"Scheduled", "FailedScheduling", "Preempted"})
 LIFE_WARNINGS = frozenset({"AdmissionCheckRejected", "MaximumExecutionTimeExceeded"})
 DECIDED = frozenset({"QuotaReserved", "Admitted", "Preempted", "PreemptedWorkload"})
@@ -64,6 +69,8 @@ Key = tuple[Ref, str, str, str, str]  # whom, its uid, type, reason, message
 
 def source_of(note: Note) -> str:
     """Who says so, under the name that scripts look for."""
+    if note.reason == REASON:
+        return OURSELVES
     if note.about.kind == "Job":
         return JOB_SOURCE
     if note.about.kind == "Pod":
@@ -136,7 +143,12 @@ class Recorder:
             self._answered(*self._answers.popleft(), now)
             happened = True
         for _ in range(min(len(self._notes), NOTES_PER_STEP)):
-            self._take(self._notes.popleft(), now)
+            note = self._notes.popleft()
+            try:
+                self._take(note, now)
+            except Exception:  # a note that cannot be told is lost, and keeps nobody from theirs
+                log.exception("an event for %s %s", note.about.kind, note.about.key)
+                self.lost += 1
             happened = True
         for key in self._repeats.due(now):
             self._wait(key)

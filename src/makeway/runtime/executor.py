@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
 from msgspec.structs import replace
 
 from makeway.api.versions import Kind
 from makeway.controllers.contract import Action, Change, Create, Delete, Ref
 from makeway.core.model import Millis
-from makeway.runtime.informers import ref_of, watched_kinds
-from makeway.runtime.objects import Objects
+from makeway.runtime.informers import INFORMERS, ref_of, watched_kinds
+from makeway.runtime.objects import EDITS, Objects
 from makeway.runtime.ports import (
     AlreadyExists,
     Conflict,
@@ -171,7 +172,12 @@ class Executor:
         if isinstance(write, Delete):
             uid, how, grace = present.metadata.uid, write.propagation, write.grace
             return lambda store: store.delete(kind, ref.namespace, ref.name, uid=uid, propagation=how, grace=grace)
-        edited = self._objects.edited(task.number, write.edit, present) if task.assumed else write.edit(present)
+        try:
+            edited = self._objects.edited(task.number, write.edit, present) if task.assumed else write.edit(present)
+        except Exception as error:
+            self._objects.gave_up(ref, EDITS, error)
+            self._note_refusal(ref)  # who wants it must wait longer each time
+            return False
         if edited is None:
             return False
         if edited == present:
@@ -199,7 +205,12 @@ class Executor:
         if task is None:
             return
         if answer.stored is not None:
-            self._see(task, answer.stored)
+            try:
+                self._see(task, answer.stored)
+            except msgspec.MsgspecError as error:  # whatever else it knows of the object may be old
+                self._objects.gave_up(task.ref, INFORMERS, error)
+                self._note_refusal(task.ref)
+                task.gives_up |= task.reads
             if task.gives_up:
                 self._finish(task, False, now)
             elif task.reads:

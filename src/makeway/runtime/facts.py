@@ -4,14 +4,18 @@ This is the only place that moves a workload between waiting and holding because
 one that knows which change of which kind may let somebody in (S-4.6, 4.7). What it notes is worked off by the engine:
 queues to be woken, objects to be looked at, queues whose expiry timer has to be set again.
 
+An object that lowering cannot read counts as not there, and is set aside (0081). A Workload with quota is the
+exception: what its status says it has is counted, for its pods may well run.
+
 Promises: the state after a change is that of a state loaded from the new objects, but for what a restart may forget
-(S-3.11); a change that no decision depends on costs one comparison.
+(S-3.11); a change that fails half way has changed nothing; one that no decision depends on costs one comparison.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from makeway.api.conditions import is_true
 from makeway.api.equality import is_same_spec
@@ -37,15 +41,25 @@ from makeway.core.model import FlavorName, LocalName, Millis, QueueName, Workloa
 from makeway.core.pending import may_queue
 from makeway.core.state import State
 from makeway.runtime.objects import OWNED, Objects
+from makeway.runtime.set_aside import Probe, SetAside
 
 NO_STATUS = WorkloadStatus()
 ENDS_ROUNDS = frozenset({"ClusterQueueStopped", "LocalQueueStopped", "NodeFailures", "Deactivated"})
 CONFIGURING = ("ClusterQueue", "Cohort", "ResourceFlavor", "AdmissionCheck")
+LOWERING, STATE, CYCLE = "lowering", "state", "cycle"  # who may give up on an object here
+
+T = TypeVar("T")
 
 
 class Facts:
-    def __init__(self, state: State) -> None:
+    """``probe``: called before an object is lowered, by whoever tests what becomes of it then."""
+
+    def __init__(self, state: State, set_aside: SetAside | None = None, probe: Probe | None = None) -> None:
         self.state = state
+        self._set_aside = SetAside(deque()) if set_aside is None else set_aside
+        self._probe = probe
+        self.unread: dict[Ref, None] = {}  # Workloads that would wait if they could be read, and are to be told
+        self._out_of_line: set[Ref] = set()  # Workloads that no cycle could decide about, until they change
         self.objects: Objects  # set by the engine that owns both
         self.now = Millis(0)  # of the step that is running
         self.woken: set[QueueName] = set()
@@ -130,27 +144,115 @@ class Facts:
     def _workload(self, ref: Ref, before: WireWorkload | None, after: WireWorkload | None) -> None:
         if before is not None and after is not None and _is_seen_alike(before, after):
             return
+        where = self._where.get(ref.key)
+        try:
+            with self.state.attempt():
+                self._move(ref, before, after)
+        except Exception as error:  # it counts for what it did before
+            self._where.pop(ref.key, None)
+            if where is not None:
+                self._where[ref.key] = where
+            self._set_aside.put(ref, STATE, error, self.now)
+        else:
+            if self._set_aside:
+                self._set_aside.handled(ref, STATE)
+
+    def _move(self, ref: Ref, before: WireWorkload | None, after: WireWorkload | None) -> None:
         key = ref.key
         known = self.model_of(key)
         if ref.namespace not in self.state.namespaces and not self.objects.count("Namespace"):
             self.state.namespaces[ref.namespace] = {NAMESPACE_LABEL: ref.namespace}  # a Store that keeps none
-        lowered = None
-        if after is not None and is_accounted(after):
-            lowered = workload_of(after, self.around)
+        lowered = None if after is None else self._meant(ref, after)
+        if after is not None and lowered is not None and is_accounted(after):
+            self._out_of_line.discard(ref)
             self._holds(key, known, lowered)
-        elif after is not None and self._may_wait(after) and (lowered := workload_of(after, self.around)).queue:
+        elif after is not None and lowered is not None and lowered.queue:
+            if self._stays_out(ref, before, after):
+                return
             self._waits(key, known, lowered, before, after)
-        elif known is not None:
+        elif known is not None and not (after is not None and self._keeps_quota(ref, known, after)):
             self._leaves(key, known)
             if known.usage is not None and after is not None and _is_blameless(after):
                 self.state.rounds_end_for(known)
         if after is None or _is_finished(after):
-            gone = known or (None if before is None else workload_of(before, self.around))
-            if gone is not None and (after is None or before is None or not _is_finished(before)):
-                self.state.rounds_end_after(gone)
+            self._ended(ref, known, before, after)
         for each in (before, after):
             if each is not None:
                 self.figures[Ref("LocalQueue", ref.namespace, each.spec.queue_name)] = None
+
+    def _ended(self, ref: Ref, known: Workload | None, before: WireWorkload | None, after: WireWorkload | None) -> None:
+        self._out_of_line.discard(ref)
+        gone = known
+        if gone is None and before is not None:
+            earlier = before
+            gone = self._lowered(ref, lambda: workload_of(earlier, self.around))
+        if gone is not None and (after is None or before is None or not _is_finished(before)):
+            self.state.rounds_end_after(gone)
+
+    # --- what an object means ---
+
+    def _lowered(self, ref: Ref, lower: Callable[[], T]) -> T | None:
+        """What an object comes to; None: it cannot be read, and is set aside."""
+        try:
+            if self._probe is not None:
+                self._probe(LOWERING, ref)
+            found = lower()
+        except Exception as error:
+            self._set_aside.put(ref, LOWERING, error, self.now)
+            return None
+        if self._set_aside:
+            self._set_aside.handled(ref, LOWERING)
+        return found
+
+    def _meant(self, ref: Ref, workload: WireWorkload) -> Workload | None:
+        """A Workload that has quota, or waits for it; None: it does neither, or cannot be read."""
+        holds = is_accounted(workload)
+        if not holds and not self._may_wait(workload):
+            for part in (LOWERING, CYCLE) if self._set_aside else ():
+                self._set_aside.handled(ref, part)  # nobody asks any more
+            return None
+        lowered = self._lowered(ref, lambda: workload_of(workload, self.around))
+        if lowered is None and not holds:
+            self.unread[ref] = None
+        if lowered is not None or not holds:
+            return lowered
+        try:
+            return workload_of(workload, self.around, asks=False)
+        except Exception as error:
+            self._set_aside.put(ref, f"{LOWERING}.quota", error, self.now)
+            return None
+
+    def _keeps_quota(self, ref: Ref, known: Workload, after: WireWorkload) -> bool:
+        """Whether it has quota, though nobody can read any more how much: then it counts for what it did."""
+        is_unread = self._set_aside.cause(ref, LOWERING) is not None
+        return is_unread and known.usage is not None and is_accounted(after)
+
+    def _stays_out(self, ref: Ref, before: WireWorkload | None, after: WireWorkload) -> bool:
+        """Whether no cycle could decide about it, and nothing of it has changed that decisions depend on."""
+        if ref not in self._out_of_line:
+            return False
+        if before is not None and not is_worth_a_look(before, after, self.state.policy):
+            return True
+        self._out_of_line.discard(ref)
+        return False
+
+    def take_out(self, ref: Ref) -> None:
+        """No cycle can decide about it: it waits outside of the line until it changes, or is tried again."""
+        known = self.model_of(ref.key)
+        if known is not None:
+            self._leaves(ref.key, known)
+        self._out_of_line.add(ref)
+        self.unread[ref] = None
+        self.look(ref)
+
+    def try_again(self, ref: Ref) -> None:
+        """Handle an object anew that was set aside: the state is to hold of it what it says, as if it had just come."""
+        self.look(ref)
+        if ref.kind in CONFIGURING:
+            self._reconfigure[ref] = None
+        elif ref.kind == "Workload":
+            self._out_of_line.discard(ref)
+            self._workload(ref, None, self.objects.expected(ref))
 
     def _may_wait(self, workload: WireWorkload) -> bool:
         return is_queueable(workload, heeds_gates=self.state.policy.gates.admission_gated_by)
@@ -278,12 +380,12 @@ class Facts:
             known = self.model_of(ref.key)
             if each is None or (known is not None and known.usage is not None) or not self._may_wait(each):
                 continue
-            lowered = workload_of(each, self.around)
+            lowered = self._meant(ref, each)
             if known is not None:
                 self.state.forget(known, self.now)
                 self._where.pop(ref.key, None)
                 self._note_held(known)
-            if lowered.queue:
+            if lowered is not None and lowered.queue and ref not in self._out_of_line:
                 self.state.push(lowered, self.now)
                 self.moved(lowered)
                 self.queued[ref] = None
@@ -311,12 +413,12 @@ class Facts:
         changed, self._reconfigure = list(self._reconfigure), {}
         self._refs.clear()  # of queues that are gone
         state, objects = self.state, self.objects
-        flavors = [flavor_of(each) for each in objects.all("ResourceFlavor")]
+        flavors = self._all("ResourceFlavor", flavor_of)
         was_active = {name for name in state.queues if state.is_active(name)}
         trees_before = {name: state.tree_of(name) for name in state.queues}
         state.configure(
-            [queue_of(each, inactive_reasons(each, self._find)) for each in objects.all("ClusterQueue")],
-            [cohort_of(each) for each in objects.all("Cohort")],
+            self._all("ClusterQueue", lambda each: queue_of(each, inactive_reasons(each, self._find))),
+            self._all("Cohort", cohort_of),
             flavors,
         )
         for ref in changed:
@@ -338,6 +440,12 @@ class Facts:
             for each in objects.all(kind):
                 self.look(Ref.of(each))
         self._look_at_stopped(changed, is_active ^ was_active)
+
+    def _all(self, kind: str, lower: Callable[[Any], T]) -> list[T]:
+        """All of a kind that can be read."""
+        stored = self.objects.all(kind)
+        found = (self._lowered(Ref.of(each), lambda each=each: lower(each)) for each in stored)  # type: ignore[misc]
+        return [each for each in found if each is not None]
 
     def _find(self, kind: str, name: str) -> Any | None:
         return self.objects.get(Ref(kind, "", name))

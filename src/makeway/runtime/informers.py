@@ -2,6 +2,8 @@
 
 An informer lists a kind once and then follows its watch. A watch that fell behind (Expired) or broke is replaced by a
 new list, and what that list lacks is gone. Events may come late, twice or out of order: the newest revision wins.
+
+An object whose bytes cannot be read is passed by and set aside (0081): what was known of it before still counts.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from makeway.runtime.ports import Event, Expired, NotFound, Retryable, Store, St
 from makeway.runtime.workqueue import BACKOFF_MAX_MS, backoff_ms
 
 EVENTS_PER_POLL = 1000
+INFORMERS = "informers"  # who gives up where an object cannot be read at all
 PAGE = 5000
 
 QUEUEING = "kueue.x-k8s.io/v1beta2"
@@ -130,7 +133,9 @@ class Informer:
         if event.object is None:
             return
         if event.type == "DELETED":
-            self._objects.see_gone(ref_of(event.object), int(event.resource_version))
+            ref = ref_of(event.object)
+            self._objects.see_gone(ref, int(event.resource_version))
+            self._objects.gave_up(ref, INFORMERS, None)
         else:
             self._see(event.object)
 
@@ -138,7 +143,12 @@ class Informer:
         ref = ref_of(each)
         if each.revision <= self._objects.revision(ref):  # an echo of our own write: do not even decode it
             return False
-        return self._objects.see(ref, each.value(), each.revision)
+        try:
+            value = each.value()
+        except Exception as error:
+            self._objects.gave_up(ref, INFORMERS, error)
+            return False
+        return self._objects.see(ref, value, each.revision)
 
 
 class Informers:

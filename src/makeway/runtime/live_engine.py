@@ -7,12 +7,14 @@ was to happen at a time. A restart is a new one over the same Store, and takes u
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
 from makeway.api.versions import Kind
-from makeway.controllers.contract import Controller, Note
+from makeway.controllers.contract import Controller, Note, Ref
+from makeway.core.model import Millis
 from makeway.core.policy import Policy
 from makeway.runtime.desk import Desk
 from makeway.runtime.engine import FIGURES_MS, Engine
@@ -22,10 +24,12 @@ from makeway.runtime.live import Live, LiveThread
 from makeway.runtime.live_writer import LiveWriter
 from makeway.runtime.metrics import Metrics
 from makeway.runtime.ports import Clock, Store
+from makeway.runtime.set_aside import anything, logged
 from makeway.runtime.virtual import Actor
 
 LOOK_SECONDS = 0.002
 REST_MS_MAX = 20  # between two long steps; what an admission may be late by
+TROUBLES_MAX = 1000  # of others that wait to be told; the oldest are lost
 POLL_MS = 30_000  # nobody is asked in vain: only clocks that were set are noticed so
 
 
@@ -38,7 +42,10 @@ class CallingStore(Store, Protocol):
 
 
 class LiveEngine:
-    """``failed`` hears of an error that ended it. ``kinds``: what is watched, where that is more than usual."""
+    """``failed`` hears of an error that ended it; that of one object alone does not (0081).
+
+    ``kinds``: what is watched, where that is more than usual.
+    """
 
     def __init__(
         self, store: CallingStore, policy: Policy, controllers: Sequence[Controller], clock: Clock,
@@ -49,11 +56,13 @@ class LiveEngine:
         self.writer = LiveWriter(store.submit, self.poke)
         self.engine = Engine(
             store, policy, controllers, writer=self.writer, journal=journal, metrics=self.metrics,
-            figures_ms=figures_ms, kinds=kinds, stopwatch=time.perf_counter,
+            figures_ms=figures_ms, kinds=kinds, stopwatch=time.perf_counter, tolerates=anything,
         )  # fmt: skip
+        self.engine.set_aside.heard.append(logged)
         self.recorder = Recorder(self.engine.notes, self.engine.get, store.submit, self.poke)
         self.desk = Desk(self.engine, self.poke)
-        actors: list[Actor] = [self.engine, self.recorder, self.desk]
+        self._troubles: deque[tuple[Ref, str, Exception | None]] = deque(maxlen=TROUBLES_MAX)
+        actors: list[Actor] = [self, self.engine, self.recorder, self.desk]
         self.live = Live(clock, actors, poll_ms=POLL_MS, rest_ms_max=REST_MS_MAX)
         self._thread = LiveThread(self.live, failed)
         self._stopped = False
@@ -66,6 +75,25 @@ class LiveEngine:
         """Let a note of somebody else become an Event; from any thread."""
         self.engine.notes.append(note)
         self.poke()
+
+    def gave_up(self, whom: Ref, part: str, error: Exception | None) -> None:
+        """Somebody else in this process cannot handle an object; None: it can again. From any thread."""
+        self._troubles.append((whom, part, error))
+        self.poke()
+
+    def step(self, now: Millis) -> bool:
+        """As an actor: what others could not handle."""
+        count = len(self._troubles)
+        for _ in range(count):
+            whom, part, error = self._troubles.popleft()
+            if error is None:
+                self.engine.set_aside.handled(whom, part)
+            else:
+                self.engine.set_aside.put(whom, part, error, now, again=False)
+        return count > 0
+
+    def next_at(self) -> Millis | None:
+        return None  # who gives up calls
 
     def start(self) -> None:
         self._thread.start()

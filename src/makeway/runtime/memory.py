@@ -15,6 +15,7 @@ here: who takes away all that is in a namespace, who owns which field. One threa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace as _changed
 from functools import cache
 from typing import Any, NamedTuple
@@ -313,7 +314,10 @@ class RuledObjects(Objects):
         return [each for each in problems if (each.path, each.message) not in known]
 
     def _delete(self, old: Stored, propagation: Propagation | None, grace: int | None) -> Stored:
-        value = old.value()
+        try:
+            value = old.value()
+        except msgspec.ValidationError:  # no update of it can be judged, so nobody could take its finalizers
+            return self._remove(old)
         meta = value.metadata
         finalizers = deletion_finalizers(meta.finalizers, propagation)
         seconds = grace_seconds(old, grace)
@@ -433,7 +437,7 @@ class RuledObjects(Objects):
             self._look_at_owners(each)
 
     def _look_at_owners(self, each: Stored) -> None:
-        owners = each.value().metadata.owner_references
+        owners = each.metadata().owner_references
         gone = {owner.uid for owner in owners if self._is_gone(owner, each)}
         waiting = {uid for uid in each.owners if uid not in gone and _awaits_dependents(self._by_uid.get(uid))}
         if not gone | waiting:
@@ -459,8 +463,9 @@ class RuledObjects(Objects):
         return [self._by_uid[uid] for uid in self._dependents.get(owner.uid, ())]
 
     def _let_go(self, dependent: Stored, owners: set[str]) -> None:
-        kept = tuple(each for each in _meta(dependent.value()).owner_references if each.uid not in owners)
-        self._change(dependent, _with_meta(dependent, owner_references=kept))
+        kept = tuple(each for each in dependent.metadata().owner_references if each.uid not in owners)
+        with suppress(msgspec.ValidationError):  # one that cannot be read keeps a name that nobody has
+            self._change(dependent, _with_meta(dependent, owner_references=kept))
 
     def _unblock(self, each: Stored) -> Stored:
         owners = tuple(replace(owner, block_owner_deletion=False) for owner in each.value().metadata.owner_references)
@@ -506,7 +511,7 @@ def _awaits_dependents(each: Stored | None) -> bool:
 
 
 def _blocks(dependent: Stored, owner: Stored) -> bool:
-    owners = _meta(dependent.value()).owner_references
+    owners = dependent.metadata().owner_references
     return any(each.uid == owner.uid and bool(each.block_owner_deletion) for each in owners)
 
 

@@ -25,6 +25,7 @@ OWNERS = (LOCAL_QUEUE, CLUSTER_QUEUE, PREEMPTING_QUEUE, COHORT)
 WHY: Labels = ("reason", "underlying_cause")
 FLAVOR_RESOURCE: Labels = ("flavor", "resource")
 HIERARCHY: Labels = ("parent_cohort", "root_cohort")
+ASIDE: Labels = ("kind", "room")
 
 F = TypeVar("F", bound=Family)
 
@@ -89,6 +90,9 @@ class Families:
             "makeway_option_migrations_total", "Admitted Options evicted for an Option on a better flavor",
             *CLUSTER_QUEUE, "from_flavor", "to_flavor",
         )  # fmt: skip
+        self.set_aside = make(
+            "makeway_objects_set_aside_total", "Times that a part of makeway could not handle an object", *ASIDE
+        )
 
     def _make_histograms(self) -> None:
         def make(name: str, words: str, *labels: str) -> Histogram:
@@ -163,6 +167,7 @@ class Families:
             "kueue_local_queue_status", "1 for the status of the LocalQueue's condition Active, 0 for the others",
             *LOCAL_QUEUE, "active",
         )  # fmt: skip
+        self.aside_now = make("makeway_objects_set_aside", "Objects that a part of makeway cannot handle now", *ASIDE)
         self.options = make("makeway_options", "Options of workloads that have not finished", *CLUSTER_QUEUE, "status")
         self.queue_share = make(
             "kueue_cluster_queue_weighted_share", "Weighted share of a ClusterQueue; NaN where it is infinite",

@@ -135,7 +135,14 @@ class Metrics:
         if self.local_queues and local[1]:
             pair.local.observe(local[1], local[0], *labels, value=value)
 
+    def set_aside(self, kind: str, room: str) -> None:
+        self._families.set_aside.add(kind, room)
+
     # --- what is stored, and what the state holds ---
+
+    def aside_now(self, kind: str, room: str, count: int) -> None:
+        """So many objects of a kind are set aside in a room."""
+        self._families.aside_now.set(kind, room, value=count)
 
     def seen(self, key: WorkloadKey, workload: Workload | None) -> None:
         """A Workload as it is stored now; None: it is gone."""

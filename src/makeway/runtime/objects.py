@@ -20,13 +20,26 @@ TOMBSTONES_MAX = 10_000  # removed objects whose last revision is remembered: la
 LAST_NAME = "\x7f"  # names are ASCII: it comes after all of them
 OWNED = ("Workload", "Pod")  # kinds that are asked for by whose they are
 
+EDITS = "executor"  # who gives up where an edit fails
+
 Told = Callable[[Ref, Any, Any], None]  # whom, the object before (None: it was not there), and after (None: gone)
+GaveUp = Callable[[Ref, str, Exception | None], None]  # who could not be handled, by whom, and why; None: it is gone
+
+
+def raises(ref: Ref, part: str, error: Exception | None) -> None:
+    """Nobody is set aside here."""
+    if error is not None:
+        raise error
 
 
 class Objects:
-    """``on_stored`` hears of every newer stored object, ``on_expected`` of every change of what is expected."""
+    """``on_stored`` hears of every newer stored object, ``on_expected`` of every change of what is expected.
 
-    def __init__(self, on_stored: Told, on_expected: Told) -> None:
+    ``gave_up`` hears of objects that cannot be read, or edited.
+    """
+
+    def __init__(self, on_stored: Told, on_expected: Told, gave_up: GaveUp = raises) -> None:
+        self.gave_up = gave_up
         self._on_stored = on_stored
         self._on_expected = on_expected
         self._stored: dict[Ref, Any] = {}
@@ -141,11 +154,18 @@ class Objects:
             known = self._made[number] = (value, edit(value))
         return known[1]
 
+    def _applied(self, ref: Ref, number: int, edit: Edit, value: Any) -> Any:
+        try:
+            return self.edited(number, edit, value)
+        except Exception as error:
+            self.gave_up(ref, EDITS, error)
+            return None
+
     def _expect(self, ref: Ref, before: Any, *, quietly: bool = False) -> None:
         value = self._stored.get(ref)
         edits = self._edits[ref]
         for number, edit in edits.items():
-            edited = None if value is None else self.edited(number, edit, value)
+            edited = None if value is None else self._applied(ref, number, edit, value)
             value = value if edited is None else edited  # what no longer applies will fail when it is written
         if edits:
             self._expected[ref] = value

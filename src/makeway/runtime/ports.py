@@ -188,6 +188,7 @@ class _Header(msgspec.Struct):
 
 
 _HEADERS = msgspec.json.Decoder(_Header, dec_hook=decode_hook)
+_PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 RECENT_MAX = 4096
 _recent: deque[Stored] = deque()  # those whose value is kept beside their bytes: a write is read by several at once
 
@@ -233,9 +234,19 @@ class Stored:
 
     def at(self, resource_version: str) -> Stored:
         """The same state under another resourceVersion, as a removal shows it."""
-        value = self.value()
-        metadata = msgspec.structs.replace(value.metadata, resource_version=resource_version)
+        metadata = msgspec.structs.replace(self.metadata(), resource_version=resource_version)
+        try:
+            value = self.value()
+        except msgspec.ValidationError:  # the rest stays as it is, byte for byte
+            parts: dict[str, msgspec.Raw] = _PARTS.decode(self.data)
+            parts["metadata"] = msgspec.Raw(codec.encode(metadata))
+            return Stored.of(self.kind, metadata, msgspec.json.encode(parts))
         return Stored.made(self.kind, msgspec.structs.replace(value, metadata=metadata))
+
+    def metadata(self) -> ObjectMeta:
+        """The metadata, also of an object that cannot be read beyond it."""
+        found: ObjectMeta = _HEADERS.decode(self.data).metadata if self._value is None else self._value.metadata
+        return found
 
     @property
     def revision(self) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from makeway.adapters.node import processes
-from makeway.adapters.node.agent import Agent, Settings
+from makeway.adapters.node.agent import Agent, GaveUp, Settings
 from makeway.adapters.node.launching import Launcher
 from makeway.adapters.node.machine import Offer, base_environment, offers_of
 from makeway.adapters.node.objects import PODS
@@ -40,12 +40,14 @@ class TestNode:
         self.launcher = launcher
         self.store = MemoryStore(clock, SeededNames(secrets.randbits(64)))
         self.notes: list[Note] = []
+        self.gave_up: GaveUp | None = None
         self.ahead_ms = 0  # of the clock, where a test does not want to wait
         self.settings = Settings(root, offers_of((NODE,), gpus), base=base_environment(), **settings)
         self.agent = self.new_agent()
 
     def new_agent(self) -> Agent:
-        return Agent(self.store, DirectWriter(self.store), self.settings, self.notes.append, self.launcher)
+        writer = DirectWriter(self.store)
+        return Agent(self.store, writer, self.settings, self.notes.append, self.launcher, self.gave_up)
 
     def restart(self) -> None:
         """Another agent over the same Store and folders, as after a crash of the first."""

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from uuid import uuid4
 
 import msgspec
 import pytest
@@ -19,7 +20,9 @@ from makeway.adapters.node.objects import PODS
 from makeway.adapters.node.records import read_record
 from makeway.api.objects.kubernetes import Node
 from makeway.api.versions import kind_of
+from makeway.controllers.contract import Ref
 from tests.adapters.node.nodes import TestNode
+from tests.unreadable import UNREADABLE, put_past
 
 
 def folder_of(node: TestNode, name: str) -> PodFolder:
@@ -335,3 +338,40 @@ def test_the_trouble_of_one_pod_is_its_own(node: TestNode, caplog: pytest.LogCap
     node.ahead_ms = 5000
     node.until_phase("p", "Succeeded")
     assert "pod" in caplog.text
+
+
+# --- what cannot be read ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["it comes", "it is there at the start"])
+@pytest.mark.parametrize("what", ["Pod on a node", "Pod nowhere", "Pod spread"])
+def test_a_pod_that_cannot_be_read_keeps_no_other_from_running(node: TestNode, what: str, restarts: bool) -> None:
+    told: list[tuple[Ref, str]] = []
+    node.gave_up = lambda whom, part, error: told.append((whom, str(error))) if error is not None else None
+    bad = {**UNREADABLE[what], "metadata": {**UNREADABLE[what]["metadata"], "uid": str(uuid4())}}
+    put_past(node.store, {**bad, "spec": {"nodeName": "here", **bad["spec"]}})
+    if restarts:
+        node.restart()
+    else:
+        node.agent._gave_up = node.gave_up
+    node.run("good", "exit 0")
+    node.until_phase("good", "Succeeded")
+    node.until(lambda: bool(told) or what == "Pod spread")
+    assert {ref for ref, _ in told} <= {Ref("Pod", "default", "bad")}
+    if what == "Pod on a node":
+        assert "FailedSync" in reasons(node)
+
+
+def test_a_node_that_cannot_be_read_ends_nothing_and_is_said(node: TestNode) -> None:
+    node.run("before", "exit 0")
+    node.until_phase("before", "Succeeded")
+    told: list[Ref] = []
+    node.gave_up = lambda whom, part, error: told.append(whom)
+    tree = node.object("v1", "Node", "here")
+    put_past(node.store, {**tree, "status": {"conditions": 7}})
+    node.restart()
+    node.run("after", "exit 0")
+    node.until_phase("after", "Succeeded")
+    node.until(lambda: bool(told))
+    assert set(told) == {Ref("Node", "", "here")}
+    put_past(node.store, tree)

@@ -20,9 +20,9 @@ from makeway.adapters.server.patches import PatchRefused, json_patch, strategic_
 from makeway.adapters.server.selectors import CHARS_MAX, field_selector, label_selector
 from makeway.adapters.server.statuses import Refused
 from makeway.api import codec
+from makeway.api.forms import is_label_value, is_qualified, is_subdomain
 from makeway.api.objects.kubernetes import ConfigMap, Pod
 from makeway.api.quantity import Duration, Quantity, Time
-from makeway.api.validation.fields import is_label_value, is_qualified, is_subdomain
 from makeway.api.versions import kind_of
 from makeway.runtime.ports import Invalid
 

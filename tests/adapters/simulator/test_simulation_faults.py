@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from makeway.adapters.simulator.faults import POINTS, PROFILES, Faults
-from makeway.adapters.simulator.simulation import Simulation
+from makeway.adapters.simulator.faults import POINTS, PROFILES, Faults, Unreadable
+from makeway.adapters.simulator.simulation import Simulation, controllers, was_meant
 from makeway.cli.main import main
+from makeway.controllers.contract import Ref
 from makeway.core.model import Millis, WorkloadKey
+from makeway.runtime.engine import Engine
 from makeway.runtime.recount import recount
 from makeway.testing.worlds import (
     BEGIN_MS,
@@ -24,6 +27,7 @@ from makeway.testing.worlds import (
     Shape,
     documents,
     faulty,
+    objects,
     replay,
     simulation,
 )
@@ -58,6 +62,7 @@ def wrong_with(ready: Simulation) -> list[str]:
         *(f"{each.workload} never ended" for each in lives if each.finished_at is None and each.gone_at is None),
         *map(str, recount(ready.store_objects(), engine.state, metrics)),
         *([] if engine.is_quiet else ["a write is under way for ever"]),
+        *(f"{ref} is set aside for ever: {cause}" for ref, _, cause in engine.set_aside.all()),
     ]
 
 
@@ -84,7 +89,7 @@ def test_safe_and_live_whatever_goes_wrong(fuzz_inputs: int, fuzz_seed: int, in_
 
 
 @pytest.mark.property
-@pytest.mark.parametrize("profile", ["watch", "writes", "crashes", "clock"])
+@pytest.mark.parametrize("profile", ["watch", "writes", "crashes", "clock", "unreadable"])
 def test_safe_and_live_whatever_goes_wrong_more_often(
     profile: str, fuzz_inputs: int, fuzz_seed: int, in_time: InTime
 ) -> None:
@@ -92,6 +97,38 @@ def test_safe_and_live_whatever_goes_wrong_more_often(
     for seed in in_time(range(fuzz_seed, fuzz_seed + max(1, fuzz_inputs // 200))):
         fired += judge(seed, profile)
     assert in_time.was_cut or sorted(PROFILES[profile]) == sorted(fired)
+
+
+@pytest.mark.property
+def test_the_trouble_of_one_workload_costs_no_other_its_place(
+    fuzz_inputs: int, fuzz_seed: int, in_time: InTime
+) -> None:
+    """One that can never be read, in all rooms at once, is as good as one that never came, but for its quota."""
+    for seed in in_time(range(fuzz_seed, fuzz_seed + max(1, fuzz_inputs // 400))):
+        faults = Faults(seed, {})
+        ready = simulation(seed, faults=faults, watching=Patience())
+        keys = sorted(ref.name for ref in map(Ref.of, objects(seed)) if ref.kind in ("Workload", "Job"))
+        bad = keys[seed % len(keys)]
+
+        def probe(part: str, whom: Ref, bad: str = bad) -> None:
+            if whom.kind in ("Workload", "Job") and bad in whom.name:
+                raise Unreadable("never")
+
+        ready.engine.engine = engine_with(ready, probe)
+        ready.run()
+        left = [each for each in ready.world.lives.recorded(ready.clock.now) if each.finished_at is None]
+        others = [each.workload for each in left if bad not in each.workload and each.gone_at is None]
+        assert not others, f"world {seed}: {others} wait for ever because of {bad}"
+        assert not [each for each in ready.broken() if bad not in each.who], f"world {seed}"
+
+
+def engine_with(ready: Simulation, probe: Callable[[str, Ref], None]) -> Engine:
+    settings = ready.settings
+    react = controllers(lambda workload: settings.eviction_ms, settings.figures_ms)
+    return Engine(
+        ready.store, settings.policy, react, journal=ready.journal, metrics=ready.metrics, tolerates=was_meant,
+        figures_ms=settings.figures_ms, probe=probe,
+    )  # fmt: skip
 
 
 @pytest.mark.property

@@ -53,6 +53,14 @@ MISSING_MS = 2000  # until something that was missing is looked for again
 TROUBLE_MS = 5000  # until a pod that could not be looked after is looked at again
 log = logging.getLogger("makeway.node")
 ENDED = ("Succeeded", "Failed")
+NODE = "node"  # who gives up on an object here
+
+GaveUp = Callable[[Ref, str, Exception | None], None]
+
+
+def _log_trouble(whom: Ref, part: str, error: Exception | None) -> None:
+    if error is not None:
+        log.error("%s %s", whom.kind, whom.key, exc_info=error)
 
 
 @dataclass(slots=True)
@@ -69,6 +77,7 @@ class _Known:
     is_writing: bool = False
     failures: int = 0  # of writes, in a row
     is_refused: bool = False  # its status is not taken, for example for its size: it goes without
+    troubles: int = 0  # how often in a row it could not be looked after
     told: int = 0  # the number of the last note that became an event
     devices: tuple[str, ...] = ()
 
@@ -92,12 +101,13 @@ class Settings:
 
 
 class Agent:
-    """``tell`` takes notes that are to become events."""
+    """``tell`` takes notes that are to become events, ``gave_up`` objects that it cannot handle; None: it can again."""
 
     def __init__(
         self, store: Store, writer: Writer, settings: Settings, tell: Callable[[Note], None],
-        launcher: Launcher | None = None,
+        launcher: Launcher | None = None, gave_up: GaveUp | None = None,
     ) -> None:  # fmt: skip
+        self._gave_up = _log_trouble if gave_up is None else gave_up
         self._settings = settings
         self._offers = {each.name: each for each in settings.offers}
         self._tell = tell
@@ -136,6 +146,9 @@ class Agent:
         """Take in what happened and do what there is to do; whether there was anything."""
         happened = self._take_answers(now) + self._take_calls() + self._take_pods()
         self._heartbeat.step(now)
+        for name, error in self._heartbeat.unread.items():
+            self._gave_up(Ref("Node", "", name), NODE, error)
+        self._heartbeat.unread.clear()
         for path in self._launcher.ended():
             known = self._pods.get(path.name)
             if known is not None:
@@ -200,6 +213,8 @@ class Agent:
 
     def _take_pods(self) -> int:
         count = 0
+        for each, error in self._feed.take_unread():
+            self._gave_up(Ref("Pod", each.namespace, each.name), NODE, error)
         for uid, stored in self._feed.poll():
             count += 1
             known = self._pods.get(uid)
@@ -259,10 +274,17 @@ class Agent:
         try:
             self._act(known, now)
         except Exception as error:
-            log.exception("pod %s", known.folder.uid)
-            self._later.set(known.folder.uid, Millis(now + TROUBLE_MS))
-            if known.stored is not None:
-                self._note(known, "FailedSync", f"the node agent cannot look after it: {error}", is_warning=True)
+            known.troubles += 1
+            self._later.set(known.folder.uid, Millis(now + max(TROUBLE_MS, backoff_ms(known.troubles))))
+            if known.stored is None:
+                log.exception("pod %s", known.folder.uid)
+                return
+            self._note(known, "FailedSync", f"the node agent cannot look after it: {error}", is_warning=True)
+            self._gave_up(known.ref, NODE, error)
+        else:
+            if known.troubles and known.stored is not None:
+                self._gave_up(known.ref, NODE, None)
+            known.troubles = 0
 
     def _act(self, known: _Known, now: Millis) -> None:
         if not known.is_over:

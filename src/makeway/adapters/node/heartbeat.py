@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from msgspec.structs import replace
@@ -28,6 +28,7 @@ class Heartbeat:
         self._offers = offers
         self._is_registered = False
         self._next_at = Millis(0)
+        self.unread: dict[str, Exception] = {}  # our Nodes that could not be looked after, since they were last taken
 
     def local_nodes(self) -> list[str]:
         """The Nodes of this machine, those of earlier starts too: their pods are still ours."""
@@ -44,7 +45,7 @@ class Heartbeat:
                 self._register(now)
                 self._is_registered = True
             for offer in self._offers:
-                self._beat(offer, now)
+                self._try(offer.name, self._beat, offer, now)
             self._next_at = Millis(now + BEAT_MS)
         except StoreError:  # a Node or the namespace went meanwhile, or is about to: it is made again
             self._is_registered = False
@@ -54,22 +55,37 @@ class Heartbeat:
         with suppress(AlreadyExists):
             self._store.create(Namespace(metadata=ObjectMeta(name=LEASES)))
         for offer in self._offers:
-            wanted = node_of(offer)
-            with suppress(AlreadyExists):
-                self._store.create(wanted)
-            stored = self._store.get(NODES, "", offer.name)
-            node: Node = stored.value()
-            labels = {**node.metadata.labels, **wanted.metadata.labels}
-            if labels != node.metadata.labels:
-                stored = self._store.update(replace(node, metadata=replace(node.metadata, labels=labels)))
-                node = stored.value()
-            self._store.update_status(replace(node, status=node_status(offer, node.status, now)))
+            self._try(offer.name, self._register_one, offer, now)
         offered = {offer.name for offer in self._offers}
         for name in self.local_nodes():
             if name not in offered:  # it takes no new pods, and goes on with those it has
-                node = self._store.get(NODES, "", name).value()
-                gone = node_status(Offer(name, {}), node.status, now, is_ready=False)
-                self._store.update_status(replace(node, status=gone))
+                self._try(name, self._withdraw, name, now)
+
+    def _try(self, name: str, act: Callable[..., None], *of: object) -> None:
+        """A Node that cannot be read keeps nobody from looking after the others."""
+        try:
+            act(*of)
+        except StoreError:
+            raise
+        except Exception as error:
+            self.unread[name] = error
+
+    def _register_one(self, offer: Offer, now: Millis) -> None:
+        wanted = node_of(offer)
+        with suppress(AlreadyExists):
+            self._store.create(wanted)
+        stored = self._store.get(NODES, "", offer.name)
+        node: Node = stored.value()
+        labels = {**node.metadata.labels, **wanted.metadata.labels}
+        if labels != node.metadata.labels:
+            stored = self._store.update(replace(node, metadata=replace(node.metadata, labels=labels)))
+            node = stored.value()
+        self._store.update_status(replace(node, status=node_status(offer, node.status, now)))
+
+    def _withdraw(self, name: str, now: Millis) -> None:
+        node = self._store.get(NODES, "", name).value()
+        gone = node_status(Offer(name, {}), node.status, now, is_ready=False)
+        self._store.update_status(replace(node, status=gone))
 
     def _beat(self, offer: Offer, now: Millis) -> None:
         """Raises NotFound where the Node is gone: then it is registered again, before anybody misses its pods."""

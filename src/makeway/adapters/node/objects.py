@@ -37,6 +37,7 @@ class PodFeed:
         self._watch: Watch | None = None
         self._uids: dict[tuple[str, str], str] = {}  # of the pods that are here
         self.is_complete = False  # all there are have been told
+        self._unread: list[tuple[Stored, Exception]] = []  # nobody can say where they run
 
     def poll(self) -> Iterator[tuple[str, Stored | None]]:
         """What has changed: uid and object, or None where it is gone."""
@@ -53,6 +54,18 @@ class PodFeed:
         for event in events:
             if event.object is not None:
                 yield from self._take(event.object, is_gone=event.type == "DELETED")
+
+    def take_unread(self) -> list[tuple[Stored, Exception]]:
+        """Pods that could not be read since this was last asked; they are nobody's."""
+        unread, self._unread = self._unread, []
+        return unread
+
+    def _is_here(self, each: Stored) -> bool:
+        try:
+            return _GLIMPSES.decode(each.data).spec.node_name in self._nodes
+        except msgspec.MsgspecError as error:
+            self._unread.append((each, error))
+            return False
 
     def newest(self, stored: Stored | None) -> Stored | None:
         """A pod as it is now, where a write met a newer one."""
@@ -85,7 +98,7 @@ class PodFeed:
         if is_gone:
             if self._uids.pop(place, None) is not None:
                 yield each.uid, None
-        elif before == each.uid or _GLIMPSES.decode(each.data).spec.node_name in self._nodes:
+        elif before == each.uid or self._is_here(each):
             self._uids[place] = each.uid
             yield each.uid, each
 

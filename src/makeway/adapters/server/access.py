@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import msgspec
+
 from makeway.adapters.server.storage import SqliteStore
 from makeway.api.objects.kubernetes import Secret
 from makeway.api.objects.meta import ObjectMeta
@@ -174,7 +176,10 @@ def _is_place(each: Stored) -> bool:
 
 
 def _token(each: Stored) -> Token | None:
-    return None if not _is_place(each) or each.deleting else read_token(each.value())
+    try:
+        return None if not _is_place(each) or each.deleting else read_token(each.value())
+    except msgspec.ValidationError:  # nobody's token; all others stay valid
+        return None
 
 
 def read_token(secret: Secret) -> Token | None:

@@ -7,7 +7,8 @@ with, and a few refusals that need to see more than the object. Everything else 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -202,16 +203,22 @@ def _class_named(objects: Objects, name: str, pod: Pod) -> PriorityClass | None:
     return found
 
 
+def _classes(objects: Objects) -> Iterator[PriorityClass]:
+    """All that can be read; one that cannot keeps no pod from being made."""
+    for each in objects.list(CLASSES).items:
+        with suppress(msgspec.ValidationError):
+            yield each.value()
+
+
 def _default_class(objects: Objects) -> PriorityClass | None:
     """Of several the one with the least value, as Kubernetes has it."""
-    values = (each.value() for each in objects.list(CLASSES).items)
-    found = [each for each in values if each.global_default]
+    found = [each for each in _classes(objects) if each.global_default]
     return min(found, key=lambda each: (each.value, each.metadata.name), default=None)
 
 
 def _ranked(objects: Objects, workload: GangWorkload) -> GangWorkload:
     """A scheduling Workload with its class names completed and what they come to (S-15.1.6). Raises Invalid."""
-    classes = classes_of(each.value() for each in objects.list(CLASSES).items)
+    classes = classes_of(_classes(objects))
     default = default_class(classes)
     values = {name: each.value for name, each in classes.items()}
     problems = list(check_gang_workload(workload, values, default.name if default else ""))
@@ -231,11 +238,11 @@ def _ranked(objects: Objects, workload: GangWorkload) -> GangWorkload:
 def _check_default(objects: Objects, value: PriorityClass) -> None:
     if not value.global_default:
         return
-    for each in objects.list(CLASSES).items:
-        if each.name != value.metadata.name and each.value().global_default:
+    for each in _classes(objects):
+        if each.metadata.name != value.metadata.name and each.global_default:
             raise Forbidden(
-                f'priorityclasses.scheduling.k8s.io "{value.metadata.name}" is forbidden: PriorityClass {each.name} is '
-                "already marked as default. Only one default can exist"
+                f'priorityclasses.scheduling.k8s.io "{value.metadata.name}" is forbidden: PriorityClass '
+                f"{each.metadata.name} is already marked as default. Only one default can exist"
             )
 
 

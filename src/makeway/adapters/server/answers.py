@@ -19,6 +19,7 @@ from makeway.adapters.server.routes import Route
 from makeway.adapters.server.statuses import not_acceptable
 from makeway.adapters.server.streams import Stream
 from makeway.adapters.server.tables import table
+from makeway.adapters.server.troubles import GaveUp, log_trouble
 from makeway.api.documents import Tree
 from makeway.api.problems import Problem
 from makeway.core.model import Millis
@@ -91,7 +92,10 @@ def form_of(accept: str) -> Form:
 class Shown:
     """The objects of a route's kind, in the form that one client wants."""
 
-    def __init__(self, route: Route, form: Form, now: Millis, objects: str = "Metadata") -> None:
+    def __init__(
+        self, route: Route, form: Form, now: Millis, objects: str = "Metadata", gave_up: GaveUp = log_trouble
+    ) -> None:
+        self._gave_up = gave_up
         self._route, self._form, self._now, self._objects = route, form, now, objects
         self._is_as_stored = route.kind.is_stored_as(route.version)
         self.has_columns = True
@@ -130,7 +134,9 @@ class Shown:
         return self.encoded(each)
 
     def _table(self, items: Sequence[Stored]) -> dict[str, Tree]:
-        made = table(self._route.kind, self._route.version, items, now=self._now, objects=self._objects)
+        made = table(
+            self._route.kind, self._route.version, items, now=self._now, objects=self._objects, gave_up=self._gave_up
+        )
         if not self.has_columns:
             made["columnDefinitions"] = []
         return made

@@ -46,6 +46,7 @@ from makeway.adapters.server.statuses import (
 )
 from makeway.adapters.server.storage import SqliteStore
 from makeway.adapters.server.streams import Stream, Streams
+from makeway.adapters.server.troubles import GaveUp, log_trouble
 from makeway.adapters.server.upkeep import EVENTS_MS, Upkeep
 from makeway.adapters.server.uploads import BodyBytes
 from makeway.adapters.server.watch import Watches
@@ -91,22 +92,23 @@ class App:
     """See ``application``."""
 
     def __init__(
-        self, store: SqliteStore, access: Access, extras: Extras, limits: Limits, clock: Clock, events_ms: int
-    ) -> None:
+        self, store: SqliteStore, access: Access, extras: Extras, limits: Limits, clock: Clock, events_ms: int,
+        gave_up: GaveUp,
+    ) -> None:  # fmt: skip
         self.limits = limits
         self.clock = clock
         self.listening: Future[None] = Future()
         self._store = store
         self._access = access
         self._extras = extras
-        self._rest = Rest(store, limits, clock)
+        self._rest = Rest(store, limits, clock, gave_up)
         self._streams = Streams(limits)
         self._watches = Watches(store, limits)
         self.connections = Connections(limits)
         self._bodies = BodyBytes(limits)
         self._load = LoadMetrics()
         self._pods = PodCalls(self._rest, store, clock, extras.logs)
-        self._upkeep = Upkeep(store, clock, events_ms=events_ms)
+        self._upkeep = Upkeep(store, clock, events_ms=events_ms, gave_up=gave_up)
         self._loop: asyncio.AbstractEventLoop | None = None
         access.on_revoked(lambda: self._from_elsewhere(self._revoked))
 
@@ -518,11 +520,15 @@ def _patch_refusal(error: PatchRefused, route: Route | None) -> Refused:
 
 
 def application(
-    store: SqliteStore, access: Access, extras: Extras, limits: Limits, clock: Clock, *, events_ms: int = EVENTS_MS
-) -> App:
-    """The server of one Store; ``serving.Serving`` puts it on the net. ``events_ms``: how long events are kept."""
+    store: SqliteStore, access: Access, extras: Extras, limits: Limits, clock: Clock, *, events_ms: int = EVENTS_MS,
+    gave_up: GaveUp = log_trouble,
+) -> App:  # fmt: skip
+    """The server of one Store; ``serving.Serving`` puts it on the net. ``events_ms``: how long events are kept.
+
+    ``gave_up`` hears of objects that it cannot handle.
+    """
     files = files_allowed()
     bounded = limits.within(files)
     level = logging.WARNING if bounded.connections < limits.connections else logging.INFO
     log.log(level, "%s; this process may have %d descriptors", bounded.shares(), files)
-    return App(store, access, extras, bounded, clock, events_ms)
+    return App(store, access, extras, bounded, clock, events_ms, gave_up)

@@ -222,7 +222,7 @@ def evicted(ahead: RuledObjects, namespace: str, name: str, options: DeleteOptio
 
 def _ask_budget(ahead: RuledObjects, pod: Stored, status: PodStatus, now: Time) -> None:
     there = ahead.page(BUDGETS, Filter(kind_key(BUDGETS), pod.namespace, ())).items
-    budgets = [each for each in there if _covers(view(each.value().spec, PodDisruptionBudgetSpec), pod)]
+    budgets = [each for each in there if _covers(each, pod)]
     if len(budgets) > 1:
         raise Refused(500, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not "
                            "support.")  # fmt: skip
@@ -247,9 +247,12 @@ def _ask_budget(ahead: RuledObjects, pod: Stored, status: PodStatus, now: Time) 
     ahead.put(budget, replace(value, status=amended(value.status, changes)))
 
 
-def _covers(spec: PodDisruptionBudgetSpec, pod: Stored) -> bool:
-    """A budget without a selector covers no pod (api 12)."""
-    selector = spec.selector
+def _covers(budget: Stored, pod: Stored) -> bool:
+    """A budget without a selector covers no pod (api 12), nor does one that cannot be read."""
+    try:
+        selector = view(budget.value().spec, PodDisruptionBudgetSpec).selector
+    except msgspec.ValidationError:
+        return False
     if selector is None or not (selector.match_labels or selector.match_expressions):
         return False
     return selects(_requirements(selector), pod.labels)

@@ -26,6 +26,7 @@ from makeway.adapters.server.routes import Route
 from makeway.adapters.server.selectors import field_selector, label_selector
 from makeway.adapters.server.statuses import Cause, Refused, bad_request, refusal, success
 from makeway.adapters.server.storage import SqliteStore
+from makeway.adapters.server.troubles import GaveUp, log_trouble
 from makeway.api import codec
 from makeway.api.documents import Tree
 from makeway.api.names import LASTING_NAMESPACES
@@ -84,7 +85,8 @@ class Written:
 
 
 class Rest:
-    def __init__(self, store: SqliteStore, limits: Limits, clock: Clock) -> None:
+    def __init__(self, store: SqliteStore, limits: Limits, clock: Clock, gave_up: GaveUp = log_trouble) -> None:
+        self._gave_up = gave_up
         self._store = store
         self._limits = limits
         self._clock = clock
@@ -108,7 +110,7 @@ class Rest:
         objects = call.query.text("includeObject") or "Metadata"
         if objects not in ("None", "Metadata", "Object"):
             raise bad_request("includeObject: allowed are None, Metadata and Object")
-        return Shown(call.route, call.form, self._clock(), objects)
+        return Shown(call.route, call.form, self._clock(), objects, self._gave_up)
 
     async def get(self, call: Call) -> Answer:
         route = call.route

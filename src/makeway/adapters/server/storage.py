@@ -14,6 +14,7 @@ for TimedOut, after which nobody knows. A resume from before a restart is told E
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -50,6 +51,8 @@ from makeway.runtime.ports import (
     Unavailable,
     kind_key,
 )
+
+log = logging.getLogger("makeway.storage")
 
 GROUP_MAX = 256
 RETRY_AFTER = Millis(5_000)  # who waits for room on a disk need not ask often
@@ -273,7 +276,10 @@ class SqliteStore:
                 self._shown.apply(change)
         self._ahead.compact()
         for listener in self._listeners:
-            listener(changes)
+            try:
+                listener(changes)
+            except Exception:  # what is stored is stored, whoever cannot hear of it
+                log.exception("a listener failed")
         return outcomes
 
     def _outcome(self, each: _Waiting) -> Any:

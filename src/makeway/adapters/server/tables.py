@@ -15,14 +15,18 @@ from typing import Literal
 
 from makeway.adapters.server import cells
 from makeway.adapters.server.cells import Cell
+from makeway.adapters.server.troubles import GaveUp, log_trouble
 from makeway.api.documents import Tree
 from makeway.api.versions import Column, Kind, from_stored
 from makeway.core.model import Millis
+from makeway.runtime.informers import ref_of
 from makeway.runtime.ports import Stored
 
 Objects = Literal["None", "Metadata", "Object"]
 Cells = Callable[[dict[str, Tree], Millis], Sequence[Cell]]
 
+TABLES = "tables"  # who gives up on an object here
+UNREADABLE = "<unreadable>"
 _META = "meta.k8s.io/v1"
 _STEP = re.compile(r"\.(\w+)|\[\?\(@\.(\w+)=='(\w+)'\)\]")
 _FORMATS = {"Name": "name"}
@@ -37,17 +41,23 @@ class Layout:
 
 
 def table(
-    kind: Kind, version: str, items: Sequence[Stored], *, now: Millis, objects: str = "Metadata"
-) -> dict[str, Tree]:
+    kind: Kind, version: str, items: Sequence[Stored], *, now: Millis, objects: str = "Metadata",
+    gave_up: GaveUp = log_trouble,
+) -> dict[str, Tree]:  # fmt: skip
     """``items`` as a Table of one of the kind's versions; the metadata of the list is left to the caller.
 
-    ``objects`` says how much of each object goes beside its row: None, Metadata or Object.
+    ``objects`` says how much of each object goes beside its row: None, Metadata or Object. An object that cannot be
+    shown has a row that says so, and ``gave_up`` hears of it.
     """
     layout = _layout(kind.stored)
     rows = []
     for each in items:
         tree = each.tree()
-        row: dict[str, Tree] = {"cells": layout.cells(tree, now)}
+        try:
+            row: dict[str, Tree] = {"cells": layout.cells(tree, now)}
+        except Exception as error:
+            gave_up(ref_of(each), TABLES, error)
+            row = {"cells": [each.name, UNREADABLE, *[None] * (len(layout.columns) - 2)]}
         beside = _beside(kind, version, tree, objects)
         rows.append(row if beside is None else {**row, "object": beside})
     return {"kind": "Table", "apiVersion": _META, "metadata": {}, "columnDefinitions": layout.columns, "rows": rows}

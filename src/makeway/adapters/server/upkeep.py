@@ -18,12 +18,15 @@ from msgspec.structs import replace
 
 from makeway.adapters.server.admission import NAMESPACE_FINALIZER
 from makeway.adapters.server.storage import SqliteStore
+from makeway.adapters.server.troubles import GaveUp, log, log_trouble
 from makeway.api.conditions import MESSAGE_BYTES_MAX, cut
 from makeway.api.documents import Tree
 from makeway.api.objects.kubernetes import Event, Namespace, NamespaceSpec, amended, view
 from makeway.api.quantity import MicroTime, Time
 from makeway.api.versions import kind_of
+from makeway.controllers.contract import Ref
 from makeway.core.model import Millis
+from makeway.runtime.informers import ref_of
 from makeway.runtime.memory import RuledObjects
 from makeway.runtime.ports import Change, Clock, NotFound, Stored, StoreError, kind_key
 
@@ -32,12 +35,19 @@ PIECE = 500
 EVENTS_MS = 60 * 60 * 1000
 LOOK_SECONDS = 30.0  # how often old events are looked for
 RETRY_SECONDS = 5.0
+UPKEEP = "upkeep"  # who gives up on an object here
 
 
 class Upkeep:
-    """Runs in the HTTP loop from ``run`` until it is cancelled; its writes happen on the writer thread."""
+    """Runs in the HTTP loop from ``run`` until it is cancelled; its writes happen on the writer thread.
 
-    def __init__(self, store: SqliteStore, clock: Clock, *, events_ms: int = EVENTS_MS) -> None:
+    ``gave_up`` hears of objects that it cannot handle.
+    """
+
+    def __init__(
+        self, store: SqliteStore, clock: Clock, *, events_ms: int = EVENTS_MS, gave_up: GaveUp = log_trouble
+    ) -> None:
+        self._gave_up = gave_up
         self._store = store
         self._clock = clock
         self._events_ms = events_ms
@@ -53,10 +63,17 @@ class Upkeep:
     def _begin(self) -> None:
         self._store.on_commit(self._committed)
         self._ending |= {each.name for each in self._store.list(NAMESPACES).items if each.deleting}
-        told = [(_last_told(each.value()), each) for each in self._store.list(EVENTS).items]  # as good as when written
+        told = [(self._last_told(each), each) for each in self._store.list(EVENTS).items]  # as good as when written
         with self._writing:
             for at, each in sorted(told, key=lambda pair: (pair[0], pair[1].revision)):
                 self._written.setdefault((each.namespace, each.name), (at, each.revision))
+
+    def _last_told(self, event: Stored) -> Millis:
+        try:
+            return _last_told(event.value())
+        except Exception as error:  # it may stay for as long as one that was told just now
+            self._gave_up(ref_of(event), UPKEEP, error)
+            return self._clock()
 
     def _committed(self, changes: Sequence[Change]) -> None:
         """Told on the thread of the writer."""
@@ -86,6 +103,9 @@ class Upkeep:
                     continue
             except StoreError:  # a full disk: it will have room again
                 seconds = RETRY_SECONDS
+            except Exception:
+                log.exception("upkeep")
+                seconds = LOOK_SECONDS
             timer = self._loop.call_later(seconds, self._called.set)
             await self._called.wait()
             timer.cancel()
@@ -94,7 +114,12 @@ class Upkeep:
         """Do a piece of what there is to do; whether there may be more."""
         more = False
         for name in sorted(self._ending):
-            more |= await asyncio.wrap_future(self._store.submit(partial(emptied, name=name)))
+            try:
+                more |= await asyncio.wrap_future(self._store.submit(partial(emptied, name=name)))
+            except StoreError:
+                raise
+            except Exception as error:  # it is looked at again with the next look, the others are now
+                self._gave_up(Ref("Namespace", "", name), UPKEEP, error)
         return more | await self._forget_events()
 
     async def _forget_events(self) -> bool:

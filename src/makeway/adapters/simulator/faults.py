@@ -6,7 +6,8 @@ never happens tests nothing.
 
 Around a Store: watches that are late, doubled, out of order, or break and lose what they had not told. Around its
 writes: conflicts, failures and time-outs (applied or not), slow answers, and the end of the engine before or after
-any single write. Around the engine: restarts between two steps, and a clock that jumps.
+any single write. Around the engine: restarts between two steps, and a clock that jumps. Within it: objects that
+lowering, a controller or the cycle cannot handle for a while (0081).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from makeway.api.versions import Kind
+from makeway.controllers.contract import Ref
 from makeway.core.model import Millis, Selector
 from makeway.runtime.executor import Answer, Call, called
 from makeway.runtime.ports import Conflict, Event, Expired, Page, Store, TimedOut, Unavailable, Watch
@@ -23,6 +25,7 @@ from makeway.runtime.ports import Conflict, Event, Expired, Page, Store, TimedOu
 LATE_MS_MAX = 20_000
 SLOW_MS_MAX = 30_000
 CLOCK_STEP_MS_MAX = 600_000
+UNREADABLE_MS_MAX = 20_000  # less than those who are set aside are tried again for by themselves
 
 POINTS: Mapping[str, str] = {
     "watch.delayed": "an event comes late",
@@ -41,6 +44,9 @@ POINTS: Mapping[str, str] = {
     "crash.after": "the engine ends just after a write",
     "clock.back": "the engine's clock jumps back",
     "clock.forward": "the engine's clock jumps forward",
+    "unreadable.lowering": "an object cannot be lowered for a while",
+    "unreadable.controllers": "a controller cannot look at an object for a while",
+    "unreadable.cycle": "no cycle can decide about a workload for a while",
 }
 
 PROFILES: Mapping[str, Mapping[str, int]] = {
@@ -49,15 +55,21 @@ PROFILES: Mapping[str, Mapping[str, int]] = {
     "writes": {name: 50 for name in POINTS if name.startswith("write.")},
     "crashes": {"crash.step": 10, "crash.before": 20, "crash.after": 20},
     "clock": {"clock.back": 5, "clock.forward": 5},
+    "unreadable": {name: 30 for name in POINTS if name.startswith("unreadable.")},
     "all": {
         **dict.fromkeys(POINTS, 40), "watch.lost": 10, "list.failed": 20, "crash.step": 5, "crash.before": 10,
-        "crash.after": 10, "clock.back": 2, "clock.forward": 2,
+        "crash.after": 10, "clock.back": 2, "clock.forward": 2, "unreadable.lowering": 10, "unreadable.controllers": 10,
+        "unreadable.cycle": 10,
     },
 }  # fmt: skip
 
 
 class Crashed(Exception):
     """The engine is no more; what it had sent may have happened."""
+
+
+class Unreadable(Exception):
+    """An object that was to be handled cannot be."""
 
 
 class Faults:
@@ -72,6 +84,7 @@ class Faults:
         self.until: Millis | None = None  # from then on nothing goes wrong any more
         self.now: Callable[[], Millis] = lambda: Millis(0)
         self.fired: dict[str, int] = dict.fromkeys(POINTS, 0)
+        self._unreadable: dict[tuple[str, Ref], Millis] = {}  # for whom, and until when
 
     @classmethod
     def of_profile(cls, seed: int, profile: str) -> Faults:
@@ -85,6 +98,17 @@ class Faults:
             return False
         self.fired[point] += 1
         return True
+
+    def probe(self, part: str, whom: Ref) -> None:
+        """``part`` of the engine is about to handle an object. Raises Unreadable, then and for a while after it."""
+        until = self._unreadable.get((part, whom))
+        if until is None and self.fires(f"unreadable.{part.partition('.')[0]}"):
+            until = self._unreadable[part, whom] = Millis(self.now() + self.span(UNREADABLE_MS_MAX))
+        if until is None:
+            return
+        if self.now() < until:
+            raise Unreadable(f"it cannot be read until {until}")
+        del self._unreadable[part, whom]
 
     def span(self, most: int) -> Millis:
         return Millis(self._dice.randrange(1, most))

@@ -14,7 +14,7 @@ from typing import Any
 
 from makeway.adapters.simulator.arrivals import Arriving, Source, span_of
 from makeway.adapters.simulator.checkers import Broken, Witness
-from makeway.adapters.simulator.faults import CLOCK_STEP_MS_MAX, Crashed, Faults, FaultyStore, FaultyWriter
+from makeway.adapters.simulator.faults import CLOCK_STEP_MS_MAX, Crashed, Faults, FaultyStore, FaultyWriter, Unreadable
 from makeway.adapters.simulator.lives import Life
 from makeway.adapters.simulator.measures import Run
 from makeway.adapters.simulator.sharing import Sharing
@@ -63,6 +63,11 @@ class Settings:
 def controllers(linger: Linger, figures_ms: int = INTERVAL_MS) -> list[Controller]:
     """All that react, in the order in which they are told."""
     return [Workloads(linger), JobRunning(), OverQuota(), QueueStatus(figures_ms)]
+
+
+def was_meant(error: Exception) -> bool:
+    """Whether an object is set aside for it: a fault that was ordered; any other ends the run, and is seen."""
+    return isinstance(error, Unreadable)
 
 
 class Restarting:
@@ -171,7 +176,7 @@ class Simulation:
         view: Any = self._view
         return Engine(
             view, settings.policy, react, writer=writer, journal=self.journal, metrics=self.metrics,
-            figures_ms=settings.figures_ms,
+            figures_ms=settings.figures_ms, tolerates=was_meant, probe=settings.faults.probe,
         )  # fmt: skip
 
     def _heard(self, entry: Entry) -> None:

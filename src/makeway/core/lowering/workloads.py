@@ -54,8 +54,13 @@ class Surroundings:
         self.lowered.clear()
 
 
-def workload_of(workload: wire.Workload, around: Surroundings, queue: QueueName | None = None) -> Workload:
-    """A Workload as the scheduler sees it; ``queue`` overrides what its LocalQueue says."""
+def workload_of(
+    workload: wire.Workload, around: Surroundings, queue: QueueName | None = None, *, asks: bool = True
+) -> Workload:
+    """A Workload as the scheduler sees it; ``queue`` overrides what its LocalQueue says.
+
+    Without ``asks`` its pods are not looked at. What it has is known without them, and must be counted.
+    """
     meta, spec, status = workload.metadata, workload.spec, workload.status or wire.WorkloadStatus()
     conditions = {condition.type: condition for condition in status.conditions}
     holds = _is_true(conditions, "QuotaReserved")
@@ -64,7 +69,7 @@ def workload_of(workload: wire.Workload, around: Surroundings, queue: QueueName 
     reclaimed = {pod.name: pod.count for pod in status.reclaimable_pods}
     if not around.policy.gates.reclaimable_pods:
         reclaimed = {}
-    pod_sets, broken, grace = _pod_sets(spec.pod_sets, meta.namespace, reclaimed, around)
+    pod_sets, broken, grace = _pod_sets(spec.pod_sets if asks else (), meta.namespace, reclaimed, around)
     usage, uses = _held(status.admission, spec.pod_sets, reclaimed) if holds else (None, ())
     refusal, words = _refusal(status, broken)
     controller = next((each for each in meta.owner_references if each.controller), None)

@@ -1,0 +1,165 @@
+"""Objects that a part of us could not handle: each is set aside, says so, and is tried again; all others go on.
+
+Whoever handles one object hands in what went wrong with it, and goes on with the next. What could not be handled counts
+as not there for that part alone: other parts may well read the object. It is told once per cause, as an Event at the
+object, to whoever listens, and in two metrics. It is tried again whenever its object changes
+or somebody looks at it, and a bounded number of times by itself, after growing pauses.
+
+``tolerates`` says which errors may be dealt with so. Where tests and simulations run there are none, but for those that
+were made on purpose: a fault of ours must not hide here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from makeway.controllers.contract import Note, Ref
+from makeway.core.model import Millis
+from makeway.runtime.metrics import Metrics
+from makeway.runtime.workqueue import Timers, backoff_ms
+
+log = logging.getLogger("makeway.set_aside")
+
+REASON = "SetAside"  # of the Event, and of the condition of a Workload that cannot wait in a queue
+CASES_MAX = 10_000  # objects that are remembered; beyond that the oldest are forgotten, and told again
+TRIES_MAX = 8  # by itself; later only a change of the object, or a new start, brings it back
+CAUSE_CHARS_MAX = 400
+
+Tolerates = Callable[[Exception], bool]
+Heard = Callable[[Ref, str, Exception], None]  # object, part, what went wrong
+Probe = Callable[[str, Ref], None]  # part, object: called before an object is handled; may raise, as a test of us
+
+
+def nothing(_: Exception) -> bool:
+    """Every error goes on to whoever drives."""
+    return False
+
+
+def anything(_: Exception) -> bool:
+    """For those who serve: whatever it is, it is this object's alone."""
+    return True
+
+
+@dataclass(slots=True)
+class _Case:
+    cause: str = ""
+    again: bool = True  # it is tried again by itself
+    tries: int = 0  # so often since the object last changed
+
+
+class SetAside:
+    """``notes`` takes what is to become Events. A *part* is a name with dots; the first word is its room."""
+
+    def __init__(self, notes: deque[Note], metrics: Metrics | None = None, tolerates: Tolerates = nothing) -> None:
+        self._notes = notes
+        self._metrics = metrics
+        self._tolerates = tolerates
+        self._cases: dict[Ref, dict[str, _Case]] = {}  # by object and part, the oldest first
+        self._now: Counter[tuple[str, str]] = Counter()  # how many there are by kind and room
+        self._retries: Timers[Ref] = Timers()
+        self.heard: list[Heard] = []  # who listens
+        self.total = 0  # how often one was set aside, for tests and figures
+
+    def __bool__(self) -> bool:
+        return bool(self._cases)
+
+    def put(self, whom: Ref, part: str, error: Exception, now: Millis, *, again: bool = True) -> None:
+        """``part`` could not handle this object. Raises the error where that is not tolerated.
+
+        ``again``: it is worth a try without a change of the object.
+        """
+        if not self._tolerates(error):
+            raise error
+        cause = cause_of(error)
+        parts = self._cases.setdefault(whom, {})
+        case = parts.get(part)
+        if case is None:
+            self._count(whom.kind, room_of(part), 1)
+            case = parts[part] = _Case(again=again)
+        if case.cause != cause:
+            case.cause = cause
+            self._tell(whom, part, error, cause)
+        if again and case.tries < TRIES_MAX:
+            case.tries += 1
+            self._retries.set(whom, Millis(now + backoff_ms(case.tries)))
+        if len(self._cases) > CASES_MAX:
+            self.forget(next(iter(self._cases)))
+
+    def _tell(self, whom: Ref, part: str, error: Exception, cause: str) -> None:
+        self.total += 1
+        for listener in self.heard:
+            listener(whom, part, error)
+        self._notes.append(Note(whom, "Warning", REASON, words(part, cause)))
+        if self._metrics is not None:
+            self._metrics.set_aside(whom.kind, room_of(part))
+
+    def _count(self, kind: str, room: str, more: int) -> None:
+        self._now[kind, room] += more
+        if self._metrics is not None:
+            self._metrics.aside_now(kind, room, self._now[kind, room])
+
+    def handled(self, whom: Ref, part: str) -> None:
+        """This part has no trouble with the object any more."""
+        parts = self._cases.get(whom)
+        if parts is None or parts.pop(part, None) is None:
+            return
+        if not parts:
+            del self._cases[whom]
+            self._retries.set(whom, None)
+        self._count(whom.kind, room_of(part), -1)
+
+    def changed(self, whom: Ref) -> None:
+        """The object is another: what was tried in vain counts no more, and who does not try by itself says so anew."""
+        for part, case in list(self._cases.get(whom, {}).items()):
+            case.tries = 0
+            if not case.again:
+                self.handled(whom, part)
+
+    def forget(self, whom: Ref) -> None:
+        """It is gone."""
+        for part in list(self._cases.get(whom, ())):
+            self.handled(whom, part)
+
+    def cause(self, whom: Ref, part: str) -> str | None:
+        """Why this part gave up on it; None: it did not."""
+        case = self._cases.get(whom, {}).get(part)
+        return None if case is None else case.cause
+
+    def due(self, now: Millis) -> Iterator[Ref]:
+        """Those that are to be tried again."""
+        return self._retries.due(now)
+
+    def next_at(self) -> Millis | None:
+        return self._retries.next_at()
+
+    def all(self) -> list[tuple[Ref, str, str]]:
+        """Object, part and cause, in order."""
+        return [(ref, part, case.cause) for ref in sorted(self._cases) for part, case in self._cases[ref].items()]
+
+
+def logged(whom: Ref, part: str, error: Exception) -> None:
+    """For those who serve: where in our code it happened."""
+    name = whom.key if whom.namespace else whom.name
+    log.error("%s %s: %s", whom.kind, name, words(part, cause_of(error)), exc_info=error)
+
+
+def words(part: str, cause: str) -> str:
+    """What people are told at the object."""
+    return f"makeway has set it aside: {part} cannot handle it: {cause}; it is tried again when it changes"
+
+
+def room_of(part: str) -> str:
+    return part.partition(".")[0]
+
+
+def cause_of(error: Exception) -> str:
+    """An error in one line: what a reader of objects says speaks for itself, others say what they are."""
+    text = " ".join(str(error).split())
+    if not isinstance(error, msgspec.ValidationError) or not text:
+        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return text if len(text) <= CAUSE_CHARS_MAX else f"{text[:CAUSE_CHARS_MAX]}…"

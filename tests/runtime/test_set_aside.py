@@ -1,0 +1,377 @@
+"""One object's trouble stays its own: it is set aside, says so, is tried again; all others go on."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from makeway.adapters.simulator.simulation import controllers
+from makeway.adapters.simulator.store import MemoryStore
+from makeway.api.conditions import find, is_true
+from makeway.api.objects.kubernetes import Pod, view
+from makeway.api.objects.pods import PodSpec
+from makeway.api.objects.workload import Workload
+from makeway.api.versions import kind_of
+from makeway.cli.local_node import controllers_of_pods
+from makeway.controllers.contract import Action, Change, Controller, Note, Outcome, Ref, View
+from makeway.core.model import FlavorName, Millis, QueueName, ResourceName
+from makeway.core.policy import Policy
+from makeway.runtime.engine import Engine
+from makeway.runtime.informers import watched_kinds
+from makeway.runtime.metrics import Metrics
+from makeway.runtime.recount import recount
+from makeway.runtime.set_aside import TRIES_MAX, SetAside, anything, cause_of, logged
+from makeway.runtime.virtual import Virtual, VirtualClock
+from tests.runtime.wires import cluster_queue, flavor, holder, local_queue, workload
+from tests.unreadable import SPREAD, UNREADABLE, put_past
+
+NOON = Millis(1_767_268_800_000)
+HOUR = 3_600_000
+BAD = Ref("Workload", "default", "bad")
+
+
+class Play:
+    """An engine that tolerates what a server's does, with all controllers, in virtual time."""
+
+    def __init__(
+        self, *objects: Any, more: list[Controller] | None = None, probe: Callable[[str, Ref], None] | None = None
+    ) -> None:
+        self.clock = VirtualClock(NOON)
+        self.store = MemoryStore(self.clock, careful=False)
+        self.store.load([NAMESPACE, flavor(), cluster_queue("q", 4), local_queue(), *objects])
+        self.probe, self.more = probe, more or []
+        self.begin()
+
+    def begin(self) -> None:
+        """A new start over the same objects."""
+        react = [*controllers(lambda _: 0), *controllers_of_pods(), *self.more]
+        self.metrics = Metrics()
+        self.engine = Engine(
+            self.store, Policy.default(), react, metrics=self.metrics, kinds=watched_kinds(on_nodes=True),
+            tolerates=anything, probe=self.probe,
+        )  # fmt: skip
+
+    def run(self) -> None:
+        """To its end, which comes by itself: nothing is tried for ever."""
+        until = Millis(self.clock.now + HOUR)
+        Virtual(self.clock, [self.engine]).run(until)
+        at = self.engine.next_at()
+        assert at is None or at > until
+
+    def workload(self, name: str) -> Workload:
+        found: Workload = self.store.get(kind_of(Workload), "default", name).value()
+        return found
+
+    def is_admitted(self, name: str) -> bool:
+        status = self.workload(name).status
+        return status is not None and is_true(status.conditions, "Admitted")
+
+    def pod(self, name: str) -> PodSpec:
+        found: Pod = self.store.get(kind_of(Pod), "default", name).value()
+        return view(found.spec, PodSpec)
+
+    def told(self, whom: Ref) -> list[str]:
+        return [note.message for note in self.engine.notes if note.about == whom and note.reason == "SetAside"]
+
+    def used(self) -> int:
+        return self.engine.state.tree.queues[QueueName("q")].usage.get((FlavorName("f"), ResourceName("cpu")), 0)
+
+    def is_recounted(self) -> bool:
+        self.metrics.refresh(self.engine)
+        objects = [each.value() for kind in watched_kinds() for each in self.store.list(kind).items]
+        return recount(objects, self.engine.state, self.metrics) == []
+
+
+def ranked(name: str, rank: str) -> Workload:
+    return workload(name, meta={"annotations": {"kueue.x-k8s.io/option-rank": rank}})
+
+
+# --- what is stored already, for each kind ----------------------------------------------------------------------------
+
+NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
+NODE = {
+    "apiVersion": "v1", "kind": "Node", "metadata": {"name": "here"}, "spec": {},
+    "status": {"allocatable": {"cpu": "8", "pods": "20"}, "conditions": [
+        {"type": "Ready", "status": "True", "reason": "Up", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    ]},
+}  # fmt: skip
+GOOD_POD = {
+    "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "good", "namespace": "default"},
+    "spec": {"containers": [{"name": "c", "image": "i"}]},
+}  # fmt: skip
+
+
+def ref_of(tree: dict[str, Any]) -> Ref:
+    kind = (
+        tree["kind"]
+        if not tree["apiVersion"].startswith("scheduling.k8s.io/v1alpha1")
+        else "Workload.scheduling.k8s.io"
+    )
+    return Ref(kind, tree["metadata"].get("namespace", ""), tree["metadata"]["name"])
+
+
+@pytest.mark.parametrize("comes_late", [False, True], ids=["at the start", "later"])
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_an_object_that_cannot_be_read_is_set_aside_and_all_others_go_on(what: str, comes_late: bool) -> None:
+    play = Play(NODE, GOOD_POD, workload("good"))
+    if comes_late:
+        play.run()
+    put_past(play.store, UNREADABLE[what])
+    if not comes_late:
+        play.begin()
+    play.store.load([{**GOOD_POD, "metadata": {"name": "later", "namespace": "default"}}, workload("later")])
+    play.run()
+    assert {name: play.is_admitted(name) for name in ("good", "later")} == {"good": True, "later": True}
+    assert [play.pod(name).node_name for name in ("good", "later")] == ["here", "here"]
+    whom = ref_of(UNREADABLE[what])
+    assert whom in {ref for ref, _, _ in play.engine.set_aside.all()}
+    assert play.told(whom)
+    assert "Traceback" not in play.told(whom)[0]
+    assert f'makeway_objects_set_aside_total{{kind="{whom.kind}"' in play.metrics.text()
+
+
+# --- workloads --------------------------------------------------------------------------------------------------------
+
+
+def test_a_workload_that_cannot_be_lowered_says_so_and_comes_back_when_it_is_mended() -> None:
+    play = Play(ranked("bad", "first"), workload("good"))
+    play.run()
+    status = play.workload("bad").status
+    assert status is not None
+    said = find(status.conditions, "QuotaReserved")
+    assert said is not None
+    assert (said.status, said.reason) == ("False", "SetAside")
+    assert said.message == (
+        "makeway has set it aside: lowering cannot handle it: ValueError: invalid literal for int() with base 10: "
+        "'first'; it is tried again when it changes"
+    )
+    assert play.is_admitted("good")
+    tree = play.store.get(kind_of(Workload), "default", "bad").tree()
+    tree["metadata"]["annotations"] = {"kueue.x-k8s.io/option-rank": "1"}
+    play.store.update(tree)
+    play.run()
+    assert play.is_admitted("bad")
+    assert play.engine.set_aside.all() == []
+    assert (
+        'makeway_objects_set_aside{kind="Workload",room="lowering",replica_role="standalone"} 0' in play.metrics.text()
+    )
+    assert play.is_recounted()
+
+
+def test_what_a_workload_has_is_counted_though_its_pods_cannot_be_read() -> None:
+    play = Play(holder("bad", 3), workload("waits", count=2))
+    tree = play.store.get(kind_of(Workload), "default", "bad").tree()
+    tree["spec"]["podSets"][0]["template"]["spec"]["topologySpreadConstraints"] = [SPREAD]
+    put_past(play.store, tree)
+    for _ in range(2):
+        play.begin()
+        play.run()
+        assert play.used() == 3000
+        assert not play.is_admitted("waits")
+        assert play.told(BAD)
+
+
+def test_one_that_can_be_read_no_more_counts_for_what_it_did() -> None:
+    play = Play(holder("bad", 3), workload("waits", count=2))
+    play.run()
+    put_past(play.store, {**play.store.get(kind_of(Workload), "default", "bad").tree(), "status": {"conditions": 7}})
+    play.run()
+    assert play.used() == 3000
+    assert not play.is_admitted("waits")
+
+
+# --- controllers ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Stumbling:
+    """A controller that fails for one Workload, after it was looked at often enough."""
+
+    kinds: frozenset[str] = frozenset({"Workload"})
+    looks: list[tuple[str, int]] = field(default_factory=list)
+    is_mended: bool = False
+
+    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
+        self.looks.append((whom.name, now - NOON))
+        if whom == BAD and not self.is_mended:
+            raise KeyError("no such thing")
+        return Outcome()
+
+
+def test_a_controller_that_fails_for_one_is_asked_about_the_others_and_tries_that_one_a_bounded_number_of_times() -> (
+    None
+):
+    stumbling = Stumbling()
+    play = Play(workload("bad"), workload("good"), more=[stumbling])
+    play.run()
+    assert play.is_admitted("good")
+    assert play.is_admitted("bad"), "others can read it"
+    assert len(play.told(BAD)) == 1
+    looks = [at for name, at in stumbling.looks if name == "bad"]
+    assert TRIES_MAX <= len(looks) <= 3 * TRIES_MAX
+    before, stumbling.is_mended = len(stumbling.looks), True
+    play.store.patch(kind_of(Workload), "default", "bad", {"metadata": {"labels": {"mended": "yes"}}})
+    play.run()
+    assert len(stumbling.looks) > before
+    assert play.engine.set_aside.all() == []
+
+
+class Spoiling:
+    """An edit that cannot be made."""
+
+    def __call__(self, stored: Any) -> Any:
+        raise ZeroDivisionError
+
+
+@dataclass
+class Editing:
+    kinds: frozenset[str] = frozenset({"LocalQueue"})
+    looks: int = 0
+
+    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
+        self.looks += 1
+        return Outcome((Action(Change(BAD, Spoiling(), assumed="told")),)) if self.looks < 4 else Outcome()
+
+
+def test_an_edit_that_cannot_be_made_fails_alone() -> None:
+    editing = Editing()
+    play = Play(workload("bad"), workload("good"), more=[editing])
+    play.run()
+    assert play.is_admitted("good")
+    assert [part for ref, part, _ in play.engine.set_aside.all() if ref == BAD] == ["executor"]
+    assert play.engine.is_quiet
+
+
+# --- cycles -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_head_that_no_cycle_can_decide_about_is_out_of_the_line_and_others_have_its_turn() -> None:
+    is_mended = False
+
+    def probe(part: str, whom: Ref) -> None:
+        if part == "cycle" and whom == BAD and not is_mended:
+            raise RecursionError("too deep")
+
+    bad = workload("bad", priority=9)
+    play = Play(bad, *(workload(f"w{n}") for n in range(3)), probe=probe)
+    play.run()
+    assert [play.is_admitted(f"w{n}") for n in range(3)] == [True] * 3
+    status = play.workload("bad").status
+    assert status is not None
+    said = find(status.conditions, "QuotaReserved")
+    assert said is not None
+    assert (said.status, said.reason) == ("False", "SetAside")
+    assert play.is_recounted() or not play.engine.state.pending.line(QueueName("q")).members
+    is_mended = True
+    play.store.patch(kind_of(Workload), "default", "bad", {"spec": {"priority": 8}})
+    play.run()
+    assert play.is_admitted("bad")
+    assert play.engine.set_aside.all() == []
+    assert play.used() == 4000
+    assert play.is_recounted()
+
+
+def test_a_decision_that_cannot_be_written_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    play = Play(workload("bad"), workload("good"))
+    asked = play.engine.scheduling.actions_of
+
+    def fails(verdict: Any, *rest: Any) -> list[Action]:
+        if verdict.workload.key == BAD.key:
+            raise ValueError("no words for it")
+        return asked(verdict, *rest)
+
+    monkeypatch.setattr(play.engine.scheduling, "actions_of", fails)
+    play.run()
+    assert play.is_admitted("good")
+    assert not play.is_admitted("bad")
+    assert play.used() == 1000
+
+
+def test_a_change_that_the_state_cannot_take_changes_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    play = Play(holder("bad", 2), workload("good"))
+    play.run()
+    before = play.engine.state.fingerprint()
+    held = play.engine.state.holders.add
+
+    def fails(workload: Any) -> None:
+        held(workload)
+        raise AssertionError("half way")
+
+    monkeypatch.setattr(play.engine.state.holders, "add", fails)
+    tree = play.store.get(kind_of(Workload), "default", "bad").tree()
+    tree["status"]["admission"]["podSetAssignments"][0]["resourceUsage"] = {"cpu": "3"}
+    put_past(play.store, tree)
+    play.engine.step(play.clock.now)
+    assert play.engine.state.fingerprint() == before
+    assert "state" in {part for ref, part, _ in play.engine.set_aside.all() if ref == BAD}
+    monkeypatch.undo()
+    play.run()
+    assert play.used() == 4000
+    assert play.engine.set_aside.all() == []
+
+
+# --- what is remembered and told --------------------------------------------------------------------------------------
+
+
+def aside(notes: deque[Note] | None = None, metrics: Metrics | None = None) -> SetAside:
+    return SetAside(deque() if notes is None else notes, metrics, anything)
+
+
+def test_the_same_cause_is_told_once_and_another_one_anew(set_aside: list[str]) -> None:
+    notes: deque[Note] = deque()
+    room = aside(notes)
+    room.heard.append(logged)
+    for text in ("a", "a", "b", "b"):
+        room.put(BAD, "cycle", ValueError(text), NOON)
+    assert len(notes) == len(set_aside) == room.total == 2
+    assert "Traceback" not in notes[0].message
+    assert "ValueError: a" in set_aside[0]
+
+
+def test_what_is_not_tolerated_is_raised_as_it_came() -> None:
+    error = ValueError("a fault of ours")
+    with pytest.raises(ValueError, match="a fault of ours") as caught:
+        SetAside(deque()).put(BAD, "cycle", error, NOON)
+    assert caught.value is error
+
+
+def test_pauses_grow_and_tries_are_bounded_until_the_object_changes() -> None:
+    room = aside()
+    now, pauses = NOON, []
+    for _ in range(20):
+        room.put(BAD, "cycle", ValueError("x"), now)
+        at = room.next_at()
+        if at is None:
+            break
+        pauses.append(at - now)
+        now = at
+        assert list(room.due(now)) == [BAD]
+    assert pauses == [1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000]
+    room.changed(BAD)
+    room.put(BAD, "cycle", ValueError("x"), now)
+    assert room.next_at() == now + 1000
+
+
+def test_of_many_the_oldest_are_forgotten() -> None:
+    room = aside(metrics=Metrics())
+    for number in range(10_050):
+        room.put(Ref("Pod", "default", f"p{number}"), "node", ValueError("x"), NOON, again=False)
+    assert len(room.all()) == 10_000
+    assert ("Pod", "default", "p0") not in {ref for ref, _, _ in room.all()}
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (ValueError("two\n  lines"), "ValueError: two lines"),
+        (KeyError(), "KeyError"),
+        (MemoryError(), "MemoryError"),
+        (ValueError("x" * 1000), "ValueError: " + "x" * 388 + "…"),
+    ],
+)
+def test_a_cause_is_one_line_of_some_length(error: Exception, cause: str) -> None:
+    assert cause_of(error) == cause
