@@ -140,7 +140,7 @@ def _serve(
         raise click.ClickException(f"cannot listen on {listen} port {port}: {words}\n\nhint: {hint}") from error
     with plane, ExitStack() as running:
         if node is not None:
-            local = LocalNode(folder, plane.store, node, tell=plane.live.tell, failed=plane.fail)
+            local = LocalNode(folder, plane.store, node, plane.clock, tell=plane.live.tell, failed=plane.fail)
             running.callback(local.stop)
             local.start()
         _greet(folder, url)
