@@ -45,7 +45,10 @@ def served(folder: Path, name: str, *, is_first: bool) -> None:
         trust = ssl.create_default_context(cafile=str(folder / "ca.crt"))
         headers = {"authorization": f"Bearer {plane.token}"}
         live = plane.live
-        local = LocalNode(folder, plane.store, NodeSettings(), tell=live.tell, failed=plane.fail, gave_up=live.gave_up)
+        local = LocalNode(
+            folder, plane.store, NodeSettings(), plane.clock,
+            tell=live.tell, failed=plane.fail, gave_up=live.gave_up,
+        )  # fmt: skip
         local.start()
         try:
             with httpx.Client(base_url=url, verify=trust, headers=headers, timeout=30) as client:

@@ -347,7 +347,7 @@ class GangWorld:
         self._seen = FaultyStore(self.store, self.faults)
         story = Story(self.store, seed)
         self._schedulers: list[PodScheduling] = []  # one after another
-        self.engine = Restarting(self._make, self.faults)
+        self.engine = Restarting(self._make, self.faults, self.clock)
         actors: list[Actor] = [story, Kubelets(self.store), self.engine, self._seen]
         if profile in ("none", "watch"):  # else a write may be lost or late
             actors.append(self.judge)

@@ -331,6 +331,8 @@ _RFC3339: Final = re.compile(rf"{_CLOCK}(?:[.,]([0-9]++))?{_ZONE}")
 _RFC3339_MICRO: Final = re.compile(rf"{_CLOCK}[.,]([0-9]{{6}}|\+[0-9]{{5}}|-00000){_ZONE}")  # Go takes the signs too
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097  # after which the Gregorian calendar repeats; ``date`` knows no year 0
+_FIRST_MILLIS: Final = -62_167_219_200_000  # 0000-01-01T00:00:00Z
+LAST_MILLIS: Final = 253_402_300_799_000  # 9999-12-31T23:59:59Z
 
 
 class Time(_Exact):
@@ -349,6 +351,7 @@ class Time(_Exact):
 
     @classmethod
     def of_millis(cls, millis: int) -> Self:
+        """A time that was computed; one that no text could hold is the first or last that one can."""
         time: Self = _cached_millis(cls, millis)
         return time
 
@@ -416,7 +419,7 @@ def _of_units(amount: int, resource: str) -> Quantity:
 
 
 def _of_millis(kind: type[Time], millis: int) -> Any:
-    return kind(millis * 10**6)
+    return kind(min(max(millis, _FIRST_MILLIS), LAST_MILLIS) * 10**6)
 
 
 _cached_units = lru_cache(maxsize=4096)(_of_units)

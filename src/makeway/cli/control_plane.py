@@ -34,6 +34,7 @@ from makeway.adapters.server.storage import SqliteStore
 from makeway.api.documents import Tree
 from makeway.api.objects.configuration import Configuration
 from makeway.api.objects.kubernetes import Job
+from makeway.cli.timekeeping import Timekeeper
 from makeway.controllers.contract import Controller
 from makeway.controllers.job_running import JobRunning
 from makeway.controllers.managed_jobs import why_unmanaged
@@ -72,7 +73,10 @@ class Settings:
 class ControlPlane:
     """``start`` returns once it serves, ``stop`` once nothing runs any more; what was acknowledged is stored."""
 
-    def __init__(self, folder: Path, settings: Settings, *, controllers: Sequence[Controller] = ()) -> None:
+    def __init__(
+        self, folder: Path, settings: Settings, *, controllers: Sequence[Controller] = (),
+        timekeeper: Timekeeper | None = None,
+    ) -> None:  # fmt: skip
         """Raises ``DataFileRefused`` where the folder cannot be used, also because another server has it."""
         self._settings = settings
         self._policy: Policy = policy_of(settings.configuration)
@@ -81,7 +85,9 @@ class ControlPlane:
         self.ended = Event()  # something failed, or somebody wants it to end
         self.failure: BaseException | None = None
         self.url = ""
-        self.store = open_store(folder, wall_clock, admission=Admission(self._manages))
+        self._time = timekeeper or Timekeeper(folder)
+        self.clock = self._time.clock
+        self.store = open_store(folder, self.clock, admission=Admission(self._manages))
         self._open.callback(self.store.close)
         self._find = finder(self.store)
         try:
@@ -101,20 +107,24 @@ class ControlPlane:
             build={"platform": _platform()},
         )  # fmt: skip
         kinds = watched_kinds(on_nodes=bool(more))
-        return LiveEngine(self.store, self._policy, react, wall_clock, self.fail, metrics=metrics, kinds=kinds)
+        return LiveEngine(self.store, self._policy, react, self.clock, self.fail, metrics=metrics, kinds=kinds)
 
     # --- life ---
 
     def start(self, logs: PodLogs | None = None) -> str:
         """The address it serves, once the engine has read everything. Raises OSError where it cannot be had."""
         try:
+            self._time.start()
+            self._open.callback(self._time.stop)
             extras = Extras(self.store, self.live, logs)
             app = application(
-                self.store, self.access, extras, self._settings.limits, wall_clock,
+                self.store, self.access, extras, self._settings.limits, self.clock,
                 events_ms=self._settings.configuration.makeway.events.ttl.nanos // 1_000_000,
                 gave_up=self.live.gave_up,
             )  # fmt: skip
-            serving = Serving(app, self._certificate, host=self._settings.host, port=self._settings.port)
+            serving = Serving(
+                app, self._certificate, host=self._settings.host, port=self._settings.port, date=wall_clock
+            )
             host, port = serving.start()
             self._open.callback(serving.stop)
             self.live.start()

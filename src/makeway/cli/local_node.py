@@ -27,9 +27,8 @@ from makeway.controllers.job_gangs import JobGangs
 from makeway.controllers.job_pods import JobPods
 from makeway.controllers.lost_nodes import LostNodes
 from makeway.controllers.pod_scheduling import PodScheduling
-from makeway.runtime.live import wall_clock
 from makeway.runtime.live_writer import LiveWriter
-from makeway.runtime.ports import Change, kind_key
+from makeway.runtime.ports import Change, Clock, kind_key
 
 FOLDER = "pods"
 PAUSE_MAX_MS = 1000
@@ -46,13 +45,14 @@ class LocalNode:
     """``failed`` hears of an error that ended it, in its thread; ``files`` is told at ``Launcher``."""
 
     def __init__(
-        self, folder: Path, store: SqliteStore, settings: NodeSettings, *, tell: Callable[[Note], None],
+        self, folder: Path, store: SqliteStore, settings: NodeSettings, clock: Clock, *, tell: Callable[[Note], None],
         failed: Callable[[BaseException], None], gave_up: GaveUp | None = None,
         files: tuple[int, int] | None = None,
     ) -> None:  # fmt: skip
         root = folder / FOLDER
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._store = store
+        self._clock = clock
         self._failed = failed
         self._heard, self._called = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._is_stopping = False
@@ -87,7 +87,7 @@ class LocalNode:
     def _run(self) -> None:
         try:
             while not self._is_stopping:
-                if not self.agent.step(wall_clock()):
+                if not self.agent.step(self._clock()):
                     self._wait()
         except BaseException as error:  # nobody is above it who could tell
             self._failed(error)
@@ -103,7 +103,7 @@ class LocalNode:
 
     def _wait(self) -> None:
         due = self.agent.next_at()
-        pause = PAUSE_MAX_MS if due is None else max(0, min(PAUSE_MAX_MS, due - wall_clock()))
+        pause = PAUSE_MAX_MS if due is None else max(0, min(PAUSE_MAX_MS, due - self._clock()))
         poll = select.poll()
         for file in (self._heard, *self.agent.files):
             poll.register(file, select.POLLIN)

@@ -145,8 +145,9 @@ def _serve(
         if node is not None:
             live = plane.live
             local = LocalNode(
-                folder, plane.store, node, tell=live.tell, failed=plane.fail, gave_up=live.gave_up, files=files
-            )
+                folder, plane.store, node, plane.clock,
+                tell=live.tell, failed=plane.fail, gave_up=live.gave_up, files=files,
+            )  # fmt: skip
             running.callback(local.stop)
             local.start()
         _greet(folder, url)

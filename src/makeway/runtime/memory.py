@@ -29,7 +29,7 @@ from makeway.api.names import LASTING_NAMESPACES
 from makeway.api.objects.kubernetes import Namespace, NamespaceSpec, view
 from makeway.api.objects.meta import ObjectMeta, OwnerReference, Wire
 from makeway.api.problems import Problem, has_errors
-from makeway.api.quantity import Time
+from makeway.api.quantity import LAST_MILLIS, Time
 from makeway.api.structure import Mode
 from makeway.api.validation import Surroundings, validate, validate_update
 from makeway.api.versions import Kind, find_kind, from_stored
@@ -327,7 +327,10 @@ class RuledObjects(Objects):
             until = Time.of_millis(self._now().millis + seconds * 1000)
             meta = replace(meta, deletion_timestamp=until, generation=next_generation(meta.generation))
         elif seconds < (held := meta.deletion_grace_period_seconds or 0):
-            until = Time.of_millis(meta.deletion_timestamp.millis - (held - seconds) * 1000)
+            asked_at = meta.deletion_timestamp.millis - held * 1000
+            if meta.deletion_timestamp.millis >= LAST_MILLIS:  # so long that nobody knows any more since when
+                asked_at = self._now().millis
+            until = Time.of_millis(asked_at + seconds * 1000)
             meta = replace(meta, deletion_timestamp=until)
         else:
             seconds = held

@@ -302,6 +302,13 @@ def test_what_is_due_by_a_clock_that_went_back_is_due_by_that_clock() -> None:
     assert (engine_at is None) == (at is None)
 
 
+def test_a_machine_whose_clock_is_set_hardly_moves_the_engine() -> None:
+    faults = Faults(0, {"clock.set": 50, "crash.step": 0})
+    ready = run(simulation(2, faults=faults))
+    assert faults.fired["clock.set"] > 0
+    assert 0 < abs(ready.engine._ahead()) <= 5 * MINUTE_MS // 10
+
+
 def test_a_run_tells_which_points_fired() -> None:
     ready = faulty(3)
     ready.run()

@@ -8,6 +8,7 @@ again: an agent that comes back finds the pods in the Store, the folders on the 
 - A pod that is deleted gets its grace period, and its object goes when no process is left.
 - A folder without an object is ended at once, and removed.
 - A supervisor that is gone without a last record is lost: what it left is killed, and the pod has failed.
+- A supervisor that does not end its pod in time is passed by: it and all below it are killed.
 
 One thread at a time; ``step`` never waits. Whoever drives it calls it when ``files`` can be read, when the Store has
 news, and at ``next_at``.
@@ -35,7 +36,7 @@ from makeway.adapters.node.launching import Launcher
 from makeway.adapters.node.machine import Offer
 from makeway.adapters.node.objects import PODS, PodFeed, StoredSources
 from makeway.adapters.node.records import PodRecord, opened
-from makeway.adapters.node.statuses import Lost, lost_supervisor, status_of, waiting_status
+from makeway.adapters.node.statuses import Lost, dated, lost_supervisor, status_of, stuck_supervisor, waiting_status
 from makeway.api.objects.kubernetes import Pod, view
 from makeway.api.objects.pods import PodSpec, PodStatus
 from makeway.controllers.contract import Note, Ref
@@ -50,6 +51,8 @@ LOOKS_PER_STEP = 200
 ALIVE_MS = 1000  # between two looks at whether supervisors live
 START_MS = 5000  # until a supervisor that did not begin is asked for again
 MISSING_MS = 2000  # until something that was missing is looked for again
+ASKS_MAX = 3  # for one supervisor, of one zygote
+STRAYS_MS = 20  # between two looks at what a lost supervisor left; doubles
 TROUBLE_MS = 5000  # until a pod that could not be looked after is looked at again
 log = logging.getLogger("makeway.node")
 ENDED = ("Succeeded", "Failed")
@@ -73,6 +76,9 @@ class _Known:
     lost: Lost | None = None
     asked_at: Millis | None = None  # when a supervisor was last asked for
     asks: int = 0
+    start_at: Millis | None = None  # it is not asked for before then
+    sweeps: int = 0  # looks at what a lost supervisor left
+    is_passed_by: bool = False  # its supervisor was killed because it did not end the pod in time
     waits: str = ""  # what it waits for, as was last told
     is_writing: bool = False
     failures: int = 0  # of writes, in a row
@@ -98,6 +104,7 @@ class Settings:
     offers: Sequence[Offer]
     images: Mapping[str, Sequence[str]] = field(default_factory=dict)
     base: Mapping[str, str] = field(default_factory=dict)  # variables of every process
+    patience_ms: int = 10_000  # beyond its grace period; then a supervisor that has not ended its pod is killed
 
 
 class Agent:
@@ -152,8 +159,7 @@ class Agent:
         for path in self._launcher.ended():
             known = self._pods.get(path.name)
             if known is not None:
-                known.asked_at = None  # if it has not begun, it is asked for again
-                self._looks.add(path.name)
+                self._ask_again(known, now)
         if now >= self._check_at:
             self._check_alive(now)
         for uid in self._later.due(now):
@@ -258,14 +264,27 @@ class Agent:
             if isinstance(answer.error, Conflict):
                 known.stored = self._feed.newest(known.stored) or known.stored
 
+    def _ask_again(self, known: _Known, now: Millis) -> None:
+        """Its supervisor has ended. If it has not begun, it is asked for again: at once, then after growing pauses."""
+        uid = known.folder.uid
+        pause = backoff_ms(known.asks - 1) if known.record is None else 0
+        known.asked_at, known.start_at = None, Millis(now + pause)
+        if pause:
+            self._later.set(uid, known.start_at)
+        else:
+            self._looks.add(uid)
+
     def _check_alive(self, now: Millis) -> None:
         """Whoever did not call because it could not."""
         self._check_at = Millis(now + ALIVE_MS)
+        if os.getpid() == 1:
+            processes.collect_adopted()
         for uid, known in self._pods.items():
             if not known.is_over and known.record is not None:
                 record = known.record
-                if not processes.is_alive(record.pid, record.ticks, record.boot):
-                    self._looks.add(uid)
+                with suppress(OSError):  # nobody can say: it is asked again
+                    if not processes.is_alive(record.pid, record.ticks, record.boot):
+                        self._looks.add(uid)
 
     # --- one pod ---
 
@@ -288,7 +307,8 @@ class Agent:
 
     def _act(self, known: _Known, now: Millis) -> None:
         if not known.is_over:
-            self._read(known, now)
+            if not self._read(known, now):
+                return
             if known.is_over and known.devices:  # who waits for them need not wait for its own time
                 for uid, other in self._pods.items():
                     if other.waits:
@@ -302,21 +322,32 @@ class Agent:
         else:
             self._tell_status(known, now)
 
-    def _read(self, known: _Known, now: Millis) -> None:
+    def _read(self, known: _Known, now: Millis) -> bool:
+        """How it is with it now; False while what a lost supervisor left is being ended."""
         record = known.record = known.folder.record() or known.record
         if record is None or record.finished_ms is not None:
-            return
+            return True
         if processes.is_alive(record.pid, record.ticks, record.boot):
-            return
+            return True
         record = known.record = known.folder.record() or record  # it may have come to its end just now
-        if record.finished_ms is None:
-            known.folder.end_strays(record)
+        if record.finished_ms is not None:
+            return True
+        if known.folder.end_strays(record):  # it has ended when nothing is left
+            pause = STRAYS_MS << min(known.sweeps, 8)
+            known.sweeps += 1
+            self._later.set(known.folder.uid, Millis(now + pause))
+            return False
+        if known.is_passed_by:
+            known.lost = stuck_supervisor(now)
+        else:
             known.lost = lost_supervisor(now, same_boot=record.boot == processes.boot_id())
+        return True
 
     def _start(self, known: _Known, now: Millis) -> None:
         assert known.stored is not None
-        if known.asked_at is not None and now < known.asked_at + START_MS:
-            return  # it is on its way
+        due = known.start_at if known.asked_at is None else Millis(known.asked_at + START_MS)
+        if due is not None and now < due:
+            return  # it is on its way, or will be
         pod: Pod = known.stored.value()
         status = view(pod.status, PodStatus)
         if status.phase in ENDED:
@@ -332,12 +363,17 @@ class Agent:
                 return
         if known.asks and (trouble := known.folder.trouble()):
             self._note(known, "FailedCreatePodSandBox", f"the supervisor could not begin: {trouble}", is_warning=True)
+        is_sent = self._launch(known, now)
+        self._later.set(known.folder.uid, Millis(now + (START_MS if is_sent else 20)))
+
+    def _launch(self, known: _Known, now: Millis) -> bool:
+        """Ask for its supervisor; False: not now, ask again."""
         known.asks += 1
-        if self._launcher.launch(known.folder.path):
-            known.asked_at = now
-            self._later.set(known.folder.uid, Millis(now + START_MS))
-        else:
-            self._later.set(known.folder.uid, Millis(now + 20))
+        if known.asks % ASKS_MAX == 0 and known.asked_at is not None:
+            self._launcher.replace()  # it takes orders and does nothing
+        is_sent = self._launcher.launch(known.folder.path)
+        known.asked_at = now if is_sent else known.asked_at
+        return is_sent
 
     def _lose(self, known: _Known, began_ms: int, now: Millis) -> None:
         """It has run, and its folder is gone: it is not run again."""
@@ -381,7 +417,8 @@ class Agent:
             return True
         spec = view(pod.spec, PodSpec)
         offer = self._offers.get(spec.node_name) or self._settings.offers[0]
-        status = status_of(pod, known.record, offer.place, now, known.lost)
+        record = known.record if known.lost is not None else dated(known.record, now - processes.up_ms())
+        status = status_of(pod, record, offer.place, now, known.lost)
         return self._write_status(known, replace(pod, status=status), now)
 
     def _end(self, known: _Known, now: Millis) -> None:
@@ -403,11 +440,22 @@ class Agent:
         return bool(stored.finalizers) and not pod.metadata.deletion_grace_period_seconds
 
     def _stop(self, known: _Known, grace_ms: int, now: Millis) -> None:
-        known.folder.stop(grace_ms, now)
+        left = known.folder.stop(grace_ms, now)
+        late = left + self._settings.patience_ms
+        if known.record is not None and late <= 0:
+            self._pass_by(known)
         if known.record is None and (known.asked_at is None or now >= known.asked_at + START_MS):
-            known.asked_at = now  # a supervisor that finds the order ends at once, and says so
-            self._launcher.launch(known.folder.path)
-        self._later.set(known.folder.uid, Millis(now + START_MS))
+            self._launch(known, now)  # a supervisor that finds the order ends at once, and says so
+        self._later.set(known.folder.uid, Millis(now + (START_MS if late <= 0 else min(START_MS, late))))
+
+    def _pass_by(self, known: _Known) -> None:
+        """Its supervisor was told, and its time and ours is over: it is stopped or stuck."""
+        assert known.record is not None
+        if known.stored is not None and not known.is_passed_by:
+            words = "its supervisor has not ended the pod in time; it and all processes of the pod are killed"
+            self._note(known, "SupervisorStuck", words, is_warning=True)
+        known.is_passed_by = True
+        known.folder.kill(known.record)
 
     def _forget(self, known: _Known, now: Millis) -> None:
         """There is no object: end what runs, then remove all traces."""

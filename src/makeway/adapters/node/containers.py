@@ -20,12 +20,13 @@ from makeway.adapters.node import processes
 from makeway.adapters.node.logbook import LogBook, drop_start
 from makeway.adapters.node.probing import Checks, begin
 from makeway.adapters.node.records import ContainerPlan, ContainerRecord, Exit, Handler
-from makeway.adapters.node.spawning import Command, NotStarted, spawn
+from makeway.adapters.node.spawning import Command, NotStarted, short_of, spawn
 
 CHUNK = 64 * 1024
 DRAIN_MAX = 4 * 1024 * 1024  # what a pipe may hold, and more
 BACKOFF_MAX_MS = 300_000
 BACKOFF_FORGIVEN_MS = 600_000  # who ran so long begins anew
+SHORTAGE_MS, SHORTAGE_MAX_MS = 500, 60_000  # before the next try where the machine had nothing left; doubles
 HOOK_EXTRA_MS = 2_000  # for the process itself, where a hook has used up the time
 
 
@@ -69,6 +70,8 @@ class Container:
         self._asks: dict[int, _Ask] = {}
         self._end: Exit | None = None  # while it is swept
         self._backoffs = 0
+        self._shortages = 0  # starts in a row for which the machine had nothing left
+        self._started_ms = self._ran_ms = 0  # of its last start
         self._kill_at_ms: int | None = None  # not None: it was asked to end
         self._hooked = False  # the hook is under way: the signal comes after it
 
@@ -103,7 +106,8 @@ class Container:
     # --- a start ---
 
     def start(self, now: Moment) -> None:
-        self.has_begun, self.start_at_ms = True, None
+        self.has_begun, self.start_at_ms, self._ran_ms = True, None, 0
+        before = self.record
         restarts = self.record.restarts + (self.record.end is not None)
         last = self.record.end or self.record.last
         self._log = LogBook(self._terms.folder / self.plan.name, restarts, self._terms.log_bytes)
@@ -112,29 +116,49 @@ class Container:
         self.record = ContainerRecord(
             self.plan.name, self.plan.role, "running", reason="", last=last, restarts=restarts
         )
-        self.output, ours = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(self.output, False)
         try:
-            pid = spawn(self._command, ours)
+            pid = self._spawned()
         except NotStarted as error:
             self._terms.note("Failed", str(error), True)
+            if error.is_short:
+                self._start_later(before, str(error), now)
+                return
             self._end = Exit(error.code, reason="StartError", message=str(error), finished_ms=now.wall_ms)
             self.is_sweeping = True
             return
-        finally:
-            os.close(ours)
+        self._shortages = 0
         self.sessions.add(pid)
-        found = processes.find(pid)
-        self.record = replace(self.record, pid=pid, ticks=found.ticks if found else 0, started_ms=now.wall_ms)
+        self._started_ms = now.ms
+        self.record = replace(self.record, pid=pid, ticks=_ticks(pid), started_ms=now.wall_ms)
         self._checks = Checks(self.plan, now.ms)
         self._tell_checks()
         self._terms.note("Started", f"Started container {self.plan.name}", False)
 
+    def _spawned(self) -> int:
+        """Its first process, whose output we hold. Raises NotStarted."""
+        try:
+            self.output, ours = os.pipe2(os.O_CLOEXEC)
+        except OSError as error:
+            raise short_of(error) from error
+        os.set_blocking(self.output, False)
+        try:
+            return spawn(self._command, ours)
+        finally:
+            os.close(ours)
+
+    def _start_later(self, before: ContainerRecord, words: str, now: Moment) -> None:
+        """The machine has nothing left for it: that is no fault of its own, so this start does not count."""
+        self._shortages += 1
+        self.start_at_ms = now.ms + min(SHORTAGE_MAX_MS, SHORTAGE_MS << min(self._shortages - 1, 12))
+        self.record = replace(before, state="waiting", reason="CreateContainerError", message=words)
+        if self.output >= 0:
+            os.close(self.output)
+            self.output = -1
+        self._log = None
+
     def start_again(self, now: Moment) -> None:
         """It has ended and is to run again: at once the first time, then after growing pauses."""
-        end = self.record.end
-        ran_ms = 0 if end is None or end.started_ms is None else end.finished_ms - end.started_ms
-        if ran_ms >= BACKOFF_FORGIVEN_MS:
+        if self._ran_ms >= BACKOFF_FORGIVEN_MS:
             self._backoffs = 0
         pause = min(BACKOFF_MAX_MS, self._terms.backoff_ms << min(self._backoffs - 1, 12)) if self._backoffs else 0
         self._backoffs += 1
@@ -178,14 +202,20 @@ class Container:
                 self._ask(what, probe.handler, now.ms + max(1, probe.timeout_s) * 1000, now)
 
     def _ask(self, what: str, handler: Handler, until_ms: int, now: Moment) -> None:
-        empty = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        empty = -1
         try:
+            empty = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
             pid = begin(handler, self._command, empty)
-        except NotStarted:
-            self._answered(what, False, now)
+        except (NotStarted, OSError) as error:
+            is_short = isinstance(error, OSError) or error.is_short
+            if is_short and what != "preStop" and self._checks is not None:
+                self._checks.skipped(what, now.ms)  # it was not asked, so it has said nothing
+            else:
+                self._answered(what, False, now)
             return
         finally:
-            os.close(empty)
+            if empty >= 0:
+                os.close(empty)
         self.sessions.add(pid)
         self._asks[pid] = _Ask(what, until_ms)
 
@@ -248,6 +278,7 @@ class Container:
         code = os.waitstatus_to_exitcode(status)
         if pid == self.pid:
             self._end = _exit(code, self.record.started_ms, now.wall_ms)
+            self._ran_ms = now.ms - self._started_ms
             self.is_sweeping = True
             for other in self._asks:
                 _kill_group(other)
@@ -272,6 +303,14 @@ class Container:
         )
         self.is_sweeping, self._end, self._log, self._checks = False, None, None, None
         self._kill_at_ms, self._hooked = None, False
+
+
+def _ticks(pid: int) -> int:
+    """When a process began; 0 where nobody can say: then its pod is known by its mark alone."""
+    with suppress(OSError):
+        found = processes.find(pid)
+        return found.ticks if found else 0
+    return 0
 
 
 def _kill_group(pid: int) -> None:

@@ -10,11 +10,12 @@ import os
 import re
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from makeway.adapters.node import processes
+from makeway.adapters.node import control_groups, processes
 from makeway.adapters.node.fields import Planned
 from makeway.adapters.node.records import (
     LOGS,
@@ -93,29 +94,53 @@ class PodFolder:
             return ""
         return text.strip().rpartition("\n")[2][:TROUBLE_MAX]
 
-    def stop(self, grace_ms: int, now_ms: int, reason: str = "", message: str = "") -> None:
-        """Order it to end; an earlier order stands if it leaves less time."""
-        earlier = read_stop(self.path)
-        if earlier is not None and earlier.at_ms + earlier.grace_ms <= now_ms + grace_ms:
-            self.call()
-            return
-        write(self.path, STOP_FILE, Stop(now_ms, grace_ms, reason, message))
+    def stop(self, grace_ms: int, now_ms: int, reason: str = "", message: str = "") -> int:
+        """Order it to end; an earlier order stands if it leaves less time. How much is left, below 0 if it is late.
+
+        That is counted by a clock that nobody sets: an hour that a clock is put forward takes no time from a pod.
+        """
+        steady_ms = time.monotonic_ns() // 1_000_000
+        order, left = read_stop(self.path), grace_ms
+        if order is not None:
+            until = order.at_ms + order.grace_ms - now_ms if order.until_ms is None else order.until_ms - steady_ms
+            left = min(until, order.grace_ms)
+        if order is None or left > grace_ms:
+            left = grace_ms
+            write(self.path, STOP_FILE, Stop(now_ms, grace_ms, reason, message, steady_ms + grace_ms))
         self.call()
+        return left
 
     def call(self) -> None:
-        """Let the supervisor look at its orders."""
-        record = self.record()
-        if record is not None and record.finished_ms is None and record.boot == processes.boot_id():
-            found = processes.find(record.pid)
-            if found is not None and found.ticks == record.ticks:
-                processes.send(found, signal.SIGUSR1)
+        """Let the supervisor look at its orders, also one that was stopped."""
+        found = self._supervisor(self.record())
+        if found is not None:
+            processes.send(found, signal.SIGUSR1)
+            processes.send(found, signal.SIGCONT)
+
+    def kill(self, record: PodRecord) -> None:
+        """End a pod whose supervisor does not: first that one, lest it start something, then all that is below."""
+        found = self._supervisor(record)
+        below = processes.descendants(record.pid, processes.all_processes()) if found is not None else []
+        if found is not None and not control_groups.kill(record.group, self.uid):
+            for each in (found, *below):
+                processes.send(each, signal.SIGKILL)
+
+    def _supervisor(self, record: PodRecord | None) -> processes.Process | None:
+        if record is None or record.finished_ms is not None or record.boot != processes.boot_id():
+            return None
+        found = processes.find(record.pid)
+        return found if found is not None and found.ticks == record.ticks else None
 
     # --- after the end ---
 
     def end_strays(self, record: PodRecord) -> int:
         """Kill what a lost supervisor left; how many there were."""
         sessions = {each.pid for each in record.containers if each.pid and _is_ours(each.pid, each.ticks)}
-        found = list(processes.of_pod(self.uid, sessions)) if record.boot == processes.boot_id() else []
+        if record.boot != processes.boot_id():
+            return 0
+        found = {*processes.of_pod(self.uid, sessions), *control_groups.members(record.group, self.uid)}
+        if found:
+            control_groups.kill(record.group, self.uid)
         for each in found:
             processes.send(each, signal.SIGKILL)
         return len(found)
@@ -125,6 +150,10 @@ class PodFolder:
 
     def remove(self) -> None:
         """Forget the pod. What is read-only inside is removed all the same."""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            record = self.record()
+            if record is not None:
+                control_groups.remove(record.group, self.uid)
         shutil.rmtree(self.path, onerror=_allow_and_retry)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import makeway
@@ -23,6 +25,7 @@ class Launcher:
         self._asked: dict[Path, None] = {}  # and not heard of again
         self._line: socket.socket | None = None
         self._pid = 0
+        self._former: dict[int, None] = {}  # zygotes that were given up and have not been collected
 
     def fileno(self) -> int:
         """Readable when ``ended`` has something to tell; -1 where there is no zygote yet."""
@@ -61,8 +64,16 @@ class Launcher:
             return False
         return True
 
+    def replace(self) -> None:
+        """Give up a zygote that does not do what it is asked; the supervisors there are go on without it."""
+        with suppress(ProcessLookupError):
+            if self._pid:
+                os.kill(self._pid, signal.SIGKILL)  # it is our child: its number is its own until it is collected
+        self._forget()
+
     def ended(self) -> list[Path]:
         """Supervisors that have ended, and those that nobody can tell of because their zygote is gone."""
+        self._collect()
         found: list[Path] = []
         while self._line is not None:
             try:
@@ -89,16 +100,23 @@ class Launcher:
         if self._line is not None:
             self._line.close()
             self._line = None
+        if self._pid:
+            self._former[self._pid] = None
+            self._pid = 0
         self._collect()
 
     def _collect(self) -> None:
-        """It is our child: once it has ended it must not stay in the table of processes."""
-        if self._pid:
+        """They are our children: once they have ended they must not stay in the table of processes.
+
+        Their end is heard of before it has come: the line closes first. So they are asked for until they are gone.
+        """
+        for pid in list(self._former):
             try:
-                found, _ = os.waitpid(self._pid, os.WNOHANG)
+                found, _ = os.waitpid(pid, os.WNOHANG)
             except ChildProcessError:
-                found = self._pid
-            self._pid = 0 if found else self._pid
+                found = pid
+            if found:
+                del self._former[pid]
 
 
 def _plain_environment() -> dict[str, str]:

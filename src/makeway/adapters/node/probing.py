@@ -129,6 +129,12 @@ class Checks:
             each.is_running = True
         return [(each.what, each.probe) for each in found]
 
+    def skipped(self, what: str, now_ms: int) -> None:
+        """It could not be asked; it is when its time comes again."""
+        check = self._checks.get(what)
+        if check is not None:
+            check.is_running, check.due_ms = False, now_ms + max(1, check.probe.period_s) * 1000
+
     def result(self, what: str, ok: bool, now_ms: int) -> bool:
         """Take in a result; whether it changed anything."""
         check = self._checks.get(what)

@@ -1,13 +1,18 @@
 """Processes of this machine, as Linux tells of them: who lives, who belongs to whom, how to end exactly the right one.
 
 A process is known by its number and by when it began: numbers come again, and a signal must never reach a stranger.
+
+Only what the kernel calls gone is gone. Where it cannot be asked (no free descriptor, no memory, an error of the disk)
+``OSError`` is raised: nobody knows, so whoever asked does nothing that rests on it, and asks again later.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
@@ -20,6 +25,8 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
+_GONE = (errno.ENOENT, errno.ESRCH)
+_NOT_OURS = (errno.EACCES, errno.EPERM)  # what a pod runs is ours to see
 
 
 class Process(NamedTuple):
@@ -35,24 +42,42 @@ class Process(NamedTuple):
 
 
 def find(pid: int) -> Process | None:
-    """None where there is no such process (any more)."""
-    try:
-        file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    """None where there is no such process (any more). Raises OSError where that cannot be said."""
+    text = _read(f"/proc/{pid}/stat", 4096)
+    if not text:
         return None
-    try:
-        text = os.read(file, 4096)
-    except OSError:
-        return None
-    finally:
-        os.close(file)
     parts = text[text.rindex(b")") + 2 :].split()  # the name before it may hold anything
-    return Process(pid, int(parts[1]), int(parts[2]), int(parts[3]), int(parts[19]), parts[0] in (b"Z", b"X"))
+    parent, group, session, ticks = (int(parts[place]) for place in (1, 2, 3, 19))
+    return Process(pid, parent, group, session, ticks, parts[0] in (b"Z", b"X"))
 
 
 def all_processes() -> list[Process]:
-    found = (find(int(name)) for name in os.listdir("/proc") if name.isdecimal())
-    return [each for each in found if each is not None]
+    """Those that we may see. Raises OSError where one cannot be read: it might be the one that is looked for."""
+    found: list[Process] = []
+    for name in os.listdir("/proc"):
+        try:
+            each = find(int(name)) if name.isdecimal() else None
+        except OSError as error:
+            if error.errno not in _NOT_OURS:
+                raise
+            continue
+        if each is not None:
+            found.append(each)
+    return found
+
+
+def _read(path: str, most: int) -> bytes:
+    """What the kernel tells of a process; nothing where it is gone."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.read(file, most)
+        finally:
+            os.close(file)
+    except OSError as error:
+        if error.errno in _GONE:
+            return b""
+        raise
 
 
 def descendants(of: int, among: Iterable[Process]) -> list[Process]:
@@ -67,17 +92,22 @@ def descendants(of: int, among: Iterable[Process]) -> list[Process]:
 
 
 def environment(pid: int) -> dict[str, str]:
-    """What a process was started with; empty where that is not for us to know."""
+    """What a process was started with; empty where that is not for us to know. Raises OSError as ``find`` does."""
     try:
         data = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return {}
+    except OSError as error:
+        if error.errno in (*_GONE, *_NOT_OURS):
+            return {}
+        raise
     pairs = (each.partition(b"=") for each in data.split(b"\0") if each)
     return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
 
 
 def is_alive(pid: int, ticks: int, boot: str) -> bool:
-    """Whether that very process still runs; one that has ended and was not collected yet does not."""
+    """Whether that very process still runs; one that has ended and was not collected yet does not.
+
+    Raises OSError where that cannot be said.
+    """
     if boot != boot_id():
         return False
     found = find(pid)
@@ -98,14 +128,19 @@ def of_pod(uid: str, sessions: Iterable[int] = ()) -> Iterator[Process]:
             yield each
 
 
+def up_ms() -> int:
+    """How long the machine has been up, the time that it slept too: nobody sets this clock."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1_000_000
+
+
 # --- what is done to them --------------------------------------------------------------------------------------------
 
 
 def send(process: Process, number: int) -> bool:
-    """Signal exactly this process; whether it was there."""
+    """Signal exactly this process; whether it was there. Raises OSError where that cannot be said."""
     try:
         handle = os.pidfd_open(process.pid)
-    except OSError:
+    except ProcessLookupError:
         return False
     try:
         found = find(process.pid)
@@ -122,6 +157,18 @@ def send(process: Process, number: int) -> bool:
 def adopt_orphans() -> None:
     """Whatever loses its parent below this process becomes its child, also what called ``setsid``."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def collect_adopted() -> None:
+    """Let go of what has ended below processes that are no more, where those became our children.
+
+    What we have started ourselves is in our session, and is collected by whoever started it.
+    """
+    me, session = os.getpid(), os.getsid(0)
+    with suppress(OSError):  # it is done again
+        for each in all_processes():
+            if each.parent == me and each.is_zombie and each.session != session:
+                os.waitpid(each.pid, os.WNOHANG)
 
 
 def die_with_parent() -> None:

@@ -145,6 +145,8 @@ class PodRecord:
     finished_ms: int | None = None  # not None: no process of it is left, and none will come
     containers: tuple[ContainerRecord, ...] = ()
     notes: tuple[NoteRecord, ...] = ()
+    clock_ms: int = 0  # what its clock is ahead of the time that the machine is up; 0: nobody noted it
+    group: str = ""  # the control group of all its processes, where there is one
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,7 @@ class Stop:
     grace_ms: int
     reason: str = ""
     message: str = ""
+    until_ms: int | None = None  # the same by a clock that nobody sets, which all processes of the machine share
 
 
 # --- reading and writing ---------------------------------------------------------------------------------------------

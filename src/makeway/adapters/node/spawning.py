@@ -23,6 +23,7 @@ from makeway.adapters.node.processes import die_with_parent
 NOT_FOUND, NOT_RUNNABLE = 127, 126  # exit codes, as a shell would give them
 _REPORT = struct.Struct("=Bi")  # which step failed, and how
 _FOLDER, _MEMORY, _COMMAND = range(3)
+_SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)  # processes, memory, descriptors
 _RESET = tuple(  # an exec keeps ignored signals ignored, and who started us may have ignored any
     number for number in range(1, 32) if number not in (signal.SIGKILL, signal.SIGSTOP)
 )
@@ -37,23 +38,35 @@ class Command:
 
 
 class NotStarted(Exception):
-    """There is no process. ``code`` is the exit code to tell, the message says what was wrong."""
+    """There is no process. ``code`` is the exit code to tell, the message says what was wrong.
 
-    def __init__(self, code: int, message: str) -> None:
+    ``is_short``: the machine has nothing left for it at present; it may be tried again.
+    """
+
+    def __init__(self, code: int, message: str, *, is_short: bool = False) -> None:
         super().__init__(message)
         self.code = code
+        self.is_short = is_short
+
+
+def short_of(error: OSError) -> NotStarted:
+    """What to tell where we could not even make a process."""
+    return NotStarted(NOT_RUNNABLE, f"no process could be made: {error.strerror}", is_short=error.errno in _SHORT)
 
 
 def spawn(command: Command, output: int) -> int:
     """The pid of the new process; it runs the command already. Raises NotStarted."""
-    heard, told = os.pipe2(os.O_CLOEXEC)
+    try:
+        heard, told = os.pipe2(os.O_CLOEXEC)
+    except OSError as error:
+        raise short_of(error) from error
     try:
         pid = _forked(lambda: _become(command, output, told))
         os.close(told)
         told = -1
         report = os.read(heard, _REPORT.size)
     except OSError as error:  # no fork: too many processes
-        raise NotStarted(NOT_RUNNABLE, f"no process could be made: {error.strerror}") from error
+        raise short_of(error) from error
     finally:
         os.close(heard)
         if told >= 0:
@@ -65,14 +78,20 @@ def spawn(command: Command, output: int) -> int:
 
 
 def call(work: Callable[[], bool]) -> int:
-    """The pid of a process that does some work of ours and ends with 0 if it was done well, else with 1."""
+    """The pid of a process that does some work of ours and ends with 0 if it was done well, else with 1.
+
+    Raises NotStarted.
+    """
 
     def run() -> NoReturn:
         with suppress(BaseException):
             os._exit(0 if work() else 1)
         os._exit(1)
 
-    return _forked(run)
+    try:
+        return _forked(run)
+    except OSError as error:
+        raise short_of(error) from error
 
 
 def _forked(child: Callable[[], NoReturn]) -> int:
@@ -121,6 +140,8 @@ def _leave_nothing(output: int) -> None:
 
 def _reason(command: Command, step: int, number: int) -> NotStarted:
     why, word = os.strerror(number), command.argv[0]
+    if (step == _FOLDER and number in (errno.EMFILE, errno.ENFILE)) or (step == _COMMAND and number == errno.EAGAIN):
+        return short_of(OSError(number, why))
     if step == _FOLDER:
         return NotStarted(NOT_RUNNABLE, f"the working directory {command.folder} cannot be entered: {why}")
     if step == _MEMORY:

@@ -7,7 +7,7 @@ its status.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -23,7 +23,8 @@ from makeway.api.quantity import Time
 Tree = dict[str, Any]
 MESSAGE_BYTES_MAX = 1024  # why a container waits
 MESSAGES_BYTES_MAX = 256 * 1024  # of all containers: each is told the same, which names all of them
-SUPERVISOR_LOST, NODE_RESTARTED = "SupervisorLost", "NodeRestarted"
+SUPERVISOR_LOST, SUPERVISOR_STUCK, NODE_RESTARTED = "SupervisorLost", "SupervisorStuck", "NodeRestarted"
+CLOCKS_APART_MS = 1000  # what two clocks may differ by before one is put right by the other
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,37 @@ def lost_supervisor(at_ms: int, *, same_boot: bool) -> Lost:
         )
         return Lost(SUPERVISOR_LOST, words, at_ms)
     return Lost(NODE_RESTARTED, "the machine was restarted while the pod ran", at_ms)
+
+
+def stuck_supervisor(at_ms: int) -> Lost:
+    words = (
+        "the supervisor of the pod did not end it within its grace period; it and all processes of the pod were "
+        "killed, their exit codes are unknown"
+    )
+    return Lost(SUPERVISOR_STUCK, words, at_ms)
+
+
+def dated(record: PodRecord, clock_ms: int) -> PodRecord:
+    """The record of a pod that has ended, with its times as told by a clock that is so much ahead of the machine's.
+
+    Supervisors go by the time that it was when they began; who counts from when a pod has ended (a back-off, a time to
+    live) does so by the server's clock, and must not wait because one of the two was set meanwhile.
+    """
+    apart = clock_ms - record.clock_ms
+    if record.finished_ms is None or not record.clock_ms or abs(apart) < CLOCKS_APART_MS:
+        return record
+    containers = tuple(
+        replace(each, end=_moved(each.end, apart), last=_moved(each.last, apart)) for each in record.containers
+    )
+    finished, began = record.finished_ms + apart, record.began_ms + apart
+    return replace(record, began_ms=began, finished_ms=finished, containers=containers)
+
+
+def _moved(end: Exit | None, ms: int) -> Exit | None:
+    if end is None:
+        return None
+    started = None if end.started_ms is None else end.started_ms + ms
+    return replace(end, started_ms=started, finished_ms=end.finished_ms + ms)
 
 
 def status_of(pod: Pod, record: PodRecord, place: Place, now_ms: int, lost: Lost | None = None) -> Raw:

@@ -25,7 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from makeway.adapters.node import processes
+from makeway.adapters.node import control_groups, processes
 from makeway.adapters.node.containers import Container, Moment, Terms
 from makeway.adapters.node.records import (
     LOCK,
@@ -42,6 +42,7 @@ from makeway.adapters.node.records import (
     read_stop,
 )
 
+WAIT_MS_MAX = 3_600_000  # the kernel counts the milliseconds of one sleep in 31 bits: a month would be none at all
 SWEEP_MS = (5, 10, 20, 50, 100, 200, 500)  # between two looks at what is left
 LAST_TRIES_MAX = 3600
 DEADLINE = "DeadlineExceeded"
@@ -63,11 +64,13 @@ def supervise(folder: Path) -> None:
     except OSError:
         return
     if read_record(folder) is None:
-        Supervisor(folder, read_plan(folder), now).run()
+        Supervisor(folder, read_plan(folder), clock()).run()
 
 
-def now() -> Moment:
-    return Moment(time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000)
+def clock() -> Callable[[], Moment]:
+    """The time as it is now, and goes on from here evenly, whoever sets the clock of the machine meanwhile."""
+    ahead_ms = time.time_ns() // 1_000_000 - processes.up_ms()
+    return lambda: Moment(time.monotonic_ns() // 1_000_000, processes.up_ms() + ahead_ms)
 
 
 class Supervisor:
@@ -81,7 +84,10 @@ class Supervisor:
         self._containers = [Container(each, terms) for each in plan.containers]
         self._early = [each for each in self._containers if each.plan.role != "app"]
         self._apps = [each for each in self._containers if each.plan.role == "app"]
-        self._record = PodRecord(plan.uid, os.getpid(), me.ticks if me else 0, processes.boot_id(), self._began.wall_ms)
+        self._record = PodRecord(
+            plan.uid, os.getpid(), me.ticks if me else 0, processes.boot_id(), self._began.wall_ms,
+            clock_ms=self._began.wall_ms - processes.up_ms(),
+        )  # fmt: skip
         self._saved: PodRecord | None = None
         self._stopping: _Stopping | None = None
         self._failed_init: Container | None = None
@@ -95,6 +101,7 @@ class Supervisor:
     def run(self) -> None:
         processes.take_name("makeway-pod")
         processes.adopt_orphans()
+        self._record = replace(self._record, group=control_groups.enter(self._plan.uid))
         heard = self._listen()
         self._file = RecordFile(self._folder)
         self._file.write(self._present())  # from now on nobody starts this pod again
@@ -128,7 +135,7 @@ class Supervisor:
         for output in outputs:
             poll.register(output, select.POLLIN)
         due = self._next_ms()
-        ready = poll.poll(None if due is None else max(0, due - since.ms))
+        ready = poll.poll(None if due is None else max(0, min(WAIT_MS_MAX, due - since.ms)))
         moment = self._clock()
         for file, _ in ready:
             if file in outputs:
@@ -173,8 +180,10 @@ class Supervisor:
         self._stop_is_news = False
         order = read_stop(self._folder)
         if order is not None:
-            left = max(0, order.at_ms + order.grace_ms - moment.wall_ms)
-            self._stop(moment, min(left, order.grace_ms), order.reason, order.message)
+            left = order.at_ms + order.grace_ms - moment.wall_ms
+            if order.until_ms is not None:
+                left = order.until_ms - moment.ms
+            self._stop(moment, max(0, min(left, order.grace_ms)), order.reason, order.message)
 
     def _stop(self, moment: Moment, grace_ms: int, reason: str, message: str, *, fails: bool = False) -> None:
         until = moment.ms + grace_ms
@@ -277,12 +286,13 @@ class Supervisor:
             return
         if self._sweep_at_ms is not None and moment.ms < self._sweep_at_ms:
             return
-        left = self._left(sweeping)
-        for each in sweeping:
-            if not left.get(each.plan.name):
-                each.swept(moment)
-        for process in (process for some in left.values() for process in some):
-            processes.send(process, signal.SIGKILL)
+        with suppress(OSError):  # nobody can say who is left: it is asked again
+            left = self._left(sweeping)
+            for each in sweeping:
+                if not left.get(each.plan.name):
+                    each.swept(moment)
+            for process in (process for some in left.values() for process in some):
+                processes.send(process, signal.SIGKILL)
         self._sweep_at_ms = moment.ms + SWEEP_MS[min(self._sweeps, len(SWEEP_MS) - 1)]
         self._sweeps += 1
 
@@ -366,8 +376,11 @@ class Supervisor:
         self._record = replace(
             self._record, reason=stopping.reason, message=stopping.message, finished_ms=self._clock().wall_ms
         )
+        control_groups.leave(self._record.group, self._plan.uid)
         for _ in range(LAST_TRIES_MAX):
             self._save(is_last=True)
             if self._saved is not None and self._saved.finished_ms is not None:
                 return
+            if not self._folder.exists():
+                return  # nobody will ask
             time.sleep(1)  # the disk is full, and this must not be lost

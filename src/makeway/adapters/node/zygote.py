@@ -2,7 +2,7 @@
 
 It is started once by makeway, imports what a supervisor needs, and forks one for every folder it is told. When makeway
 is gone it stays until its last supervisor has ended: what the processes of a killed supervisor leave behind become its
-children, and it ends them at once.
+children, and it ends them at once. A supervisor that was stopped is let go on: it has a pod to end.
 
 It talks over the socket that is its standard input, in whole messages: a folder in, the same folder back when the
 supervisor of it has ended.
@@ -15,16 +15,18 @@ import os
 import select
 import signal
 import socket
+import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
 
-from makeway.adapters.node import processes
+from makeway.adapters.node import control_groups, processes
 from makeway.adapters.node.records import TROUBLE
 from makeway.adapters.node.supervisor import supervise
 
 MESSAGE_MAX = 4096
 STRAYS_MS = 20  # between two looks at what a killed supervisor left
+STOPPED_MS = 100  # until a supervisor that was stopped is let go on; who stops it again and again tires only himself
 
 
 class Zygote:
@@ -32,6 +34,8 @@ class Zygote:
         self._line: socket.socket | None = line
         self._folders: dict[int, bytes] = {}  # pid of a supervisor -> its folder
         self._has_strays = False
+        self._killed: dict[str, None] = {}  # pods whose supervisors did not end by themselves
+        self._stopped: dict[int, int] = {}  # pid of a supervisor -> when it is let go on
 
     def run(self) -> None:
         processes.take_name("makeway-pods")
@@ -50,13 +54,14 @@ class Zygote:
         while self._line is not None or self._folders or self._has_strays:
             self._wait(heard)
             self._collect()
+            self._let_go_on()
 
     def _wait(self, heard: socket.socket) -> None:
         poll = select.poll()
         poll.register(heard, select.POLLIN)
         if self._line is not None:
             poll.register(self._line, select.POLLIN)
-        for file, _ in poll.poll(STRAYS_MS if self._has_strays else None):
+        for file, _ in poll.poll(STRAYS_MS if self._has_strays else STOPPED_MS if self._stopped else None):
             if file == heard.fileno():
                 heard.recv(4096)
             elif self._line is not None:
@@ -72,7 +77,8 @@ class Zygote:
             return
         try:
             pid = os.fork()
-        except OSError:
+        except OSError as error:
+            self._note(folder, f"no process could be made: {error.strerror}")
             self._tell(folder)  # it will be asked for again
             return
         if pid == 0:
@@ -91,27 +97,53 @@ class Zygote:
             supervise(Path(os.fsdecode(folder)))
             code = 0
         except BaseException:
-            with suppress(OSError):
-                Path(os.fsdecode(folder), TROUBLE).write_text(traceback.format_exc(), "utf-8")
+            self._note(folder, traceback.format_exc())
         finally:
             os._exit(code)
+
+    def _let_go_on(self) -> None:
+        now_ms = time.monotonic_ns() // 1_000_000
+        for pid in [pid for pid, at_ms in self._stopped.items() if at_ms <= now_ms]:
+            del self._stopped[pid]
+            with suppress(OSError):
+                os.kill(pid, signal.SIGCONT)  # it is our child: its number is its own until it is collected
+
+    def _note(self, folder: bytes, words: str) -> None:
+        """Say why no supervisor began, to whoever asks for it again."""
+        with suppress(OSError):
+            Path(os.fsdecode(folder), TROUBLE).write_text(words, "utf-8")
 
     def _collect(self) -> None:
         has_children = True
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
             except ChildProcessError:
                 has_children = False
                 break
             if pid == 0:
                 break
+            if os.WIFSTOPPED(status):
+                if pid in self._folders:
+                    self._stopped.setdefault(pid, time.monotonic_ns() // 1_000_000 + STOPPED_MS)
+                continue
+            self._stopped.pop(pid, None)
             folder = self._folders.pop(pid, None)
             if folder is not None:
                 self._tell(folder)
-                self._has_strays = self._has_strays or status != 0  # one that ends by itself leaves nothing
+                if status != 0:  # one that ends by itself leaves nothing
+                    self._has_strays = True
+                    self._killed[os.path.basename(os.fsdecode(folder))] = None
         if self._has_strays:
-            self._has_strays = has_children and self._end_strays()
+            with suppress(OSError):  # nobody can say who is left: it is asked again
+                self._has_strays = has_children and self._end_strays()
+            if not self._has_strays:
+                self._forget_groups()
+
+    def _forget_groups(self) -> None:
+        for uid in self._killed:
+            control_groups.remove(control_groups.of(uid), uid)
+        self._killed.clear()
 
     def _end_strays(self) -> bool:
         """Kill all children that are no supervisors; whether there were any."""

@@ -15,6 +15,7 @@ from makeway.adapters.server.accepting import Accepting
 from makeway.adapters.server.app import App
 from makeway.adapters.server.certificates import Certificate
 from makeway.adapters.server.connections import bounded
+from makeway.runtime.ports import Clock
 
 log = logging.getLogger("makeway.server")
 RENEWAL_SECONDS = 12 * 3600.0
@@ -23,10 +24,17 @@ BACKLOG = 512
 
 
 class Serving:
-    """One server at one address. ``start`` returns once it listens, ``stop`` once nobody is served any more."""
+    """One server at one address. ``start`` returns once it listens, ``stop`` once nobody is served any more.
 
-    def __init__(self, app: App, certificate: Certificate, *, host: str = "127.0.0.1", port: int = 0) -> None:
+    ``date`` says when its certificate is to be renewed, where that is not the clock of the app: clients judge it by
+    theirs.
+    """
+
+    def __init__(
+        self, app: App, certificate: Certificate, *, host: str = "127.0.0.1", port: int = 0, date: Clock | None = None
+    ) -> None:
         self._app = app
+        self._date = date or app.clock
         self._certificate = certificate
         self._context = certificate.context()
         self._host, self._port = host, port
@@ -62,7 +70,7 @@ class Serving:
         while True:
             await asyncio.sleep(RENEWAL_SECONDS)
             try:
-                self._certificate.renew(self._context, self._app.clock())
+                self._certificate.renew(self._context, self._date())
             except OSError as error:  # a full disk: there is time to try again
                 log.warning("the certificate could not be looked after: %s", error.strerror)
 

@@ -6,8 +6,8 @@ never happens tests nothing.
 
 Around a Store: watches that are late, doubled, out of order, or break and lose what they had not told. Around its
 writes: conflicts, failures and time-outs (applied or not), slow answers, and the end of the engine before or after
-any single write. Around the engine: restarts between two steps, and a clock that jumps. Within it: objects that
-lowering, a controller or the cycle cannot handle for a while (0081).
+any single write. Around the engine: restarts between two steps, a clock that jumps, and a machine whose clock is set.
+Within it: objects that lowering, a controller or the cycle cannot handle for a while (0081).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from makeway.runtime.ports import Conflict, Event, Expired, Page, Store, TimedOu
 LATE_MS_MAX = 20_000
 SLOW_MS_MAX = 30_000
 CLOCK_STEP_MS_MAX = 600_000
+CLOCK_SET_MS_MAX = 365 * 24 * 3_600_000
 UNREADABLE_MS_MAX = 20_000  # less than those who are set aside are tried again for by themselves
 
 POINTS: Mapping[str, str] = {
@@ -44,6 +45,7 @@ POINTS: Mapping[str, str] = {
     "crash.after": "the engine ends just after a write",
     "clock.back": "the engine's clock jumps back",
     "clock.forward": "the engine's clock jumps forward",
+    "clock.set": "the machine's clock is set, by up to a year; the engine goes by its steady clock",
     "unreadable.lowering": "an object cannot be lowered for a while",
     "unreadable.controllers": "a controller cannot look at an object for a while",
     "unreadable.cycle": "no cycle can decide about a workload for a while",
@@ -54,12 +56,12 @@ PROFILES: Mapping[str, Mapping[str, int]] = {
     "watch": {name: 50 for name in POINTS if name.startswith(("watch.", "list."))},
     "writes": {name: 50 for name in POINTS if name.startswith("write.")},
     "crashes": {"crash.step": 10, "crash.before": 20, "crash.after": 20},
-    "clock": {"clock.back": 5, "clock.forward": 5},
+    "clock": {"clock.back": 5, "clock.forward": 5, "clock.set": 5},
     "unreadable": {name: 30 for name in POINTS if name.startswith("unreadable.")},
     "all": {
         **dict.fromkeys(POINTS, 40), "watch.lost": 10, "list.failed": 20, "crash.step": 5, "crash.before": 10,
-        "crash.after": 10, "clock.back": 2, "clock.forward": 2, "unreadable.lowering": 10, "unreadable.controllers": 10,
-        "unreadable.cycle": 10,
+        "crash.after": 10, "clock.back": 2, "clock.forward": 2, "clock.set": 2, "unreadable.lowering": 10,
+        "unreadable.controllers": 10, "unreadable.cycle": 10,
     },
 }  # fmt: skip
 

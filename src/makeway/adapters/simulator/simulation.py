@@ -14,7 +14,15 @@ from typing import Any
 
 from makeway.adapters.simulator.arrivals import Arriving, Source, span_of
 from makeway.adapters.simulator.checkers import Broken, Witness
-from makeway.adapters.simulator.faults import CLOCK_STEP_MS_MAX, Crashed, Faults, FaultyStore, FaultyWriter, Unreadable
+from makeway.adapters.simulator.faults import (
+    CLOCK_SET_MS_MAX,
+    CLOCK_STEP_MS_MAX,
+    Crashed,
+    Faults,
+    FaultyStore,
+    FaultyWriter,
+    Unreadable,
+)
 from makeway.adapters.simulator.lives import Life
 from makeway.adapters.simulator.measures import Run
 from makeway.adapters.simulator.sharing import Sharing
@@ -38,7 +46,8 @@ from makeway.runtime.engine import Engine
 from makeway.runtime.informers import watched_kinds
 from makeway.runtime.journal import Entry, Journal
 from makeway.runtime.metrics import Metrics
-from makeway.runtime.ports import SeededNames
+from makeway.runtime.ports import Clock, SeededNames
+from makeway.runtime.steady import SteadyClock
 from makeway.runtime.virtual import Actor, Virtual, VirtualClock
 
 HISTORY = 50_000
@@ -73,10 +82,13 @@ def was_meant(error: Exception) -> bool:
 class Restarting:
     """The engine as an actor. It may end at any point and begin anew from what is stored; its clock may jump."""
 
-    def __init__(self, make: Callable[[], Engine], faults: Faults | None) -> None:
+    def __init__(self, make: Callable[[], Engine], faults: Faults | None, world: Clock) -> None:
         self._make = make
         self._faults = faults
         self._skew = 0
+        self._world = world  # the true time
+        self._set_by = 0  # what the machine's clock is ahead of it
+        self._steady = self._new_clock(None)
         self.engine = make()
         self.restarts = 0
         self._before = (0, 0, 0)  # cycles, decisions and writes of engines that are no more
@@ -87,7 +99,7 @@ class Restarting:
                 self.restart()
             self._jump()
         try:
-            return self.engine.step(Millis(now + self._skew))
+            return self.engine.step(Millis(now + self._ahead()))
         except Crashed:
             self.restart()
             return True
@@ -97,7 +109,16 @@ class Restarting:
         cycles, decisions, writes = self._before
         self._before = (cycles + engine.cycles, decisions + engine.decisions, writes + engine.executor.writes)
         self.engine = self._make()
+        self._steady = self._new_clock(self._steady())
         self.restarts += 1
+
+    def _new_clock(self, not_before: Millis | None) -> SteadyClock:
+        """As a server that is started has it."""
+        return SteadyClock(lambda: (self._world() + self._set_by) * 10**6, lambda: self._world() * 10**6, not_before)
+
+    def _ahead(self) -> int:
+        """Of the true time, the engine's."""
+        return 0 if self._faults is None else self._steady() - self._world() + self._skew
 
     def _jump(self) -> None:
         assert self._faults is not None
@@ -105,10 +126,12 @@ class Restarting:
             self._skew -= self._faults.span(CLOCK_STEP_MS_MAX)
         if self._faults.fires("clock.forward"):
             self._skew += self._faults.span(CLOCK_STEP_MS_MAX)
+        if self._faults.fires("clock.set"):
+            self._set_by = self._faults.span(2 * CLOCK_SET_MS_MAX) - CLOCK_SET_MS_MAX
 
     def next_at(self) -> Millis | None:
         at = self.engine.next_at()
-        return None if at is None else Millis(at - self._skew)
+        return None if at is None else Millis(at - self._ahead())
 
     @property
     def cycles(self) -> int:
@@ -147,7 +170,7 @@ class Simulation:
             faults.now = lambda: self.clock.now
         self._view = None if faults is None else FaultyStore(self.store, faults)
         self.journal.heard.append(self._heard)
-        self.engine = Restarting(self._make, faults)
+        self.engine = Restarting(self._make, faults, self.clock)
         waits = settings.policy.pods_ready is not None
         self.world = World(self.store, eviction_ms=settings.eviction_ms, seed=settings.seed, tells_ready=waits)
         self.arriving = Arriving(self.store, source, settings.policy.jobs)

@@ -1,0 +1,210 @@
+"""Times of any length in the engine: what is to happen after a span happens then, not before, however long that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from makeway.adapters.simulator.simulation import controllers
+from makeway.adapters.simulator.store import MemoryStore
+from makeway.api import codec
+from makeway.api.objects.configuration import Configuration
+from makeway.api.objects.kubernetes import Job
+from makeway.api.objects.workload import Workload
+from makeway.api.quantity import LAST_MILLIS, Time
+from makeway.api.versions import kind_of
+from makeway.controllers.job_pods import JobPods
+from makeway.core.lowering import policy_of
+from makeway.core.model import Millis
+from makeway.runtime.engine import Engine
+from makeway.runtime.informers import watched_kinds
+from makeway.runtime.ports import NotFound
+from tests.runtime.wires import check, cluster_queue, condition, flavor, holder, local_queue, workload
+
+NOON = Millis(1_767_268_800_000)  # when what ``holder`` makes was admitted
+WORKLOADS = kind_of(Workload)
+DAY_S, YEAR_S = 86_400, 31_557_600
+INT32, INT64, NANOS = 2**31 - 1, 2**63 - 1, 2**63 // 10**9  # the last: what a duration can hold
+SPANS = {"25 days": 25 * DAY_S, "10 years": 10 * YEAR_S, "int32": INT32, "duration": NANOS, "int64": INT64}
+CONFIG = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
+Tree = dict[str, Any]
+
+
+class Play:
+    def __init__(self, configuration: Mapping[str, Any], *objects: Any) -> None:
+        self.now = NOON
+        read = codec.read({**CONFIG, **configuration})
+        assert isinstance(read.value, Configuration), read.problems
+        self.store = MemoryStore(lambda: self.now, careful=False)
+        self.store.load([flavor(), local_queue(), *objects])
+        react = [*controllers(lambda _: 0), JobPods()]
+        kinds = watched_kinds(on_nodes=True)
+        self.engine = Engine(self.store, policy_of(read.value), react, figures_ms=0, kinds=kinds)
+
+    def at(self, seconds: int) -> Play:
+        self.now = Millis(NOON + seconds * 1000)
+        for _ in range(200):
+            if not self.engine.step(self.now):
+                return self
+        raise AssertionError("it does not come to rest")
+
+    def says(self, name: str, type_: str, status: str = "True") -> bool:
+        conditions = self.store.get(WORKLOADS, "default", name).tree().get("status", {}).get("conditions", [])
+        return any((each["type"], each["status"]) == (type_, status) for each in conditions)
+
+    def is_gone(self, name: str) -> bool:
+        try:
+            self.store.get(WORKLOADS, "default", name)
+        except NotFound:
+            return True
+        return False
+
+
+@dataclass(frozen=True)
+class Field:
+    """``build`` makes a world in which ``happens`` comes true ``after`` so many seconds beside the span."""
+
+    most: int
+    build: Callable[[int], Play]
+    happens: Callable[[Play], bool]
+    after: int = 0
+
+
+def duration(seconds: int) -> str:
+    return f"{seconds}s"
+
+
+def _execution(seconds: int) -> Play:
+    return Play({}, cluster_queue(), holder("w", maximumExecutionTimeSeconds=seconds))
+
+
+def _pods_ready(seconds: int) -> Play:
+    return Play({"waitForPodsReady": {"timeout": duration(seconds)}}, cluster_queue(), holder("w"))
+
+
+def _back_off(seconds: int) -> Play:
+    strategy = {"backoffBaseSeconds": seconds, "backoffMaxSeconds": seconds}
+    waits = {"waitForPodsReady": {"timeout": "60s", "requeuingStrategy": strategy}}
+    return Play(waits, cluster_queue(), holder("w")).at(61)
+
+
+def _finished(seconds: int) -> Play:
+    policies = {"objectRetentionPolicies": {"workloads": {"afterFinished": duration(seconds)}}}
+    return Play(policies, cluster_queue(), workload("w", condition("Finished")))
+
+
+def _retry(seconds: int) -> Play:
+    state = {
+        "name": "c", "state": "Retry", "message": "", "requeueAfterSeconds": seconds,
+        "lastTransitionTime": Time.of_millis(NOON).text,
+    }  # fmt: skip
+    queue = cluster_queue(admissionChecksStrategy={"admissionChecks": [{"name": "c"}]})
+    waits = holder("w", admitted=False, status={"admissionChecks": [state]})
+    return Play({}, check("c"), queue, waits)
+
+
+def _turns(seconds: int) -> Play:
+    preemption = {
+        "withinClusterQueue": "LowerOrNewerEqualPriority",
+        "withinClusterQueueConfig": {"minAdmitDuration": duration(seconds)},
+    }  # fmt: skip
+    gates = {"featureGates": {"TimeBasedSamePriorityPreemption": True}}
+    queue = cluster_queue(nominal=1, preemption=preemption)
+    return Play(gates, queue, holder("w", priority=0), workload("other", priority=0))
+
+
+FIELDS = {
+    "maximumExecutionTimeSeconds": Field(INT32, _execution, lambda play: play.says("w", "Evicted")),
+    "waitForPodsReady.timeout": Field(NANOS, _pods_ready, lambda play: play.says("w", "Evicted")),
+    "requeuingStrategy": Field(INT32, _back_off, lambda play: not play.says("w", "Requeued", "False"), after=61),
+    "requeueAfterSeconds": Field(INT32, _retry, lambda play: not play.says("w", "Requeued", "False")),
+    "afterFinished": Field(NANOS, _finished, lambda play: play.is_gone("w")),
+    "minAdmitDuration": Field(NANOS, _turns, lambda play: play.says("w", "Evicted"), after=1),
+}
+
+
+CASES = [(name, span) for name, field in FIELDS.items() for span in SPANS if SPANS[span] <= field.most]
+
+
+@pytest.mark.parametrize(("name", "span"), CASES)
+def test_what_is_far_away_neither_comes_early_nor_breaks_anything(name: str, span: str) -> None:
+    field, seconds = FIELDS[name], SPANS[span]
+    play = field.build(seconds).at(62)
+    assert not field.happens(play)
+    assert not field.happens(play.at(seconds + field.after - 1))
+    assert field.happens(play.at(seconds + field.after + 2))
+
+
+# --- Jobs -------------------------------------------------------------------------------------------------------------
+
+
+def _job(play: Play, **spec: Any) -> Tree:
+    container = {"name": "c", "image": "busybox", "resources": {}}
+    template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
+    body = {
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "default"},
+        "spec": {"template": template, **spec},
+    }  # fmt: skip
+    return play.store.create(body).tree()
+
+
+@pytest.mark.parametrize("span", SPANS)
+def test_the_deadline_of_a_job_comes_when_it_is_due(span: str) -> None:
+    seconds, play = SPANS[span], Play({}, cluster_queue())
+    _job(play, activeDeadlineSeconds=seconds)
+
+    def has_failed() -> bool:
+        found = play.store.get(kind_of(Job), "default", "j").tree().get("status", {}).get("conditions", [])
+        return any(each["type"] == "FailureTarget" for each in found)
+
+    play.at(0).at(min(seconds - 1, 100 * YEAR_S))
+    assert not has_failed()
+    if seconds < INT64:
+        play.at(seconds + 1)
+        assert has_failed()
+
+
+@pytest.mark.parametrize("span", [each for each in SPANS if SPANS[each] <= INT32])
+def test_a_finished_job_stays_as_long_as_it_may(span: str) -> None:
+    seconds, play = SPANS[span], Play({}, cluster_queue())
+    tree = _job(play, ttlSecondsAfterFinished=seconds, suspend=True)
+    done = {"type": "Complete", "status": "True", "lastTransitionTime": Time.of_millis(NOON).text}
+    play.store.update_status({**tree, "status": {"conditions": [done]}})
+
+    def is_gone() -> bool:
+        try:
+            return play.store.get(kind_of(Job), "default", "j").deleting
+        except NotFound:
+            return True
+
+    play.at(seconds - 1)
+    assert not is_gone()
+    play.at(seconds + 1)
+    assert is_gone()
+
+
+# --- times that can be written ---------------------------------------------------------------------------------------
+
+
+def test_a_time_beyond_all_is_the_last_that_can_be_written() -> None:
+    for millis in (LAST_MILLIS, LAST_MILLIS + 1, NOON + INT64 * 1000):
+        assert Time.of_millis(millis).text == "9999-12-31T23:59:59Z"
+        assert Time.parse(Time.of_millis(millis).text) == Time.of_millis(millis)
+    assert Time.of_millis(-INT64).text == "0000-01-01T00:00:00Z"
+
+
+def test_a_grace_period_without_end_can_be_cut_short() -> None:
+    play = Play({}, cluster_queue())
+    pod = {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
+        "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "busybox"}]},
+    }  # fmt: skip
+    kind = play.store.create(pod).kind
+    play.store.delete(kind, "default", "p", grace=INT64)
+    play.now = Millis(NOON + 60_000)
+    play.store.delete(kind, "default", "p", grace=5)
+    meta = play.store.get(kind, "default", "p").tree()["metadata"]
+    assert meta["deletionTimestamp"] == Time.of_millis(play.now + 5000).text
