@@ -46,6 +46,32 @@ def test_an_error_inside_a_trial_undoes_it_too() -> None:
     assert table == {"a": 3}, "the trial is over: nothing is undone any more"
 
 
+def test_an_attempt_stays_unless_an_error_ends_it() -> None:
+    log, table = UndoLog(), {"a": 1}
+    with log.attempt():
+        log.put(table, "a", 2)
+    assert (table, log.trials) == ({"a": 2}, 0)
+
+    def fails() -> None:
+        with log.attempt():
+            log.put(table, "a", 3)
+            log.drop(table, "a")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
+    assert (table, log.trials) == ({"a": 2}, 0)
+
+
+def test_a_trial_undoes_the_attempts_inside_it() -> None:
+    log, table = UndoLog(), {"a": 1}
+    with log.trial():
+        with log.attempt():
+            log.put(table, "a", 2)
+        assert table == {"a": 2}
+    assert table == {"a": 1}
+
+
 def test_a_trial_can_be_rewound_to_a_mark_and_go_on() -> None:
     log, table = UndoLog(), {"a": 1}
     outer = log.begin()
