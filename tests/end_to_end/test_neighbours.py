@@ -77,15 +77,15 @@ def follows_end_with_their_token(machine: Machine) -> None:
         with reader.stream("GET", path, params={"follow": "true"}) as answer:
             lines = answer.iter_lines()
             assert next(lines) == "hello"
-            assert streams(admin) == 1
+            assert metric(admin, "makeway_streams{") == 1
             assert admin.delete(f"{TOKENS}/token-{id_}").status_code == 200
             assert list(lines) == []  # it ends
-        machine.until(lambda: streams(admin) == 0, "its share is given back")
+        machine.until(lambda: metric(admin, "makeway_streams{") == 0, "its share is given back")
 
 
-def streams(client: httpx.Client) -> int:
+def metric(client: httpx.Client, series: str) -> int:
     lines = client.get("/metrics").text.splitlines()
-    return next(int(line.rpartition(" ")[2]) for line in lines if line.startswith("makeway_streams{"))
+    return next(int(line.rpartition(" ")[2]) for line in lines if line.startswith(series))
 
 
 def strangers(machine: Machine) -> None:
@@ -97,7 +97,8 @@ def strangers(machine: Machine) -> None:
             if number % 4 == 0:  # some of them begin to speak
                 line.sendall(b"\x16\x03\x01")
         with client_of(machine) as client:
-            assert client.get("/api/v1/namespaces").status_code == 200
+            assert client.get("/api/v1/namespaces").status_code == 200  # all who came before have been let in
+            assert metric(client, 'makeway_connections_ended{reason="unknown"') > STRANGERS - FILES // 3
             script = "import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
             machine.apply(job("beside", sys.executable, "-c", script))
             machine.until_ended("beside")

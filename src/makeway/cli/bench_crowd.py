@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import ssl
 import sys
 from collections import Counter
@@ -164,6 +165,7 @@ async def _play(crowd: Crowd) -> None:
 
 def main() -> None:
     raise_files()
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # how its connections end is no news
     tree = json.loads(sys.stdin.readline())
     crowd = Crowd(Door(**tree.pop("door")), **tree)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -46,12 +46,9 @@ class Accepting:
         for _ in range(AT_ONCE):
             try:
                 line, _ = self._listener.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno not in NO_MORE:
-                    raise
-                self._rest(error)
+            except OSError as error:  # nobody is there, or is gone again; the loop will call when somebody is
+                if error.errno in NO_MORE:
+                    self._rest(error)
                 return
             line.setblocking(False)
             with suppress(OSError):
@@ -80,10 +77,8 @@ class Accepting:
                 lambda: protocol, line, ssl=self._trust, ssl_handshake_timeout=self._limits.handshake_seconds,
                 ssl_shutdown_timeout=FAREWELL_SECONDS,
             )  # fmt: skip
-        except (OSError, asyncio.CancelledError):  # it is none of ours, too slow, or was turned away
+        except (Exception, asyncio.CancelledError):  # it speaks no TLS, is too slow, or was turned away
             self._connections.leave(protocol)
-            if protocol.transport is None:
-                protocol.line = None
 
     def close(self) -> None:
         if not self._is_closed:
