@@ -389,7 +389,11 @@ def _is_seen_alike(before: WireWorkload, after: WireWorkload) -> bool:
     old, new = before.status or NO_STATUS, after.status or NO_STATUS
     if old is new and before.spec is after.spec:
         was, now = before.metadata, after.metadata
-        return was.annotations == now.annotations and was.owner_references == now.owner_references
+        return (
+            was.annotations == now.annotations
+            and was.owner_references == now.owner_references
+            and _is_leaving(before) == _is_leaving(after)
+        )
     return (
         len(old.conditions) == len(new.conditions)
         and old.admission == new.admission
@@ -402,7 +406,8 @@ def _seen(workload: WireWorkload, status: WorkloadStatus) -> tuple[object, ...]:
     """What else is compared of a Workload."""
     meta, spec = workload.metadata, workload.spec
     return (
-        meta.generation, spec.active, spec.priority, spec.queue_name, meta.annotations, meta.owner_references,
+        meta.generation, _is_leaving(workload), meta.annotations, meta.owner_references,
+        spec.active, spec.priority, spec.queue_name,
         status.requeue_state, status.reclaimable_pods, status.admission_checks, status.preemption_gates,
         status.preemption_claim, status.accumulated_past_execution_time_seconds,
     )  # fmt: skip

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from makeway.api import codec
 from makeway.api.documents import Tree
+from makeway.api.names import FOREGROUND, ORPHAN
 from makeway.api.objects.kubernetes import Namespace, NamespaceSpec, view
 from makeway.api.objects.meta import ObjectMeta, OwnerReference, Wire
 from makeway.api.problems import Problem, has_errors
@@ -35,8 +36,6 @@ from makeway.core.model import invariant, stored
 from makeway.runtime.history import History
 from makeway.runtime.pages import Objects
 from makeway.runtime.ports import (
-    FOREGROUND,
-    ORPHAN,
     AlreadyExists,
     Body,
     Change,

@@ -47,6 +47,7 @@ import msgspec
 
 from makeway.api import codec
 from makeway.api.documents import Tree
+from makeway.api.names import FOREGROUND, ORPHAN
 from makeway.api.objects.meta import ObjectMeta, Wire
 from makeway.api.problems import Problem
 from makeway.api.quantity import decode_hook
@@ -55,8 +56,6 @@ from makeway.core.model import Millis, Selector, selects
 
 Body = Wire | Mapping[str, Tree] | codec.Reading
 Propagation = Literal["Background", "Foreground", "Orphan"]
-ORPHAN = "orphan"  # finalizers that stand for a propagation
-FOREGROUND = "foregroundDeletion"
 POD_GRACE_SECONDS = 30
 _UNCOUNTED = {  # their changes are not counted in Kubernetes
     *(("", name) for name in ("ConfigMap", "Event", "LimitRange", "Namespace", "Node", "Secret")),

@@ -204,6 +204,8 @@ def _is_queueable(each: Workload, parent: Workload | None, *, heeds_gates: bool)
 
 def _may_wait(each: Workload) -> bool:
     on_hold = any(c.type == "QuotaReserved" and c.status == "False" and c.reason == "OnHold" for c in _conditions(each))
+    if each.metadata.deletion_timestamp is not None:
+        return False
     return each.spec.active and not on_hold and not _is(each, "Finished") and not _is(each, "WaitingForReplacementPods")
 
 
