@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from typing import Any
 
@@ -13,7 +14,7 @@ from makeway.core.model import InvariantError, Millis
 from makeway.runtime.history import History
 from makeway.runtime.memory import RuledObjects
 from makeway.runtime.pages import Objects
-from makeway.runtime.ports import Clock, SeededNames, StoreError
+from makeway.runtime.ports import Clock, Propagation, SeededNames, StoreError
 from makeway.testing.conformance import FLAVOR, HELD, QUEUE, SPOT, owned_by, queue
 
 NAMES = st.sampled_from("abc")
@@ -152,3 +153,24 @@ def test_changes_of_some_kinds_are_not_counted() -> None:
     assert leaving.deleting
     assert [each.generation for each in (updated, leaving)] == [0, 0]
     assert "generation" not in leaving.tree()["metadata"]
+
+
+@pytest.mark.parametrize("propagation", ["Foreground", "Background"])
+def test_a_chain_of_owners_goes_as_a_whole_however_long(propagation: Propagation) -> None:
+    """Without calls that nest, and with a few looks at each."""
+    looks = []
+    for length in (500, 1000):
+        objects = RuledObjects(History(10_000), lambda: Millis(0), SeededNames(), collects=False)
+        above = objects.create(queue("q0"))
+        for number in range(1, length):
+            above = objects.create(queue(f"q{number}", ownerReferences=owned_by(above, blocks=True)))
+        objects.collect()
+        objects.delete(QUEUE, "team", "q0", propagation=propagation)
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(300)
+        try:
+            looks.append(objects.collect())
+        finally:
+            sys.setrecursionlimit(limit)
+        assert not objects.list(QUEUE).items
+    assert looks[1] <= 2.3 * looks[0]

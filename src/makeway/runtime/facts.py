@@ -319,7 +319,7 @@ class Facts:
             [cohort_of(each) for each in objects.all("Cohort")],
             flavors,
         )
-        for ref in changed:
+        for ref in self._one_of_each_tree(changed):
             found = set(self._woken_by(ref, trees_before))
             self._wake(found)
             self.reworded |= found
@@ -338,6 +338,14 @@ class Facts:
             for each in objects.all(kind):
                 self.look(Ref.of(each))
         self._look_at_stopped(changed, is_active ^ was_active)
+
+    def _one_of_each_tree(self, changed: Iterable[Ref]) -> list[Ref]:
+        """All that changed, but of the Cohorts of a tree only the first: each of them would wake the same queues."""
+        found: dict[object, Ref] = {}
+        for ref in changed:
+            node = self.state.tree.cohorts.get(ref.name) if ref.kind == "Cohort" else None
+            found.setdefault(ref if node is None else node.root, ref)
+        return list(found.values())
 
     def _find(self, kind: str, name: str) -> Any | None:
         return self.objects.get(Ref(kind, "", name))
