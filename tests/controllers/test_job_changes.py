@@ -181,17 +181,35 @@ def test_a_job_that_loses_its_label_still_gives_its_quota_back() -> None:
     assert says(around.workload(MINE), "Finished")
 
 
-def test_a_job_that_goes_is_left_to_go() -> None:
+def test_a_job_that_goes_is_left_to_go_and_its_workload_when_nothing_runs() -> None:
     around = running(job())
+    report(around, active=1)
     gone = the_job(around)
     around.put(replace(gone, metadata=replace(gone.metadata, deletion_timestamp=Time.of_millis(NOW))))
-    evict(around)
     assert CONTROLLER.react(ME, around, NOW) == NOTHING
-    assert lets_go(the_job(around)), "nobody restores the template of a Job that goes"
-    report(around, active=1)
     assert not lets_go(the_job(around))
+    report(around, active=0)
+    assert lets_go(the_job(around)), "nobody restores the template of a Job that goes"
+    (action,) = CONTROLLER.react(ME, around, NOW).actions
+    assert isinstance(action.write, Delete)
+    assert action.write.ref == MINE
     del around.objects[ME]
     assert CONTROLLER.react(MINE, around, NOW) == NOTHING
+
+
+def test_a_job_that_goes_is_stopped_if_its_workload_has_to_leave() -> None:
+    around = running(job())
+    report(around, active=1)
+    gone = the_job(around)
+    for finalizers in (("test/keep",), ("foregroundDeletion",), ("orphan",)):
+        meta = replace(gone.metadata, deletion_timestamp=Time.of_millis(NOW), finalizers=finalizers)
+        around.put(replace(gone, metadata=meta))
+        assert CONTROLLER.react(ME, around, NOW) == NOTHING
+    around.put(replace(gone, metadata=replace(meta, finalizers=("test/keep",))))
+    evict(around)
+    look(around)
+    assert spec_of(around)["suspend"]
+    assert look(around) == NOTHING, "it waits for its pods"
 
 
 # --- prebuilt Workloads -----------------------------------------------------------------------------------------------

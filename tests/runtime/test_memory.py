@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +22,7 @@ from makeway.runtime.ports import (
     OBJECT_BYTES_MAX,
     OWN_BYTES_MAX,
     Clock,
+    Propagation,
     SeededNames,
     Stored,
     StoreError,
@@ -243,3 +245,24 @@ def test_a_namespace_that_lasts_does_not_go_with_an_owner() -> None:
         objects.create({"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
     objects.delete(FLAVOR, "", "owner")
     assert [(each.name, each.owners) for each in objects.list(kind_of(Namespace)).items] == [("default", ())]
+
+
+@pytest.mark.parametrize("propagation", ["Foreground", "Background"])
+def test_a_chain_of_owners_goes_as_a_whole_however_long(propagation: Propagation) -> None:
+    """Without calls that nest, and with a few looks at each."""
+    looks = []
+    for length in (500, 1000):
+        objects = RuledObjects(History(10_000), lambda: Millis(0), SeededNames(), collects=False)
+        above = objects.create(queue("q0"))
+        for number in range(1, length):
+            above = objects.create(queue(f"q{number}", ownerReferences=owned_by(above, blocks=True)))
+        objects.collect()
+        objects.delete(QUEUE, "team", "q0", propagation=propagation)
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(300)
+        try:
+            looks.append(objects.collect())
+        finally:
+            sys.setrecursionlimit(limit)
+        assert not objects.list(QUEUE).items
+    assert looks[1] <= 2.3 * looks[0]

@@ -30,6 +30,7 @@ from makeway.runtime.ports import Expired, Store, Stored
 QUEUES, COHORTS = kind_of(ClusterQueue), kind_of(Cohort)
 COLUMNS = ("Cohort", "Queue", "Flavor", "Resource", "Nominal", "Used", "Borrowed", "Lent", "Waiting", "Admitted")
 WIDTH_MIN = 30
+INDENT_MAX = 40  # cohorts below that depth stand beside each other
 BAR_MIN, BAR_MAX = 6, 30
 REFRESH_SECONDS = 0.5
 SIGNS = {
@@ -72,19 +73,20 @@ class _Chosen:
 
     def of(self, queues: Sequence[Stored], cohorts: Sequence[Stored]) -> list[Group]:
         groups = grouped([each.value() for each in queues], [each.value() for each in cohorts])
-        kept = [each for each in groups if self.cohort is None or self.cohort in _names(each)]
+        kept = [each for each in groups if self.cohort is None or self.cohort in {g.name for g in each.below()}]
         return [each for each in kept if self._keep(each)]
 
-    def _keep(self, group: Group) -> bool:
+    def _keep(self, tree: Group) -> bool:
         """Leave out the queues that are not asked for; whether anything is left."""
-        if self.names:
+        if not self.names:
+            return True
+        for group in tree.below():
             group.queues = [each for each in group.queues if each.name in self.names]
-            group.groups = [each for each in group.groups if self._keep(each)]
-        return bool(group.all_queues) or not self.names
-
-
-def _names(group: Group) -> set[str]:
-    return {group.name, *(name for each in group.groups for name in _names(each))}
+        tree.sum_up()
+        for group in tree.below():
+            group.groups = [each for each in group.groups if each.count]
+        tree.sum_up()
+        return bool(tree.count)
 
 
 # --- over and over ---------------------------------------------------------------------------------------------------
@@ -183,10 +185,9 @@ def _data(groups: Sequence[Group]) -> dict[str, Any]:
 
 
 def _cohort_data(group: Group) -> Iterator[dict[str, Any]]:
-    figures = _figures_data(group.figures())
-    yield {"name": group.name, "parent": group.parent, "waiting": group.waiting, "resources": figures}
-    for each in group.groups:
-        yield from _cohort_data(each)
+    for each in group.below():
+        figures = _figures_data(each.figures())
+        yield {"name": each.name, "parent": each.parent, "waiting": each.waiting, "resources": figures}
 
 
 def _queue_data(queue: Queue) -> dict[str, Any]:
@@ -212,12 +213,11 @@ def _amounts(figure: Figure, resource: str) -> list[str]:
 
 def _rows(group: Group) -> Iterator[list[object]]:
     """One for each flavor-resource of each cohort and queue; in the row of a cohort no queue is named."""
-    if group.name:
-        yield from _figure_rows([group.name, None], group.figures(), [group.waiting, None])
-    for queue in group.queues:
-        yield from _figure_rows([group.name, queue.name], queue.figures, [queue.waiting, queue.admitted])
-    for each in group.groups:
-        yield from _rows(each)
+    for each in group.below():
+        if each.name:
+            yield from _figure_rows([each.name, None], each.figures(), [each.waiting, None])
+        for queue in each.queues:
+            yield from _figure_rows([each.name, queue.name], queue.figures, [queue.waiting, queue.admitted])
 
 
 def _figure_rows(head: list[object], figures: Figures, tail: list[object]) -> Iterator[list[object]]:
@@ -233,7 +233,8 @@ def _figure_rows(head: list[object], figures: Figures, tail: list[object]) -> It
 def _lines(groups: Sequence[Group], columns: int) -> Iterator[str]:
     width = max(WIDTH_MIN, columns)
     for group in groups:
-        yield from _group_lines(group, width, 0)
+        for each in group.below():
+            yield from _group_lines(each, width, min(2 * each.depth, INDENT_MAX))
     if groups:
         yield ""
         yield "  ".join(f"{_sign(name)} {name}" for name in SIGNS)
@@ -242,15 +243,13 @@ def _lines(groups: Sequence[Group], columns: int) -> Iterator[str]:
 def _group_lines(group: Group, width: int, indent: int) -> Iterator[str]:
     title = f"Cohort {group.name}" if group.name else "No cohort"
     yield _titled(title, f"{group.waiting} waiting", width, indent)
-    if group.name and (len(group.all_queues) > 1 or group.own):
+    if group.name and (group.count > 1 or group.own):
         within = {fr: replace(each, lent=0) for fr, each in group.figures().items()}  # it is what is borrowed
         yield from _figure_lines(within, width, indent + 2)
     for queue in group.queues:
         state = f"{queue.waiting} waiting, {queue.admitted} admitted"
         yield _titled(queue.name, f"{queue.trouble}, {state}" if queue.trouble else state, width, indent + 2)
         yield from _figure_lines(queue.figures, width, indent + 4)
-    for each in group.groups:
-        yield from _group_lines(each, width, indent + 2)
 
 
 def _titled(title: str, state: str, width: int, indent: int) -> str:

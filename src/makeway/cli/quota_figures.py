@@ -8,7 +8,7 @@ have lent. Of a cohort, lent is all that is borrowed within it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from makeway.api.objects.queueing import ClusterQueue, Cohort, FlavorUsage, ResourceGroup
@@ -59,28 +59,40 @@ class Group:
     own: dict[FlavorResource, Figure] = field(default_factory=dict)  # quota of the cohort itself
     queues: list[Queue] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
+    depth: int = 0  # how many cohorts are above it
+    waiting: int = 0  # the sums over all below it, as ``sum_up`` finds them
+    count: int = 0  # of queues
+    total: dict[FlavorResource, Figure] = field(default_factory=dict)
 
     @property
     def all_queues(self) -> list[Queue]:
-        return [*self.queues, *(each for group in self.groups for each in group.all_queues)]
-
-    @property
-    def waiting(self) -> int:
-        return sum(each.waiting for each in self.all_queues)
+        return [each for group in self.below() for each in group.queues]
 
     def figures(self) -> dict[FlavorResource, Figure]:
         """The sums over all below it; what is borrowed within it is what is lent."""
-        total: dict[FlavorResource, Figure] = {}
-        for part in self._parts():
-            for fr, figure in part.items():
-                total[fr] = total.get(fr, Figure()).plus(figure)
-        return {fr: replace(each, lent=each.borrowed) for fr, each in total.items()}
+        return {fr: replace(each, lent=each.borrowed) for fr, each in self.total.items()}
 
-    def _parts(self) -> Iterable[Figures]:
-        yield self.own
-        yield from (each.figures for each in self.queues)
-        for group in self.groups:
-            yield from group._parts()
+    def below(self) -> Iterator[Group]:
+        """Itself and all below it, each before its own; as deep as users made it."""
+        left = [self]
+        while left:
+            group = left.pop()
+            yield group
+            left.extend(reversed(group.groups))
+
+    def sum_up(self) -> None:
+        """Make the sums of itself and of all below it, of the queues that are there now."""
+        groups = list(self.below())
+        for group in groups:
+            for each in group.groups:
+                each.depth = group.depth + 1
+        for group in reversed(groups):
+            group.waiting = sum(q.waiting for q in group.queues) + sum(each.waiting for each in group.groups)
+            group.count = len(group.queues) + sum(each.count for each in group.groups)
+            group.total = {}
+            for part in (group.own, *(q.figures for q in group.queues), *(each.total for each in group.groups)):
+                for fr, figure in part.items():
+                    group.total[fr] = group.total.get(fr, Figure()).plus(figure)
 
 
 def grouped(queues: Sequence[ClusterQueue], cohorts: Sequence[Cohort]) -> list[Group]:
@@ -92,24 +104,29 @@ def grouped(queues: Sequence[ClusterQueue], cohorts: Sequence[Cohort]) -> list[G
     for name in [group.parent for group in groups.values()]:
         if name:
             groups.setdefault(name, Group(name))
-    top = {name for name, each in groups.items() if not each.parent or _goes_round(each, groups)}
+    rounds = _rounds(groups)
+    top = {name for name, each in groups.items() if not each.parent or name in rounds}
     for name in sorted(groups.keys() - top):
         groups[groups[name].parent].groups.append(groups[name])
     roots = [groups[name] for name in top]
     for root in roots:
+        root.sum_up()
         _count_lent(root)
+        root.sum_up()
     return sorted(roots, key=lambda each: (not each.name, each.name))
 
 
-def _goes_round(group: Group, groups: Mapping[str, Group]) -> bool:
-    """Whether its parents form a cycle: then each stands alone."""
-    seen = {group.name}
-    while group.parent:
-        if group.parent in seen:
-            return True
-        seen.add(group.parent)
-        group = groups[group.parent]
-    return False
+def _rounds(groups: Mapping[str, Group]) -> set[str]:
+    """Those whose parents form a cycle, or lead into one: each stands alone."""
+    found: dict[str, bool] = {}
+    for start in groups:
+        way: dict[str, None] = {}
+        name = start
+        while name and name not in found and name not in way:
+            way[name] = None
+            name = groups[name].parent
+        found.update(dict.fromkeys(way, bool(name) and found.get(name, True)))
+    return {name for name, goes_round in found.items() if goes_round}
 
 
 def _quotas(groups: Iterable[ResourceGroup]) -> Iterable[tuple[FlavorResource, int, int]]:
@@ -160,7 +177,7 @@ def _count_lent(root: Group) -> None:
     if not root.name:
         return
     totals = root.figures()
-    for group in _below(root):
+    for group in root.below():
         for i, queue in enumerate(group.queues):
             lent = {
                 fr: max(0, totals[fr].borrowed - (totals[fr].lendable - each.lendable)) if not each.borrowed else 0
@@ -168,9 +185,3 @@ def _count_lent(root: Group) -> None:
             }
             counted = {fr: replace(each, lent=min(lent[fr], each.lendable)) for fr, each in queue.figures.items()}
             group.queues[i] = replace(queue, figures=counted)
-
-
-def _below(group: Group) -> Iterable[Group]:
-    yield group
-    for each in group.groups:
-        yield from _below(each)

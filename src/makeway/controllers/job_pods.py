@@ -8,6 +8,8 @@ One look answers with at most one write of the Job's status, and with what is to
 - A Job that is suspended lets go of its pods first and then deletes them: what they still do does not count, also if
   they end well. One that had ended before is counted.
 - A Job has failed when its pods are gone, not when that is decided: FailureTarget comes first.
+- A Job that is being deleted begins nothing and comes to no end, but it says how many pods it has left: whoever waits
+  for them reads it there.
 
 Promises: nothing is remembered between two looks; a pod's name is made from its Job's uid, its start and a number, so
 that asking twice makes one pod.
@@ -117,11 +119,11 @@ class JobPods:
         if spec.managed_by not in JOB_CONTROLLER:
             return NOTHING
         pods = list(view.owned(found.metadata.uid, "Pod"))
-        if found.metadata.deletion_timestamp is not None:
-            return Outcome(tuple(_let_go(each) for each in pods if TRACKING in each.metadata.finalizers))
+        is_going = found.metadata.deletion_timestamp is not None
         if end_of(found) is not None:
-            return _after_end(found, spec, pods, now)
-        return _Looking(found, spec, status_of_job(found), tally(spec, status_of_job(found), pods), now).outcome()
+            return Outcome(tuple(_tracked(pods))) if is_going else _after_end(found, spec, pods, now)
+        look = _Looking(found, spec, status_of_job(found), tally(spec, status_of_job(found), pods), now)
+        return look.going(pods) if is_going else look.outcome()
 
 
 def _orphan(pod: Pod, view: View) -> Outcome:
@@ -141,12 +143,17 @@ def _let_go(pod: Pod) -> Action:
     return Action(Change(Ref.of(pod), LetGo(), status=False, uid=pod.metadata.uid))
 
 
+def _tracked(pods: Sequence[Pod]) -> Iterator[Action]:
+    """Of those nobody counts any more."""
+    return (_let_go(each) for each in pods if TRACKING in each.metadata.finalizers)
+
+
 def _deleted(each: Counted, *notes: Note) -> Action:
     return Action(Delete(Ref.of(each.pod), each.uid), notes=notes)
 
 
 def _after_end(job: Job, spec: JobSpec, pods: Sequence[Pod], now: Millis) -> Outcome:
-    actions = [_let_go(each) for each in pods if TRACKING in each.metadata.finalizers]
+    actions = [*_tracked(pods)]
     seconds, end = spec.ttl_seconds_after_finished, end_of(job)
     if seconds is None or end is None or end.last_transition_time is None:
         return Outcome(tuple(actions))
@@ -177,6 +184,14 @@ class _Looking:
         making = bool(missing) and self.status.start_time is not None and self.status.active >= self._active(missing)
         actions = (*self._told(len(missing)), *(_deleted(each) for each in surplus), *self._let_go_of())
         return Outcome((*actions, *(self._make(missing) if making else ())), again_at=again_at)
+
+    def going(self, pods: Sequence[Pod]) -> Outcome:
+        """The Job is being deleted: its pods go with it or are left behind, unless it is stopped before."""
+        stopping = self.found.active if self.spec.suspend else []
+        written = {each.uid for each in stopping}
+        others = [each for each in pods if each.metadata.uid not in written]
+        stopped = (_deleted(each) for each in self.found.stopped)
+        return Outcome((*self._left(), *self._stopped(stopping), *_tracked(others), *stopped))
 
     # --- how many ---
 
@@ -325,6 +340,14 @@ class _Looking:
         after = amended(self.job.status, changes)
         if msgspec.json.decode(after) != msgspec.json.decode(self.job.status):
             yield self._write(after, *(self._not_honoured() if "startTime" in changes else ()))
+
+    def _left(self) -> Iterator[Action]:
+        """The status of a Job that is being deleted, where it says anything else of the pods that are left."""
+        ready = sum(each.is_ready for each in self.found.active)
+        left = (len(self.found.active), ready, len(self.found.terminating))
+        if left != (self.status.active, self.status.ready, self.status.terminating):
+            changes = {"active": left[0] or None, "ready": ready, "terminating": left[2] or None}
+            yield self._write(amended(self.job.status, changes))
 
     def _not_honoured(self) -> Iterator[Note]:
         """What a Job asks for and does not get here."""

@@ -10,8 +10,11 @@ holds at most one write of each:
   left, that its quota is free. All that is due is one edit.
 - The Workload follows the Job's queue, class and pods where it holds no quota; where it does, it is deleted and made
   again, and the Job stops meanwhile (api 18.7).
+- A Job that is being deleted is not started again. While somebody's finalizer keeps it, it is stopped if its Workload
+  has to leave; and when nothing of it runs any more its Workload goes, so that nobody waits for a quota that nobody
+  uses. One that leaves its dependents behind (Orphan) leaves its Workload too, with what that holds (decision 0082).
 
-Promises: nothing is remembered between two looks; a Job that is being deleted, or has ended, is never written.
+Promises: nothing is remembered between two looks; a Job that has ended is never written.
 
 Not here: which Workload a Job gets (``jobs``), the edits themselves (``job_edits``), what happens to pods at a start
 (``job_templates``), evicting (``workloads``), the finalizer of a Workload that goes (``workloads``;
@@ -29,7 +32,9 @@ import msgspec
 from makeway.api.names import (
     ADMISSION_GATED_BY,
     DEFAULT_QUEUE,
+    FOREGROUND,
     MULTIKUEUE_CONTROLLER,
+    ORPHAN,
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
     workload_name,
@@ -234,10 +239,11 @@ def _is_owned_by(workload: Workload, uid: str) -> bool:
 
 def _look_at(job: Job, view: View, now: Millis) -> Outcome:
     meta, workload = job.metadata, _workload_of(job, view)
-    if meta.deletion_timestamp is not None or FRAMEWORK not in view.policy.jobs.frameworks:
+    if FRAMEWORK not in view.policy.jobs.frameworks:
         return NOTHING
     is_ours = workload is not None and _is_owned_by(workload, meta.uid)  # and stays so: its quota must come back
-    if not is_ours and why_unmanaged(meta, view.policy.jobs, view.get):
+    is_going = meta.deletion_timestamp is not None
+    if not is_ours and (is_going or why_unmanaged(meta, view.policy.jobs, view.get)):
         return NOTHING
     spec, status = read(job.spec, JobSpec), status_of_job(job)
     if workload is None:
@@ -247,7 +253,24 @@ def _look_at(job: Job, view: View, now: Millis) -> Outcome:
     if end is not None:
         words = end.message or f"The job has {'succeeded' if end.type == 'Complete' else 'failed'}"
         return _finish(pair, End("Succeeded" if end.type == "Complete" else "Failed", words), now)
-    return _Looking(pair, view, now).outcome()
+    return _going(pair) if is_going else _Looking(pair, view, now).outcome()
+
+
+def _going(pair: _Pair) -> Outcome:
+    """A Job that is being deleted and is still there: something of it runs, or somebody's finalizer keeps it."""
+    job, finalizers = pair.job, pair.job.metadata.finalizers
+    if ORPHAN in finalizers:
+        return NOTHING
+    if not has_pods(pair.status):
+        is_told = pair.workload.metadata.deletion_timestamp is not None
+        words = f"Deleted Workload {pair.ref.key}: the job is being deleted, and nothing of it runs"
+        note = Note(Ref.of(job), "Normal", "DeletedWorkload", words)
+        uid = pair.workload.metadata.uid
+        return NOTHING if is_told else Outcome((Action(Delete(pair.ref, uid), notes=(note,)),))
+    if pair.is_leaving and not pair.spec.suspend and FOREGROUND not in finalizers:  # there its pods are going already
+        words_of_stop = _words_of_stop(condition(pair.workload, "Evicted"), is_started(pair.spec.template))
+        return Outcome((_change(job, Suspend(), Note(Ref.of(job), "Normal", *words_of_stop)),))
+    return NOTHING
 
 
 def _begin(job: Job, spec: JobSpec, view: View, now: Millis) -> Outcome:

@@ -4,8 +4,8 @@ A look reads the Workload and its queues and goes through the rules below in the
 to write answers; the others have their turn when that is stored. Rules that wait for a time name it, and the earliest
 is when the Workload is looked at again.
 
-1. Being deleted: the finalizer goes when nothing runs. 2. Finished: kept as long as configured. Nothing else happens
-to such a Workload. Then:
+1. Being deleted: quota and finalizer go when nothing runs. 2. Finished: kept as long as configured. Nothing else
+happens to such a Workload. Then:
 3. Deactivation, wanted or done; it ends whatever else goes on. 4. Execution time. 5. Rejected checks.
 6. Stopped queues. 7. Retry. 8. Pods that are not ready in time. So what ends a workload comes before what only
 sends it back, and of those the administrator's word comes first.
@@ -191,8 +191,8 @@ def _rules(look: Look) -> tuple[Callable[[Look], Answer], ...]:
 
 def let_go(look: Look) -> Answer:
     """Nothing frees quota while something runs on it: the finalizer stays as long (S-10.3)."""
-    workload = look.workload
-    if RESOURCE_IN_USE not in workload.metadata.finalizers:
+    workload, finalizers = look.workload, look.workload.metadata.finalizers
+    if RESOURCE_IN_USE not in finalizers and not holds_quota(workload):
         return None
     owner = None if says(workload, "Finished") else look.owner_object()
     if isinstance(owner, Job) and _runs(owner, look.policy):
@@ -201,7 +201,9 @@ def let_go(look: Look) -> Answer:
         return None
     if isinstance(owner, Workload) and owner.metadata.deletion_timestamp is None and holds_quota(workload):
         return None  # an Option whose Parent lives leaves first (S-12.10)
-    return look.change(LetGo(), status=False)
+    if holds_quota(workload) and set(finalizers) - {RESOURCE_IN_USE}:  # somebody keeps it, but not its quota
+        return look.change(Release(look.now, shown_reason("PendingEvaluation", look.policy), "It is being deleted"))
+    return look.change(LetGo(), status=False) if RESOURCE_IN_USE in finalizers else None
 
 
 def _runs(job: Job, policy: Policy) -> bool:

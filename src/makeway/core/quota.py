@@ -4,6 +4,9 @@ A node keeps part of its quota to itself (``local``: what its lending limit with
 parent. Usage fills the local part first; only the overflow is charged upward. All sums that depend on quota alone
 are made once, when quota or edges change; usage is kept in place and noted in the undo log. It is an exact sum, however
 large: the order in which workloads come and go does not matter, and who leaves takes all of its own along.
+
+Promises: however deep a forest is, to build it costs a few steps for each node (``steps`` counts them), and to ask or
+to charge a few for each cohort above the node. Nothing here recurs: users decide how deep their cohorts are.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from makeway.core.shares import Share, Term
 
 WEIGHT_ONE = 10**9  # a weight of 1: weights are kept in billionths
+PATH_MAX = 10  # cohorts that a path names: it stands in conditions, which are bounded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,14 +42,15 @@ class Node:
     """A queue (leaf) or a cohort of the forest. Read it freely; only ``QuotaTree`` writes."""
 
     __slots__ = (
-        "borrowing", "children", "height", "in_cycle", "is_queue", "lendable", "lending", "local", "name", "nominal",
-        "parent", "subtree", "terms", "usage", "weight",
+        "borrowing", "children", "height", "in_cycle", "is_queue", "lendable", "lending", "local", "most", "name",
+        "nominal", "parent", "root", "subtree", "terms", "usage", "weight",
     )  # fmt: skip
 
     def __init__(self, name: str, *, is_queue: bool) -> None:
         self.name = name
         self.is_queue = is_queue
         self.parent: Node | None = None
+        self.root = self  # the topmost above it
         self.children: list[Node] = []
         self.nominal: Mapping[FR, int] = {}
         self.borrowing: Mapping[FR, int] = {}
@@ -56,6 +61,7 @@ class Node:
         self.weight = WEIGHT_ONE
         self.terms: tuple[Term, ...] | None = None  # what its share is measured by, once somebody asked (``shares``)
         self.lendable: Mapping[ResourceName, int] | None = None  # of a cohort, likewise
+        self.most: dict[FR, int] = {}  # S-2.11, once somebody asked
         self.height = 0
         self.in_cycle = False  # a cohort above it is its own ancestor (S-2.3)
 
@@ -65,13 +71,6 @@ class Node:
             yield node
             node = node.parent
 
-    @property
-    def root(self) -> Node:
-        node = self
-        while node.parent is not None:
-            node = node.parent
-        return node
-
     def overflow(self, fr: FR, used: int) -> int:
         """What its parent sees of this usage (S-2.9)."""
         local = self.local.get(fr, 0)
@@ -80,6 +79,8 @@ class Node:
     def path(self) -> str:
         """``/top/…/queue``, as events name it."""
         names = [self.name, *(node.name for node in self.ancestors())]
+        if len(names) > PATH_MAX:
+            names[PATH_MAX // 2 : -PATH_MAX // 2] = ["…"]
         return "/" + "/".join(reversed(names))
 
 
@@ -89,6 +90,7 @@ class QuotaTree:
         self.queues: dict[str, Node] = {}
         self.cohorts: dict[str, Node] = {}
         self.questions = 0  # how often somebody asked or changed what is free; tests and benchmarks count them
+        self.steps = 0  # nodes that were gone through to build the forest, and to find how much one could use at most
         self.shares = 0  # how often a share was computed, likewise
         self.share_type: type[Share] | None = None  # None: exact ones; recorded decisions are also judged by rounded
 
@@ -109,13 +111,17 @@ class QuotaTree:
         named = {spec.parent for spec in [*leaves.values(), *declared.values()] if spec.parent}
         self.cohorts = {name: Node(name, is_queue=False) for name in sorted(named | set(declared))}
         cyclic = _cyclic({name: spec.parent for name, spec in declared.items()})
+        self.steps += 3 * (len(self.queues) + len(self.cohorts))
         for node in [*self.cohorts.values(), *self.queues.values()]:
             spec = leaves.get(node.name) if node.is_queue else declared.get(node.name)
             if spec is not None:
                 self._attach(node, spec, cyclic)
-        for root in self.roots():
-            _mark_cycles(root, root.in_cycle)
-            _total(root, inactive)
+        downward = _downward(self.roots())
+        for node in downward:
+            if node.parent is not None:
+                node.root, node.in_cycle = node.parent.root, node.in_cycle or node.parent.in_cycle
+        for node in reversed(downward):
+            _total(node, inactive)
         for name, usage in kept.items():
             if name in self.queues:
                 for fr, amount in usage.items():
@@ -162,27 +168,39 @@ class QuotaTree:
     def available(self, node: Node, fr: FR) -> int:
         """How much more the node may use now (S-2.10); negative when quota shrank under running work."""
         self.questions += 1
-        if node.parent is not None and not node.local and fr not in node.borrowing:
-            return self.available(node.parent, fr)  # it keeps nothing to itself, and nothing limits it
-        used, whole = node.usage.get(fr, 0), node.subtree.get(fr, 0)
-        if node.parent is None:
-            return subtract(whole, used)
-        local = node.local.get(fr, 0)
-        above = self.available(node.parent, fr)
-        limit = node.borrowing.get(fr)
-        if limit is not None:
-            shown = subtract(whole, local)
-            above = min(above, add(subtract(shown, max(0, subtract(used, local))), limit))
-        return add(max(0, subtract(local, used)), above) if local else above
+        on_the_way: list[Node] = []  # others keep nothing to themselves, and nothing limits them
+        at = node
+        while at.parent is not None:
+            if at.local or fr in at.borrowing:
+                on_the_way.append(at)
+            at = at.parent
+            self.questions += 1
+        above = subtract(at.subtree.get(fr, 0), at.usage.get(fr, 0))
+        while on_the_way:
+            at = on_the_way.pop()
+            used, local, limit = at.usage.get(fr, 0), at.local.get(fr, 0), at.borrowing.get(fr)
+            if limit is not None:
+                shown = subtract(at.subtree.get(fr, 0), local)
+                above = min(above, add(subtract(shown, max(0, subtract(used, local))), limit))
+            above = add(max(0, subtract(local, used)), above) if local else above
+        return above
 
     def potential(self, node: Node, fr: FR) -> int:
         """How much the node could use at most, were nobody else there (S-2.11)."""
-        whole = node.subtree.get(fr, 0)
-        if node.parent is None:
-            return whole
-        most = add(node.local.get(fr, 0), self.potential(node.parent, fr))
-        limit = node.borrowing.get(fr)
-        return most if limit is None else min(most, add(whole, limit))
+        unknown: list[Node] = []
+        at: Node | None = node
+        while at is not None and fr not in at.most:
+            unknown.append(at)
+            at = at.parent
+        self.steps += len(unknown)
+        most = 0 if at is None else at.most[fr]
+        for each in reversed(unknown):  # what is known once for a cohort is known for all below it
+            whole, limit = each.subtree.get(fr, 0), each.borrowing.get(fr)
+            most = whole if each.parent is None else add(each.local.get(fr, 0), most)
+            if limit is not None and each.parent is not None:
+                most = min(most, add(whole, limit))
+            each.most[fr] = most
+        return most
 
     def local_available(self, node: Node, fr: FR) -> int:
         return max(0, subtract(node.local.get(fr, 0), node.usage.get(fr, 0)))
@@ -226,11 +244,18 @@ class QuotaTree:
                 invariant(used == shown, "cohort {}: usage {} of {}, its children show {}", node.name, used, fr, shown)
 
 
+def _downward(roots: list[Node]) -> list[Node]:
+    """All nodes, parents before their children."""
+    nodes = list(roots)
+    for node in nodes:  # grows while it is read, level by level
+        nodes.extend(node.children)
+    return nodes
+
+
 def _total(node: Node, inactive: frozenset[str]) -> None:
-    """Sum quota from the leaves up: what a child keeps to itself is not part of its parent (S-2.4, 2.5, 2.15)."""
+    """Sum quota from the children up: what one keeps to itself is not part of its parent (S-2.4, 2.5, 2.15)."""
     node.subtree = dict(node.nominal)
     for child in node.children:
-        _total(child, inactive)
         for fr, amount in child.subtree.items():
             node.subtree[fr] = add(node.subtree.get(fr, 0), subtract(amount, child.local.get(fr, 0)))
     for fr, limit in node.lending.items():
@@ -246,18 +271,12 @@ def _cyclic(parents: Mapping[str, str]) -> set[str]:
     found: set[str] = set()
     done: set[str] = set()
     for start in parents:
-        trail: list[str] = []
+        trail: dict[str, int] = {}
         name = start
         while name in parents and name not in done and name not in trail:
-            trail.append(name)
+            trail[name] = len(trail)
             name = parents[name]
         if name in trail:
-            found.update(trail[trail.index(name) :])
+            found.update([*trail][trail[name] :])
         done.update(trail)
     return found
-
-
-def _mark_cycles(node: Node, inside: bool) -> None:
-    node.in_cycle = node.in_cycle or inside
-    for child in node.children:
-        _mark_cycles(child, node.in_cycle)

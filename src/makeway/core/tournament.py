@@ -52,7 +52,7 @@ class Contestant(Generic[T]):
 class _Side:
     """A node below which somebody still waits for its turn."""
 
-    __slots__ = ("above", "best", "depth", "heap", "node", "stamp")
+    __slots__ = ("above", "asked_in", "best", "depth", "heap", "node", "seen", "stamp")
 
     def __init__(self, node: Node, above: _Side | None) -> None:
         self.node = node
@@ -61,6 +61,8 @@ class _Side:
         self.best: Contestant[Any] | None = None
         self.heap: list[tuple[Key, int, _Side]] = []  # of a cohort: its sides; one whose stamp is old counts no more
         self.stamp = 0
+        self.seen: Usage = {}  # what reaches the node of what its best would use,
+        self.asked_in = 0  # as it was when sides were last asked together
 
     def front(self) -> tuple[Key, int, _Side] | None:
         heap = self.heap
@@ -83,6 +85,7 @@ class Tournament(Generic[T]):
             self._side(each.node).best = each
         self._names = sorted(self._left, reverse=True)  # the next is the last
         self._picked: Node | None = None  # whose turn it was, and who has not been asked again since
+        self._asking = 0  # how often sides were asked together
         self._ask_again(self._sides.values())
 
     def pick(self) -> tuple[T, Step] | None:
@@ -118,10 +121,15 @@ class Tournament(Generic[T]):
     # --- inside ---
 
     def _side(self, node: Node) -> _Side:
-        found = self._sides.get(node)
-        if found is None:
-            found = self._sides[node] = _Side(node, None if node.parent is None else self._side(node.parent))
-        return found
+        missing: list[Node] = []
+        at: Node | None = node
+        while at is not None and at not in self._sides:
+            missing.append(at)
+            at = at.parent
+        above = None if at is None else self._sides[at]
+        for each in reversed(missing):
+            above = self._sides[each] = _Side(each, above)
+        return self._sides[node]
 
     def _ask_again(self, sides: Iterable[_Side]) -> None:
         """Their best, and what they would have with it; those below before those above."""
@@ -129,22 +137,29 @@ class Tournament(Generic[T]):
         for side in sides:
             by_root.setdefault(side.node.root, []).append(side)
         for root, members in by_root.items():
+            self._asking += 1
             with self._counted(root):
                 for side in sorted(members, key=lambda each: -each.depth):
                     self._ask(side)
 
     def _ask(self, side: _Side) -> None:
         side.stamp += 1
+        front = None if side.node.is_queue else side.front()
         if not side.node.is_queue:
-            front = side.front()
             side.best = None if front is None else front[2].best
         if side.best is not None and side.above is not None:
-            heappush(side.above.heap, (self._key(side.node, side.best), side.stamp, side))
+            side.seen, side.asked_in = self._seen(side, side.best, None if front is None else front[2]), self._asking
+            heappush(side.above.heap, (self._key(side.node, side.best, side.seen), side.stamp, side))
 
-    def _key(self, node: Node, each: Contestant[Any]) -> Key:
+    def _seen(self, side: _Side, best: Contestant[Any], below: _Side | None) -> Usage:
+        """What reaches a side of what its best would use; one step from the side below, if that was just asked too."""
+        if below is None or below.asked_in != self._asking:
+            return seen_at(self._state.tree, side.node, best.node, best.usage)
+        return seen_at(self._state.tree, side.node, below.node, below.seen)
+
+    def _key(self, node: Node, each: Contestant[Any], more: Usage) -> Key:
         state, workload, gates = self._state, each.workload, self._state.policy.gates
         first = gates.prioritize_preemptor_workloads and state.is_preemptor(workload)
-        more = seen_at(state.tree, node, each.node, each.usage)
         borrows = gates.fair_sharing_prioritize_non_borrowing and borrows_of(node, each.asked, more)
         priority = -workload.priority if gates.priority_sorting_within_cohort else 0
         return (

@@ -421,7 +421,7 @@ class Facts:
             self._all("Cohort", cohort_of),
             flavors,
         )
-        for ref in changed:
+        for ref in self._one_of_each_tree(changed):
             found = set(self._woken_by(ref, trees_before))
             self._wake(found)
             self.reworded |= found
@@ -446,6 +446,14 @@ class Facts:
         stored = self.objects.all(kind)
         found = (self._lowered(Ref.of(each), lambda each=each: lower(each)) for each in stored)  # type: ignore[misc]
         return [each for each in found if each is not None]
+
+    def _one_of_each_tree(self, changed: Iterable[Ref]) -> list[Ref]:
+        """All that changed, but of the Cohorts of a tree only the first: each of them would wake the same queues."""
+        found: dict[object, Ref] = {}
+        for ref in changed:
+            node = self.state.tree.cohorts.get(ref.name) if ref.kind == "Cohort" else None
+            found.setdefault(ref if node is None else node.root, ref)
+        return list(found.values())
 
     def _find(self, kind: str, name: str) -> Any | None:
         return self.objects.get(Ref(kind, "", name))
@@ -497,7 +505,11 @@ def _is_seen_alike(before: WireWorkload, after: WireWorkload) -> bool:
     old, new = before.status or NO_STATUS, after.status or NO_STATUS
     if old is new and before.spec is after.spec:
         was, now = before.metadata, after.metadata
-        return was.annotations == now.annotations and was.owner_references == now.owner_references
+        return (
+            was.annotations == now.annotations
+            and was.owner_references == now.owner_references
+            and _is_leaving(before) == _is_leaving(after)
+        )
     return (
         len(old.conditions) == len(new.conditions)
         and old.admission == new.admission
@@ -510,7 +522,8 @@ def _seen(workload: WireWorkload, status: WorkloadStatus) -> tuple[object, ...]:
     """What else is compared of a Workload."""
     meta, spec = workload.metadata, workload.spec
     return (
-        meta.generation, spec.active, spec.priority, spec.queue_name, meta.annotations, meta.owner_references,
+        meta.generation, _is_leaving(workload), meta.annotations, meta.owner_references,
+        spec.active, spec.priority, spec.queue_name,
         status.requeue_state, status.reclaimable_pods, status.admission_checks, status.preemption_gates,
         status.preemption_claim, status.accumulated_past_execution_time_seconds,
     )  # fmt: skip

@@ -14,6 +14,7 @@ here: who takes away all that is in a namespace, who owns which field. One threa
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace as _changed
@@ -25,7 +26,7 @@ from msgspec.structs import replace
 
 from makeway.api import codec
 from makeway.api.documents import Tree
-from makeway.api.names import LASTING_NAMESPACES
+from makeway.api.names import FOREGROUND, LASTING_NAMESPACES, ORPHAN
 from makeway.api.objects.kubernetes import Namespace, NamespaceSpec, view
 from makeway.api.objects.meta import ObjectMeta, OwnerReference, Wire
 from makeway.api.problems import Problem, has_errors
@@ -37,9 +38,7 @@ from makeway.core.model import invariant, stored
 from makeway.runtime.history import History
 from makeway.runtime.pages import Objects
 from makeway.runtime.ports import (
-    FOREGROUND,
     OBJECT_BYTES_MAX,
-    ORPHAN,
     OWN_BYTES_MAX,
     AlreadyExists,
     Body,
@@ -119,7 +118,7 @@ class RuledObjects(Objects):
         self._around = around or Surroundings()
         self._by_uid: dict[str, Stored] = {}
         self._dependents: dict[str, dict[str, None]] = {}  # uid of an owner -> uids of what it owns
-        self._suspects: dict[str, None] = {}  # uids that the collector has to look at, in order
+        self._suspects: OrderedDict[str, None] = OrderedDict()  # uids that the collector has to look at, in order
 
     def create(self, body: Body) -> Stored:
         written = self._read(_without_status(body))
@@ -338,6 +337,8 @@ class RuledObjects(Objects):
         if meta == value.metadata:
             return old
         self._suspects[old.uid] = None
+        if FOREGROUND in finalizers:  # it is looked at again for each that goes, but they only once
+            self._suspects.update(dict.fromkeys(self._dependents.get(old.uid, ())))
         return self._commit(old.kind, replace(value, metadata=meta), old)
 
     def _commit(self, kind: Kind, value: Any, old: Stored | None, *, most: int | None = None) -> Stored:
@@ -408,8 +409,7 @@ class RuledObjects(Objects):
         """
         looks = 0
         while self._suspects:
-            uid = next(iter(self._suspects))
-            del self._suspects[uid]
+            uid, _ = self._suspects.popitem(last=False)
             if uid in self._by_uid:
                 self._look(self._by_uid[uid])
                 looks += 1
@@ -431,10 +431,7 @@ class RuledObjects(Objects):
                 self._let_go(dependent, {each.uid})
             self._drop_finalizer(self._by_uid[each.uid], ORPHAN)  # it may have owned itself
         elif _awaits_dependents(each):
-            dependents = self._owned_by(each)
-            if any(_blocks(dependent, each) for dependent in dependents):
-                self._suspects.update((dependent.uid, None) for dependent in dependents if not dependent.deleting)
-            else:
+            if not any(_blocks(self._by_uid[uid], each) for uid in self._dependents.get(each.uid, ())):
                 self._drop_finalizer(each, FOREGROUND)
         elif not each.deleting and each.owners:
             self._look_at_owners(each)

@@ -48,6 +48,7 @@ import msgspec
 
 from makeway.api import codec
 from makeway.api.documents import Tree
+from makeway.api.names import FOREGROUND, ORPHAN
 from makeway.api.objects.meta import ObjectMeta, Wire
 from makeway.api.problems import Problem
 from makeway.api.quantity import decode_hook
@@ -56,8 +57,6 @@ from makeway.core.model import Millis, Selector, selects
 
 Body = Wire | Mapping[str, Tree] | codec.Reading
 Propagation = Literal["Background", "Foreground", "Orphan"]
-ORPHAN = "orphan"  # finalizers that stand for a propagation
-FOREGROUND = "foregroundDeletion"
 POD_GRACE_SECONDS = 30
 OBJECT_BYTES_MAX = 3 * 512 * 1024  # of one object as it is stored: what etcd takes in a request
 OWN_BYTES_MAX = 4 * 512 * 1024  # with what our own controllers write beside it: they have room where clients have none

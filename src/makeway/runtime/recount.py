@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from math import inf, isnan
 from typing import Any, NamedTuple
 
@@ -218,6 +219,8 @@ def _is_queueable(each: Workload, parent: Workload | None, *, heeds_gates: bool)
 
 def _may_wait(each: Workload) -> bool:
     on_hold = any(c.type == "QuotaReserved" and c.status == "False" and c.reason == "OnHold" for c in _conditions(each))
+    if each.metadata.deletion_timestamp is not None:
+        return False
     return each.spec.active and not on_hold and not _is(each, "Finished") and not _is(each, "WaitingForReplacementPods")
 
 
@@ -266,12 +269,18 @@ def _sum_cohorts(counted: _Counted) -> None:
     cohorts = counted.cohorts
     for named in [quota.parent for quota in (*counted.quotas.values(), *cohorts.values()) if quota.parent]:
         cohorts.setdefault(named, _Quota(""))
-    for name, cohort in cohorts.items():
-        chain = _ancestors(cohorts, name)
-        cohort.in_cycle = bool(chain) and cohorts[chain[-1]].parent in (name, *chain)
-    for name in [name for name in cohorts if name in _ancestors(cohorts, name)]:
-        cohorts[name] = _Quota("", *_declared(cohorts[name]), weight=cohorts[name].weight, in_cycle=True)
-    depths = {name: len(_ancestors(cohorts, name)) for name in cohorts}
+    for ring in _rings(cohorts):
+        for name in ring:
+            cohorts[name] = _Quota("", *_declared(cohorts[name]), weight=cohorts[name].weight, in_cycle=True)
+    depths: dict[str, int] = {}
+    for name in cohorts:
+        way = [name]
+        while way[-1] not in depths and cohorts[way[-1]].parent:
+            way.append(cohorts[way[-1]].parent)
+        depths.setdefault(way[-1], 0)
+        for over, each in pairwise(reversed(way)):
+            depths[each] = depths[over] + 1
+            cohorts[each].in_cycle = cohorts[over].in_cycle
     ordered = [cohorts[name] for name in sorted(cohorts, key=lambda name: (-depths[name], name))]
     for quota in (*counted.quotas.values(), *ordered):
         _add_to(quota.subtree, quota.nominal)
@@ -299,11 +308,27 @@ def _declared(quota: _Quota) -> tuple[Amounts, Amounts, Amounts]:
     return quota.nominal, quota.borrowing, quota.lending
 
 
+def _rings(cohorts: Mapping[str, _Quota]) -> list[list[str]]:
+    """Cohorts that are their own ancestors, each ring once."""
+    found: list[list[str]] = []
+    seen: dict[str, str] = {}  # by name, from where it was first reached
+    for start in cohorts:
+        way: list[str] = []
+        name = start
+        while name and name not in seen:
+            seen[name] = start
+            way.append(name)
+            name = cohorts[name].parent
+        if name and seen[name] == start:
+            found.append(way[way.index(name) :])
+    return found
+
+
 def _ancestors(cohorts: Mapping[str, _Quota], name: str) -> list[str]:
-    """Its parent, that one's parent and so on; itself last if they lead back to it."""
+    """Its parent, that one's parent and so on; there are no rings any more."""
     found: list[str] = []
     above = cohorts[name].parent
-    while above and above not in found:
+    while above:
         found.append(above)
         above = cohorts[above].parent
     return found
@@ -420,8 +445,12 @@ def _resource_gauges(counted: _Counted) -> dict[str, dict[Labels, Number]]:
 def _cohort_gauges(counted: _Counted) -> dict[str, dict[Labels, Number]]:
     sound = {name: quota for name, quota in counted.cohorts.items() if not quota.in_cycle}
 
-    def top(name: str) -> str:
-        return [name, *_ancestors(sound, name)][-1] if name in sound else ""
+    tops: dict[str, str] = {}
+    for each in sound:
+        way = [each]
+        while way[-1] not in tops and sound[way[-1]].parent:
+            way.append(sound[way[-1]].parent)
+        tops.update(dict.fromkeys(way, tops.get(way[-1], way[-1])))
 
     return {
         "kueue_cohort_subtree_quota": _shown({(n,): _above_zero(q.subtree) for n, q in sound.items()}),
@@ -429,8 +458,8 @@ def _cohort_gauges(counted: _Counted) -> dict[str, dict[Labels, Number]]:
             {(n,): _above_zero(q.reservations) for n, q in sound.items()}
         ),
         "kueue_cohort_subtree_admitted_active_workloads": {(n,): q.admitted for n, q in sound.items()},
-        "kueue_cohort_info": {(n, q.parent, top(n)): 1 for n, q in sound.items()},
-        "kueue_cluster_queue_info": {(n, q.parent, top(q.parent)): 1 for n, q in counted.quotas.items()},
+        "kueue_cohort_info": {(n, q.parent, tops[n]): 1 for n, q in sound.items()},
+        "kueue_cluster_queue_info": {(n, q.parent, tops.get(q.parent, "")): 1 for n, q in counted.quotas.items()},
     }
 
 

@@ -61,12 +61,14 @@ def share_of(quota: Quota, cohorts: Mapping[str, Quota]) -> float:
 
 def _potential(quota: Quota, fr: FR, cohorts: Mapping[str, Quota]) -> int:
     """S-2.11."""
-    own = quota.subtree.get(fr, 0)
-    if not quota.parent:
-        return own
-    most = add(quota.local.get(fr, 0), _potential(cohorts[quota.parent], fr, cohorts))
-    limit = quota.borrowing.get(fr)
-    return most if limit is None else min(most, add(own, limit))
+    way = [quota]
+    while way[-1].parent:
+        way.append(cohorts[way[-1].parent])
+    most = way.pop().subtree.get(fr, 0)
+    for each in reversed(way):
+        most, limit = add(each.local.get(fr, 0), most), each.borrowing.get(fr)
+        most = most if limit is None else min(most, add(each.subtree.get(fr, 0), limit))
+    return most
 
 
 def _sum(amounts: Iterable[int]) -> int:

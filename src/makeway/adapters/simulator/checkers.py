@@ -52,6 +52,7 @@ class Witness:
         self._watches = [(kind, store.watch(kind)) for kind in self._kinds]
         self._objects: dict[str, dict[Ref, Any]] = {kind.name: {} for kind in self._kinds}
         self._tree = QuotaTree(UndoLog())
+        self._is_outdated = False  # the tree, by changes that nobody was charged or asked about since
         self._held: dict[Ref, tuple[str, dict[FR, int]]] = {}
         self.broken: list[Broken] = []
         self.admissions = 0
@@ -76,12 +77,15 @@ class Witness:
             known.pop(ref, None)
         else:
             known[ref] = after
-        if kind.name == "Workload":
-            self._workload(revision, ref, before, after)
-        else:
+        if kind.name != "Workload":
+            self._is_outdated = True
+            return
+        if self._is_outdated:
             self._configure()
+        self._workload(revision, ref, before, after)
 
     def _configure(self) -> None:
+        self._is_outdated = False
         queues = [each for _, each in sorted(self._objects["ClusterQueue"].items())]
         lowered = [queue_of(each, inactive_reasons(each, self._find, asks_for_checks=False)) for each in queues]
         self._tree = QuotaTree(UndoLog())

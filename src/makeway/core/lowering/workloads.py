@@ -123,13 +123,17 @@ def is_accounted(workload: wire.Workload) -> bool:
 
 
 def is_queueable(workload: wire.Workload, *, heeds_gates: bool = True) -> bool:
-    """Whether it may wait in a queue at all (S-3.5); ``heeds_gates``: the gate AdmissionGatedBy is on."""
+    """Whether it may wait in a queue at all (S-3.5); ``heeds_gates``: the gate AdmissionGatedBy is on.
+
+    What is being deleted waits for nothing any more, whoever's finalizer keeps it.
+    """
     conditions = {each.type: each for each in (workload.status.conditions if workload.status else ())}
     reserved = conditions.get("QuotaReserved")
     on_hold = reserved is not None and reserved.status == "False" and reserved.reason == "OnHold"
     is_parent = workload.spec.workload_mode is not None and workload.spec.workload_mode.type == "Parent"
     return (
         workload.spec.active
+        and workload.metadata.deletion_timestamp is None
         and not on_hold
         and not is_parent
         and not _is_true(conditions, "QuotaReserved")

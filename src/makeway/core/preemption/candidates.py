@@ -52,13 +52,17 @@ def find_lenders(
 
 
 def _borrowing_queues(tree: QuotaTree, cohort: Node, need: tuple[FR, ...], besides: Node) -> Iterator[Node]:
-    for child in cohort.children:
-        if child is besides or tree.within_nominal(child, need):
+    left = [iter(cohort.children)]  # of each cohort on the way down
+    while left:
+        child = next(left[-1], None)
+        if child is None:
+            left.pop()
+        elif child is besides or tree.within_nominal(child, need):
             continue
-        if child.is_queue:
+        elif child.is_queue:
             yield child
         else:
-            yield from _borrowing_queues(tree, child, need, besides)
+            left.append(iter(child.children))
 
 
 class Candidates:

@@ -50,6 +50,7 @@ class Richest:
         self._heaps: dict[Node, list[_Rich]] = {}  # of cohorts that were looked into
         self._dropped: set[Node] = set()
         self._changed: set[Node] = set()  # something below has left since they were asked
+        self.looks = 0  # how often a cohort was looked into; tests count them
 
     def next(self) -> Node | None:
         """The queue whose turn it is; None: no queue is left."""
@@ -63,7 +64,8 @@ class Richest:
             below = self._richest(at)
             if below is None:
                 self._dropped.add(at)
-                below = root
+                below = at if at is root else at.parent  # nothing above has changed, so the way there is the same
+                assert below is not None, "the root is above all"
             at = below
         return None
 
@@ -78,6 +80,7 @@ class Richest:
     # --- inside ---
 
     def _richest(self, cohort: Node) -> Node | None:
+        self.looks += 1
         heap = self._heaps.get(cohort)
         if heap is None:
             heap = self._heaps[cohort] = [_Rich(each, share(self._tree, each)) for each in cohort.children]
