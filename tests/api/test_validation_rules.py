@@ -27,6 +27,8 @@ VERSIONS = {
     "Configuration": ("config.kueue.x-k8s.io/v1beta2", "Configuration"),
     "Job": ("batch/v1", "Job"),
     "Pod": ("v1", "Pod"),
+    "ConfigMap": ("v1", "ConfigMap"),
+    "Secret": ("v1", "Secret"),
     "PriorityClass": ("scheduling.k8s.io/v1", "PriorityClass"),
 }
 SHORT = {

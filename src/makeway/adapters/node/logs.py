@@ -16,9 +16,11 @@ from typing import NamedTuple
 from makeway.adapters.node.folders import PodFolder
 from makeway.adapters.node.logbook import ENTRY, TIMES_APART_MS, piece_name
 from makeway.adapters.node.processes import is_alive
+from makeway.adapters.node.records import open_plain, read_plain
 from makeway.api.quantity import Time
 
 CHUNK = 64 * 1024
+PIECE_BYTES_MAX = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ class LogReader:
         if self._file < 0:
             path = self._folder / piece_name(self._restart, piece, "log")
             try:
-                self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                self._file = open_plain(path)
             except OSError:
                 return b""
         data = os.pread(self._file, CHUNK, offset)
@@ -192,7 +194,7 @@ class LogReader:
 
     def _bytes(self, piece: int) -> bytes:
         try:
-            return (self._folder / piece_name(self._restart, piece, "log")).read_bytes()
+            return read_plain(self._folder / piece_name(self._restart, piece, "log"), PIECE_BYTES_MAX)
         except OSError:
             return b""
 
@@ -207,7 +209,7 @@ class LogReader:
     def _entries(self, piece: int) -> list[tuple[int, int]]:
         """Offsets and times, as far as they are whole."""
         try:
-            data = (self._folder / piece_name(self._restart, piece, "times")).read_bytes()
+            data = read_plain(self._folder / piece_name(self._restart, piece, "times"), PIECE_BYTES_MAX)
         except OSError:
             return []
         whole = len(data) - len(data) % ENTRY.size

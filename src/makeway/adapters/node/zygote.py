@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from makeway.adapters.node import processes
-from makeway.adapters.node.records import TROUBLE
+from makeway.adapters.node.records import TROUBLE, open_plain
 from makeway.adapters.node.supervisor import supervise
 
 MESSAGE_MAX = 4096
@@ -91,8 +91,10 @@ class Zygote:
             supervise(Path(os.fsdecode(folder)))
             code = 0
         except BaseException:
+            words = traceback.format_exc().encode("utf-8", "replace")
             with suppress(OSError):
-                Path(os.fsdecode(folder), TROUBLE).write_text(traceback.format_exc(), "utf-8")
+                told = open_plain(Path(os.fsdecode(folder), TROUBLE), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+                os.write(told, words)
         finally:
             os._exit(code)
 

@@ -16,6 +16,7 @@ from makeway.api.objects import queueing
 from makeway.api.objects.configuration import Configuration
 from makeway.api.objects.kubernetes import (
     NOTHING,
+    ConfigMap,
     Event,
     Job,
     JobSpec,
@@ -27,6 +28,7 @@ from makeway.api.objects.kubernetes import (
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
     PriorityClass,
+    Secret,
     view,
 )
 from makeway.api.objects.meta import Wire
@@ -35,7 +37,7 @@ from makeway.api.objects.scheduling import GangWorkload
 from makeway.api.objects.workload import Workload
 from makeway.api.problems import Problem, has_errors
 from makeway.api.shapes import Record, shape_of
-from makeway.api.validation import events, pod_updates, pods, queues, scheduling, workloads
+from makeway.api.validation import events, pod_updates, pods, queues, scheduling, volumes, workloads
 from makeway.api.validation.configuration import check_configuration
 from makeway.api.validation.fields import check_metadata
 from makeway.api.versions import Kind, kind_of
@@ -128,6 +130,10 @@ def _rules(value: Wire, around: Surroundings) -> Iterator[Problem]:
             yield from pods.check_priority_class(value)
         case Event():
             yield from events.check_event(value)
+        case ConfigMap():
+            yield from volumes.check_config_map(value)
+        case Secret():
+            yield from volumes.check_secret(value)
         case Configuration():
             yield from check_configuration(value)
 

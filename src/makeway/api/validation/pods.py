@@ -25,6 +25,7 @@ from makeway.api.validation.fields import (
     is_qualified,
     is_subdomain,
 )
+from makeway.api.validation.volumes import check_volumes
 from makeway.api.validation.where import check_choice, check_label_operators, check_where
 
 JsonObject = dict[str, Any]
@@ -86,6 +87,7 @@ def check_pod_spec(spec: JsonObject, path: str, *, restart_policies: tuple[str, 
         yield Problem(f"{path}.restartPolicy", message, cause="Required")
     yield from check_choice(policy, restart_policies, f"{path}.restartPolicy")
     yield from check_pod_resources(spec, path)
+    yield from check_volumes(spec, path)
     for i, toleration in enumerate(spec.get("tolerations") or ()):
         yield from _check_pod_toleration(toleration, f"{path}.tolerations[{i}]")
     yield from check_choice(spec.get("preemptionPolicy"), ("PreemptLowerPriority", "Never"), f"{path}.preemptionPolicy")
