@@ -28,6 +28,7 @@ VERSIONS = {
     "Job": ("batch/v1", "Job"),
     "Pod": ("v1", "Pod"),
     "ConfigMap": ("v1", "ConfigMap"),
+    "Secret": ("v1", "Secret"),
     "PodDisruptionBudget": ("policy/v1", "PodDisruptionBudget"),
     "PriorityClass": ("scheduling.k8s.io/v1", "PriorityClass"),
 }

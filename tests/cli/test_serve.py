@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -126,7 +127,14 @@ def test_a_kubeconfig_is_put_beside_what_is_there(folder: Path, tmp_path: Path) 
         assert run(folder, "kubeconfig", "--write", "--file", str(place)).exit_code == 0
     found: Any = yaml.safe_load(place.read_text())
     assert [each["name"] for each in found["clusters"]] == ["other", "makeway"]
-    assert (found["current-context"], found["preferences"], place.stat().st_mode & 0o777) == ("makeway", {}, 0o640)
+    assert (found["current-context"], found["preferences"], place.stat().st_mode & 0o777) == ("makeway", {}, 0o600)
+    link = tmp_path / "elsewhere" / "link"  # many keep theirs elsewhere
+    link.parent.mkdir()
+    link.symlink_to(place)
+    assert run(folder, "kubeconfig", "--write", "--name", "again", "--file", str(link)).exit_code == 0
+    assert link.is_symlink()
+    assert yaml.safe_load(place.read_text())["current-context"] == "again"
+    assert [each.name for each in link.parent.iterdir()] == ["link"]
     place.write_text("- not a kubeconfig\n")
     refused = run(folder, "kubeconfig", "--write", "--file", str(place))
     assert (refused.exit_code, place.read_text()) == (1, "- not a kubeconfig\n")
@@ -229,3 +237,32 @@ def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "cannot be used" in result.stderr
     assert os.path.isfile(tmp_path / "data")
+
+
+# --- folders and files that are not in order -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("more", [[], ["--detach"], ["--leave-out-damaged"]], ids=["up", "detached", "leave out"])
+def test_a_folder_that_others_may_write_to_is_refused(more: list[str], tmp_path: Path) -> None:
+    tmp_path.chmod(0o770)
+    (tmp_path / "makeway.db").touch()
+    result = run(tmp_path, "up", *more)
+    assert (result.exit_code, "chmod go-w" in result.stderr, "Traceback" in result.stderr) == (1, True, False)
+    assert [each.name for each in tmp_path.iterdir()] == ["makeway.db"]
+    tmp_path.chmod(0o700)
+
+
+def test_a_damaged_file_is_refused_and_can_be_gone_on_with(tmp_path: Path) -> None:
+    open_store(tmp_path, wall_clock).close()
+    with closing(sqlite3.connect(tmp_path / "makeway.db", isolation_level=None)) as other:
+        other.execute("UPDATE objects SET checksum = 0 WHERE name = 'kube-public'")
+    refused = run(tmp_path, "up", "--port", "0")
+    assert (refused.exit_code, "namespaces kube-public has changed" in refused.stderr) == (1, True)
+    server = started(tmp_path, "--leave-out-damaged", "--no-node")
+    try:
+        assert "makeway serves" in greeting(server)
+    finally:
+        server.terminate()
+        _, told = server.communicate(timeout=60)
+    assert "left out: namespaces kube-public has changed since it was written" in told
+    assert len(list(tmp_path.glob("makeway.db.damaged-*"))) == 1

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from makeway.adapters.server.upkeep import emptied
-from makeway.api.names import FOREGROUND, RESOURCE_IN_USE
+from makeway.api.names import RESOURCE_IN_USE
 from makeway.api.objects.kubernetes import Namespace, PriorityClass
+from makeway.api.objects.meta import FOREGROUND
 from makeway.api.objects.queueing import (
     AdmissionCheck,
     Cohort,

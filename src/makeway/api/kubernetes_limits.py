@@ -118,6 +118,7 @@ SecurityContext: procMount=Default|Unmasked runAsGroup=0..2147483647 runAsUser=0
 SleepAction: seconds=0..
 TCPSocketAction: port=<port>
 VolumeMount: mountPropagation=None|HostToContainer|Bidirectional recursiveReadOnly=Disabled|IfPossible|Enabled
+    subPath=<inside> subPathExpr=<inside>
 
 # Volumes.
 AzureDiskVolumeSource: cachingMode=None|ReadOnly|ReadWrite kind=Shared|Dedicated|Managed

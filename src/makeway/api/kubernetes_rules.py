@@ -73,8 +73,15 @@ def _one_of(*names: str, beside: tuple[str, ...] = ()) -> Rule:
     return rule
 
 
+def _host_path(block: Block, path: str) -> Iterator[Problem]:
+    host = block.get("path") or ""
+    if ".." in host.split("/"):
+        yield Problem(f"{path}.path", f"{told(host)} has a `..` in it", "name the path itself")
+
+
 RULES: dict[str, Rule] = {
     "EnvVarSource": _one_of("configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRef", "secretKeyRef"),
+    "HostPathVolumeSource": _host_path,
     "LabelSelectorRequirement": _requirement,
     "LifecycleHandler": _one_of("exec", "httpGet", "sleep", "tcpSocket"),
     "NodeSelectorRequirement": _requirement,

@@ -48,7 +48,6 @@ STOPPED = "makeway.dev/stopped"  # annotation: its Job let go of it before it ha
 
 # Finalizers.
 RESOURCE_IN_USE = "kueue.x-k8s.io/resource-in-use"
-ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"  # those that stand for a propagation
 
 # Preemption gates of a Workload.
 MULTIKUEUE_GATE = "kueue.x-k8s.io/multikueue"

@@ -19,6 +19,7 @@ from makeway.adapters.kubernetes.client import ANSWER_SECONDS, Client
 from makeway.adapters.kubernetes.errors import NotTrusted, Unauthorized
 from makeway.adapters.kubernetes.kubeconfig import KubeconfigRefused, Target, kubeconfig_paths, read_target
 from makeway.adapters.kubernetes.resources import Resource, find_resource, known_resources
+from makeway.adapters.server.own_folder import check_folder, read_own
 from makeway.api.structure import did_you_mean
 from makeway.cli.screen import echo, plain
 from makeway.runtime.ports import Conflict, Expired, Forbidden, Invalid, NotFound, StoreError, TimedOut, Unavailable
@@ -106,10 +107,11 @@ def local_target(folder: Path) -> Target:
     """The server whose data folder this is, whether it runs or not. Raises what to do where there never was one."""
     address = f"https://127.0.0.1:{PORT}"
     try:
-        token = (folder / "admin.token").read_text("ascii").strip()
-        authority = (folder / "ca.crt").read_bytes()
+        check_folder(folder, reads_only=True)  # else somebody could have us send our Secrets to a server of theirs
+        token = read_own(folder / "admin.token").decode("ascii").strip()
+        authority = read_own(folder / "ca.crt")
         with suppress(FileNotFoundError):
-            address = (folder / ADDRESS_FILE).read_text("ascii").strip()
+            address = read_own(folder / ADDRESS_FILE).decode("ascii").strip()
     except FileNotFoundError as error:
         hint = f"`makeway up` starts one; {ANOTHER}"
         raise click.ClickException(f"no server has been started in {folder}\n\nhint: {hint}") from error

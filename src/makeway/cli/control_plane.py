@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +27,7 @@ from makeway.adapters.server.app import application
 from makeway.adapters.server.beginning import admin_token, open_store
 from makeway.adapters.server.certificates import certificate
 from makeway.adapters.server.limits import Limits
+from makeway.adapters.server.own_folder import write_own
 from makeway.adapters.server.pod_calls import PodLogs
 from makeway.adapters.server.serving import Serving
 from makeway.adapters.server.storage import SqliteStore
@@ -130,7 +130,7 @@ class ControlPlane:
             self.live.start()
             self._open.callback(self.live.stop, STOP_SECONDS)
             self.url = f"https://{_reached(host)}:{port}"
-            _write(self._folder / ADDRESS_FILE, self.url)
+            write_own(self._folder / ADDRESS_FILE, f"{self.url}\n".encode("ascii"))
             self._open.callback((self._folder / ADDRESS_FILE).unlink, missing_ok=True)
             self.live.read_all()
         except BaseException:
@@ -225,10 +225,3 @@ def _reached(host: str) -> str:
     if host in ("0.0.0.0", "::"):
         return "127.0.0.1" if host == "0.0.0.0" else "[::1]"
     return f"[{host}]" if ":" in host else host
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all: other processes read it."""
-    beside = path.with_name(f".{path.name}.new")
-    beside.write_text(f"{text}\n", "ascii")
-    os.replace(beside, path)

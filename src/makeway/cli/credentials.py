@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import os
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from makeway.adapters.server.access import (
 )
 from makeway.adapters.server.beginning import open_store
 from makeway.adapters.server.data_file import DataFileRefused
+from makeway.adapters.server.own_folder import write_own
 from makeway.adapters.server.storage import SqliteStore
 from makeway.api import codec
 from makeway.api.objects.kubernetes import Secret
@@ -85,11 +85,15 @@ def _config(name: str, server: str, authority: bytes, token: str) -> dict[str, A
 
 
 def _merge(path: Path, entry: Mapping[str, Any]) -> None:
-    """Into what is there. What cannot be read as a kubeconfig is left as it is."""
+    """Into what is there, for its owner alone from then on: it has a token. What is no kubeconfig is left as it is.
+
+    A link is followed: many keep the file elsewhere, and where it leads to is for the owner of the link to say.
+    """
+    path = Path(os.path.realpath(path))
     try:
-        text, mode = path.read_text("utf-8"), stat.S_IMODE(path.stat().st_mode)
+        text = path.read_text("utf-8")
     except FileNotFoundError:
-        text, mode = "", 0o600
+        text = ""
     except (OSError, UnicodeDecodeError) as error:
         raise click.ClickException(f"{path} cannot be read: {error}\n\nhint: name another --file") from error
     try:
@@ -105,11 +109,7 @@ def _merge(path: Path, entry: Mapping[str, Any]) -> None:
         merged[each] = [*others, *entry[each]]
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        beside = path.with_name(f".{path.name}.new")
-        beside.unlink(missing_ok=True)
-        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
-            file.write(yaml_text([merged]))
-        os.replace(beside, os.path.realpath(path))
+        write_own(path, yaml_text([merged]).encode())
     except OSError as error:
         raise click.ClickException(
             f"{path} cannot be written: {error.strerror}\n\nhint: name another --file"

@@ -24,6 +24,7 @@ import click
 
 from makeway.adapters.node import processes
 from makeway.adapters.node.folders import supervised
+from makeway.adapters.server.own_folder import check_folder, made_folder, open_own
 from makeway.api.objects.configuration import Configuration
 from makeway.cli.configuration import read_configuration
 from makeway.cli.connection import PORT, connected, data_folder, local_target, server_options
@@ -45,14 +46,14 @@ OUTPUT = click.option(
 def holder_of(folder: Path) -> int | None:
     """The process whose server has this folder; 0 where that is not known, None where there is none."""
     try:
-        lock = os.open(folder / f"{DATA_FILE}.lock", os.O_RDWR)
+        lock = open_own(folder / f"{DATA_FILE}.lock")
     except FileNotFoundError:
-        return None
+        return 0 if _is_held(folder) else None  # somebody has removed the lock of a server that runs
     except OSError as error:
         raise click.ClickException(f"{folder} cannot be read: {error.strerror}\n\nhint: {ACCOUNT}") from error
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return None
+        return 0 if _is_held(folder) else None
     except BlockingIOError:
         text = os.pread(lock, 32, 0).decode(errors="replace").strip()
         return int(text) if text.isdigit() else 0
@@ -60,7 +61,25 @@ def holder_of(folder: Path) -> int | None:
         os.close(lock)
 
 
+def _is_held(folder: Path) -> bool:
+    """A server locks its folder too."""
+    try:
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:  # some network file systems have no locks for folders
+        return False
+    finally:
+        os.close(opened)
+
+
 ACCOUNT = "run this as the account that runs the server"
+OTHER_FOLDER = "name another folder with --data"
 
 
 # --- up --------------------------------------------------------------------------------------------------------------
@@ -72,10 +91,16 @@ ACCOUNT = "run this as the account that runs the server"
 @click.option("--listen", metavar="HOST", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--config", metavar="FILE", help="A Configuration.")
 @click.option("-d", "--detach", is_flag=True, help="Go on in the background; `makeway down` ends it.")
+@click.option(
+    "--leave-out-damaged",
+    "leaves_out",
+    is_flag=True,
+    help="Keep a damaged data file aside, and go on with what can be read of it.",
+)
 @node_options
 def up(
-    data: str | None, port: int, listen: str, config: str | None, detach: bool, no_node: bool, nodes: tuple[str, ...],
-    node_capacity: str | None,
+    data: str | None, port: int, listen: str, config: str | None, detach: bool, leaves_out: bool, no_node: bool,
+    nodes: tuple[str, ...], node_capacity: str | None,
 ) -> None:  # fmt: skip
     """Serve the API on this machine, decide, and run pods as processes.
 
@@ -85,6 +110,8 @@ def up(
     folder = data_folder(data)
     offered = offers(node_capacity, nodes)
     value = read_configuration(config)
+    if leaves_out:
+        _leave_out(folder)
     if detach:
         _detached(folder, port, listen, config, words(node_capacity, nodes, no_node=no_node))
         return
@@ -133,7 +160,7 @@ def _serve(
     except DataFileRefused as error:
         raise click.ClickException(f"{error}\n\nhint: {_about_folder(folder)}") from error
     except OSError as error:
-        raise click.ClickException(f"{folder} cannot be used: {error.strerror}\n\nhint: name another --data") from error
+        raise click.ClickException(f"{folder} cannot be used: {error.strerror}\n\nhint: {OTHER_FOLDER}") from error
     try:
         with own_process():
             url = plane.start(None if node is None else Logs(folder))
@@ -159,10 +186,27 @@ def _serve(
         raise plane.failure
 
 
+def _leave_out(folder: Path) -> None:
+    from makeway.adapters.server.data_file import DataFileRefused
+    from makeway.adapters.server.leaving_out import leave_out_damaged
+
+    if not (folder / DATA_FILE).exists():
+        return
+    try:
+        check_folder(folder)
+        left = leave_out_damaged(folder / DATA_FILE)
+    except (DataFileRefused, OSError) as error:
+        raise click.ClickException(f"{error}\n\nhint: {_about_folder(folder)}") from error
+    for each in left.findings:
+        echo(f"left out: {plain(each)}", err=True)
+    if left.findings:
+        echo(f"{plural(left.kept, 'object')} could be read; the file of before is {plain(str(left.aside))}", err=True)
+
+
 def _about_folder(folder: Path) -> str:
     holder = holder_of(folder)
     if holder is None:
-        return "name another folder with --data"
+        return OTHER_FOLDER
     return "`makeway status` shows it, `makeway down` ends it, --data names another folder"
 
 
@@ -185,11 +229,15 @@ def _detached(folder: Path, port: int, listen: str, config: str | None, more: It
         raise click.ClickException(
             f"{folder} is in use by another server (process {holder or 'unknown'})\n\nhint: {_about_folder(folder)}"
         )
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        made_folder(folder)
+    except OSError as error:
+        raise click.ClickException(f"{folder} cannot be used: {error.strerror}\n\nhint: {OTHER_FOLDER}") from error
     line = ["up", "--data", str(folder), "--port", str(port), "--listen", listen, *more]
     line += ["--config", os.path.abspath(config)] if config else []
     log = folder / LOG_FILE
-    with open(log, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+    log.unlink(missing_ok=True)
+    with open(log, "xb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o600)) as file:
         process = subprocess.Popen(
             [sys.executable, "-m", "makeway", *line], stdin=subprocess.DEVNULL, stdout=file, stderr=file,
             start_new_session=True,

@@ -32,16 +32,14 @@ import msgspec
 from makeway.api.names import (
     ADMISSION_GATED_BY,
     DEFAULT_QUEUE,
-    FOREGROUND,
     MULTIKUEUE_CONTROLLER,
-    ORPHAN,
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
     workload_name,
 )
 from makeway.api.objects.kubernetes import Job, JobSpec, JobStatus
 from makeway.api.objects.kubernetes import view as read
-from makeway.api.objects.meta import Condition
+from makeway.api.objects.meta import FOREGROUND, ORPHAN, Condition
 from makeway.api.objects.pods import PodTemplate
 from makeway.api.objects.workload import PodSet, PodSetAssignment, Workload
 from makeway.controllers.contract import NOTHING, Action, Change, Create, Delete, Edit, Note, Outcome, Ref, View

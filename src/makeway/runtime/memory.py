@@ -26,9 +26,9 @@ from msgspec.structs import replace
 
 from makeway.api import codec
 from makeway.api.documents import Tree
-from makeway.api.names import FOREGROUND, LASTING_NAMESPACES, ORPHAN
+from makeway.api.names import LASTING_NAMESPACES
 from makeway.api.objects.kubernetes import Namespace, NamespaceSpec, view
-from makeway.api.objects.meta import ObjectMeta, OwnerReference, Wire
+from makeway.api.objects.meta import FOREGROUND, ORPHAN, ObjectMeta, OwnerReference, Wire
 from makeway.api.problems import Problem, has_errors
 from makeway.api.quantity import LAST_MILLIS, Time
 from makeway.api.structure import Mode

@@ -132,6 +132,11 @@ class Objects:
                 if each.namespace == namespace:
                     yield each
 
+    def all(self) -> Iterator[Stored]:
+        """All there is, in no order; nothing may be written meanwhile."""
+        for objects in self._objects.values():
+            yield from objects.values()
+
     # --- changes ---
 
     def restore(self, each: Stored) -> None:

@@ -48,8 +48,7 @@ import msgspec
 
 from makeway.api import codec
 from makeway.api.documents import Tree
-from makeway.api.names import FOREGROUND, ORPHAN
-from makeway.api.objects.meta import ObjectMeta, Wire
+from makeway.api.objects.meta import FOREGROUND, ORPHAN, ObjectMeta, Wire
 from makeway.api.problems import Problem
 from makeway.api.quantity import decode_hook
 from makeway.api.versions import Kind, from_stored

@@ -25,6 +25,7 @@ from makeway.adapters.node.records import (
     PodPlan,
     PodRecord,
     Stop,
+    read_plain,
     read_plan,
     read_record,
     read_stop,
@@ -54,6 +55,7 @@ class PodFolder:
             raise ValueError(f"{uid!r} cannot name a folder")
         self.uid = uid
         self.path = root / uid
+        self._record: PodRecord | None = None
 
     @classmethod
     def all(cls, root: Path) -> Iterator[PodFolder]:
@@ -84,12 +86,17 @@ class PodFolder:
     # --- while it runs ---
 
     def record(self) -> PodRecord | None:
-        return read_record(self.path)
+        """The newest that could be read: the pod's own processes may have put anything in its place."""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            found = read_record(self.path)
+            self._record = found or self._record
+            return found
+        return self._record
 
     def trouble(self) -> str:
         """Why a supervisor ended before it could begin."""
         try:
-            text = (self.path / TROUBLE).read_text("utf-8", "replace")
+            text = read_plain(self.path / TROUBLE).decode("utf-8", "replace")
         except OSError:
             return ""
         return text.strip().rpartition("\n")[2][:TROUBLE_MAX]

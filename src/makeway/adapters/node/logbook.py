@@ -14,6 +14,8 @@ import struct
 from contextlib import suppress
 from pathlib import Path
 
+from makeway.adapters.node.records import open_plain
+
 ENTRY = struct.Struct("<QQ")  # offset, milliseconds
 TIMES_APART_MS = 10  # what comes sooner counts as come at once
 PIECES = 8  # of which the whole consists
@@ -61,10 +63,10 @@ class LogBook:
         self._piece += 1
         self._size = 0
         log, times = (self._folder / piece_name(self._restart, self._piece, kind) for kind in ("log", "times"))
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        first = os.open(log, flags, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        first = open_plain(log, flags)
         try:
-            self._files = (first, os.open(times, flags, 0o600))
+            self._files = (first, open_plain(times, flags))
         except OSError:
             os.close(first)
             raise

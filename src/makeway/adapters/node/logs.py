@@ -21,7 +21,7 @@ from typing import NamedTuple
 from makeway.adapters.node.folders import PodFolder
 from makeway.adapters.node.logbook import ENTRY, TIMES_APART_MS, piece_name
 from makeway.adapters.node.processes import is_alive
-from makeway.adapters.node.records import RECORD
+from makeway.adapters.node.records import RECORD, open_plain
 from makeway.api.quantity import Time
 
 BLOCK = 64 * 1024
@@ -180,7 +180,7 @@ class LogReader:
     @contextmanager
     def _opened(self, piece: int, kind: str) -> Iterator[int | None]:
         try:
-            file = os.open(self._path(piece, kind), os.O_RDONLY | os.O_CLOEXEC)
+            file = open_plain(self._path(piece, kind))
         except OSError:
             yield None
             return

@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -22,6 +23,7 @@ PLAN, RECORD, STOP, LOCK, TROUBLE = "plan.json", "record.jsonl", "stop.json", "l
 LOGS, VOLUMES, SCRATCH = "logs", "volumes", "scratch"
 NOTES_MAX = 50
 RECORD_BYTES_MAX = 256 * 1024  # then a new file is begun
+READ_BYTES_MAX = 16 * 1024 * 1024  # ours are much smaller: a plan holds what its pod does, at most some megabytes
 PARTIAL = ".partial"  # a file that is still being written
 
 Role = Literal["init", "sidecar", "app"]
@@ -170,7 +172,7 @@ def read_plan(folder: Path) -> PodPlan:
 def read_record(folder: Path) -> PodRecord | None:
     """None where nothing has been started yet."""
     try:
-        lines = (folder / RECORD).read_bytes()
+        lines = read_plain(folder / RECORD)
     except FileNotFoundError:
         return None
     end = lines.rfind(b"\n")
@@ -186,9 +188,10 @@ def read_record(folder: Path) -> PodRecord | None:
 
 
 def read_stop(folder: Path) -> Stop | None:
+    """None where there is no order, or what lies there is none: then a new one takes its place."""
     try:
         return Stop(**_read(folder / STOP))
-    except FileNotFoundError:
+    except (OSError, ValueError, TypeError):
         return None
 
 
@@ -196,7 +199,11 @@ def write(folder: Path, name: str, value: PodPlan | Stop) -> None:
     """Replace a file as a whole: a reader sees the old one or the new one."""
     path = f"{folder}/{name}"
     _write_new(f"{path}{PARTIAL}", json.dumps(asdict(value), separators=(",", ":")).encode())
-    os.rename(f"{path}{PARTIAL}", path)
+    try:
+        os.rename(f"{path}{PARTIAL}", path)
+    except IsADirectoryError:
+        _clear(path)
+        os.rename(f"{path}{PARTIAL}", path)
 
 
 class RecordFile:
@@ -204,7 +211,7 @@ class RecordFile:
 
     def __init__(self, folder: Path) -> None:
         self._path = f"{folder}/{RECORD}"
-        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._file = open_plain(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._size = os.fstat(self._file).st_size
 
     def write(self, record: PodRecord) -> None:
@@ -213,7 +220,7 @@ class RecordFile:
             _write_new(f"{self._path}{PARTIAL}", line)
             os.rename(f"{self._path}{PARTIAL}", self._path)
             os.close(self._file)
-            self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            self._file = open_plain(self._path, os.O_WRONLY | os.O_APPEND)
             self._size = len(line)
         elif os.write(self._file, line) == len(line):
             self._size += len(line)
@@ -235,8 +242,21 @@ def _line(record: PodRecord) -> bytes:
     return json.dumps(whole, separators=(",", ":")).encode() + b"\n"
 
 
+def _clear(path: str) -> None:
+    """What lies there may be half a file of ours, or anything that the pod has made."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    except IsADirectoryError:
+        import shutil
+
+        shutil.rmtree(path)
+
+
 def _write_new(path: str, data: bytes) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    _clear(path)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         while data:
             data = data[os.write(file, data) :]
@@ -255,7 +275,28 @@ def opened(folder: Path) -> Iterator[str]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(path.read_bytes())
+    data: dict[str, Any] = json.loads(read_plain(path))
+    return data
+
+
+def open_plain(path: str | Path, flags: int = os.O_RDONLY) -> int:
+    """Open a file of a pod's folder, where its processes may have put anything. Raises OSError.
+
+    A link is not followed, a pipe is not waited for: both are told as what cannot be read.
+    """
+    file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o600)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(errno.EINVAL, "Not a plain file", str(path))
+    return file
+
+
+def read_plain(path: str | Path, bytes_max: int = READ_BYTES_MAX) -> bytes:
+    """All of a small file. Raises OSError."""
+    with os.fdopen(open_plain(path), "rb") as file:
+        data = file.read(bytes_max + 1)
+    if len(data) > bytes_max:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
     return data
 
 

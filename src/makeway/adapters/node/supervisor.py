@@ -36,6 +36,7 @@ from makeway.adapters.node.records import (
     PodPlan,
     PodRecord,
     RecordFile,
+    open_plain,
     opened,
     read_plan,
     read_record,
@@ -58,7 +59,7 @@ class _Stopping:
 
 def supervise(folder: Path) -> None:
     """Run the pod of this folder to its end; nothing happens if another did or does."""
-    lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = open_plain(folder / LOCK, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

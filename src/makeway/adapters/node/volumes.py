@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from makeway.adapters.node.environment import NotThere, Sources, variable_name
 from makeway.adapters.node.records import VOLUMES
+from makeway.api.forms import is_file_name, is_inside, is_label
 from makeway.api.objects.pods import KeyToPath, PodSpec, Volume
 
 WAITS_FOR_MOUNT = "FailedMount"
@@ -44,6 +46,9 @@ def volume_variable(name: str) -> str:
 
 def folders_of(spec: PodSpec, namespace: str, pod: Path, sources: Sources) -> dict[str, Folder]:
     """By the name of the volume. Those of a sort that we do not serve are left out. Raises NotThere."""
+    for each in spec.volumes:
+        if not is_label(each.name):  # it was stored before this was refused
+            raise NotThere(f'the volume name "{each.name}" cannot name a folder', WAITS_FOR_MOUNT)
     found = {each.name: _folder(each, namespace, pod / VOLUMES / each.name, sources) for each in spec.volumes}
     return {name: folder for name, folder in found.items() if folder is not None}
 
@@ -79,6 +84,9 @@ def _files(
             return {}
         raise NotThere(f'{what} "{name}" not found', WAITS_FOR_MOUNT)
     if not items:
+        for key in values:
+            if not is_file_name(key):
+                raise NotThere(f'the key "{key}" of {what} "{name}" cannot name a file', WAITS_FOR_MOUNT)
         return {key: File(value, mode) for key, value in values.items()}
     found: dict[str, File] = {}
     for item in items:
@@ -92,7 +100,7 @@ def _files(
 def _inside(path: str) -> str:
     """A path that does not lead out of its folder."""
     pure = PurePosixPath(path)
-    if pure.is_absolute() or ".." in pure.parts or not pure.parts:
+    if not is_inside(path) or not pure.parts:
         raise NotThere(f'the path "{path}" leads out of its volume', WAITS_FOR_MOUNT)
     return str(pure)
 
@@ -102,14 +110,42 @@ def make(folder: Folder) -> None:
     try:
         if folder.made == "FileOrCreate":
             folder.path.touch()
-        elif folder.is_ours or folder.made:
+        elif folder.made:
             folder.path.mkdir(parents=True, exist_ok=True)
-        for name, file in folder.files.items():
-            path = folder.path / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(opened, "wb") as out:
-                out.write(file.data)
-            path.chmod(file.mode & 0o777)
+        elif folder.is_ours:
+            _make_ours(folder)
     except OSError as error:
         raise NotThere(f"the volume at {folder.path} cannot be made: {error.strerror}", WAITS_FOR_MOUNT) from error
+
+
+def _make_ours(folder: Folder) -> None:
+    """Step by step from the pod's folder: where a link lies, it goes no further."""
+    with ExitStack() as opened:
+        pod = os.open(folder.path.parents[1], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        opened.callback(os.close, pod)
+        volume = _entered(_entered(pod, folder.path.parent.name, opened), folder.path.name, opened)
+        for name, file in folder.files.items():
+            *above, last = PurePosixPath(name).parts
+            with ExitStack() as inner:
+                place = volume
+                for part in above:
+                    place = _entered(place, part, inner)
+                _put(place, last, file)
+
+
+def _entered(place: int, name: str, opened: ExitStack) -> int:
+    """The folder of this name, made where it is missing."""
+    with suppress(FileExistsError):
+        os.mkdir(name, dir_fd=place)
+    found = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place)
+    opened.callback(os.close, found)
+    return found
+
+
+def _put(place: int, name: str, file: File) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=place)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(name, flags, 0o600, dir_fd=place), "wb") as out:
+        out.write(file.data)
+        os.fchmod(out.fileno(), file.mode & 0o777)

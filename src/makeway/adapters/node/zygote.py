@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from makeway.adapters.node import control_groups, processes
-from makeway.adapters.node.records import TROUBLE
+from makeway.adapters.node.records import TROUBLE, open_plain
 from makeway.adapters.node.supervisor import supervise
 
 MESSAGE_MAX = 4096
@@ -111,7 +111,9 @@ class Zygote:
     def _note(self, folder: bytes, words: str) -> None:
         """Say why no supervisor began, to whoever asks for it again."""
         with suppress(OSError):
-            Path(os.fsdecode(folder), TROUBLE).write_text(words, "utf-8")
+            told = open_plain(Path(os.fsdecode(folder), TROUBLE), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            with os.fdopen(told, "wb") as file:
+                file.write(words.encode("utf-8", "replace"))
 
     def _collect(self) -> None:
         has_children = True

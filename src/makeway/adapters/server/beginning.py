@@ -5,12 +5,13 @@ Everything here may be called again and again: what is there already is left as 
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
 
 from makeway.adapters.server.access import Access
 from makeway.adapters.server.admission import Admission
+from makeway.adapters.server.data_file import DataFileRefused
+from makeway.adapters.server.own_folder import FolderRefused, made_folder, read_own, write_own
 from makeway.adapters.server.storage import SqliteStore
 from makeway.api.names import DEFAULT_NAMESPACE, SYSTEM_CLASSES
 from makeway.api.objects.kubernetes import Namespace, PriorityClass
@@ -28,9 +29,12 @@ def open_store(
 ) -> SqliteStore:
     """The Store of a data folder, which is made where it is missing, with what every cluster has.
 
-    Raises ``DataFileRefused``, also where another server has the folder open.
+    Raises ``DataFileRefused``, also where another server has the folder open, or others may write to it.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        made_folder(folder)
+    except FolderRefused as error:
+        raise DataFileRefused(str(error)) from error
     store = SqliteStore(
         folder / DATA_FILE, clock, careful=False, needs_namespaces=True, admission=admission or Admission(),
         size_max=size_max,
@@ -51,19 +55,11 @@ def open_store(
 def admin_token(folder: Path, access: Access) -> str:
     """The token of whoever owns the folder; a new one where the file has none that is valid."""
     path = folder / TOKEN_FILE
-    with suppress(OSError):
-        token = path.read_text("ascii").strip()
+    with suppress(OSError, UnicodeDecodeError):
+        token = read_own(path).decode("ascii").strip()
         holder = access.holder(token.encode())
         if holder is not None and holder.role == "admin":
             return token
     token = access.issue(ADMIN, "admin")
-    beside = path.with_name(f".{path.name}.new")
-    beside.unlink(missing_ok=True)
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        os.write(handle, f"{token}\n".encode())
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    os.replace(beside, path)
+    write_own(path, f"{token}\n".encode())
     return token

@@ -8,7 +8,6 @@ and never leave the folder.
 from __future__ import annotations
 
 import ipaddress
-import os
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from makeway.adapters.server.own_folder import read_own, write_own
 from makeway.core.model import Millis
 
 CA_DAYS = 3650
@@ -64,8 +64,8 @@ def certificate(folder: Path, now: Millis, hosts: Sequence[str] = ()) -> Certifi
     if is_new or not _is_good(files, ca, names, at):
         key = ec.generate_private_key(ec.SECP256R1())
         made = _signed(key, "makeway", names, ca, ca_key, at)
-        _write(files.key, _key_bytes(key), 0o600)
-        _write(files.chain, made.public_bytes(serialization.Encoding.PEM), 0o644)
+        write_own(files.key, _key_bytes(key))
+        write_own(files.chain, made.public_bytes(serialization.Encoding.PEM), 0o644)
     return files
 
 
@@ -82,8 +82,8 @@ def _names(hosts: Sequence[str]) -> list[x509.GeneralName]:
 def _authority(path: Path, key_path: Path, at: datetime) -> tuple[x509.Certificate, Key, bool]:
     """The CA, and whether it is a new one."""
     try:
-        ca = x509.load_pem_x509_certificate(path.read_bytes())
-        key = serialization.load_pem_private_key(key_path.read_bytes(), None)
+        ca = x509.load_pem_x509_certificate(read_own(path))
+        key = serialization.load_pem_private_key(read_own(key_path), None)
         if isinstance(key, ec.EllipticCurvePrivateKey) and ca.not_valid_after_utc - at > timedelta(days=RENEW_DAYS):
             return ca, key, False
     except (OSError, ValueError):
@@ -101,8 +101,8 @@ def _authority(path: Path, key_path: Path, at: datetime) -> tuple[x509.Certifica
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    _write(key_path, _key_bytes(key), 0o600)
-    _write(path, ca.public_bytes(serialization.Encoding.PEM), 0o644)
+    write_own(key_path, _key_bytes(key))
+    write_own(path, ca.public_bytes(serialization.Encoding.PEM), 0o644)
     return ca, key, True
 
 
@@ -134,8 +134,8 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: Key, at: datetime, days
 
 def _is_good(files: Certificate, ca: x509.Certificate, names: Sequence[x509.GeneralName], at: datetime) -> bool:
     try:
-        found = x509.load_pem_x509_certificate(files.chain.read_bytes())
-        key = serialization.load_pem_private_key(files.key.read_bytes(), None)
+        found = x509.load_pem_x509_certificate(read_own(files.chain))
+        key = serialization.load_pem_private_key(read_own(files.key), None)
         present = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         found.verify_directly_issued_by(ca)
     except Exception:  # whatever it is, it is no certificate of ours: it is made anew
@@ -148,16 +148,3 @@ def _key_bytes(key: Key) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-
-
-def _write(path: Path, data: bytes, mode: int) -> None:
-    """Whole or not at all, and never readable by others in between."""
-    beside = path.with_name(f".{path.name}.new")
-    beside.unlink(missing_ok=True)
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        os.write(handle, data)
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    os.replace(beside, path)

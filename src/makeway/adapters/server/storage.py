@@ -8,6 +8,9 @@ The writer takes the calls that wait, at most ``GROUP_MAX``, lets each decide on
 commits all their changes as one transaction; then they are shown, then the calls return. While it waits for the disk
 the next group gathers.
 
+When the file turns out not to be ours any more, nothing is written again: what was shown stays readable, and is saved
+in a new file beside the old one, for whoever has to put things right (decision 0085).
+
 Promises: the Store conformance suite; a call that returned is on the disk; a call that raised has changed nothing, but
 for TimedOut, after which nobody knows. A resume from before a restart is told Expired. Calls may come from any thread.
 """
@@ -15,18 +18,20 @@ for TimedOut, after which nobody knows. A resume from before a restart is told E
 from __future__ import annotations
 
 import logging
+import os
 import secrets
+import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from types import TracebackType
 from typing import Any, TypeVar
 
-from makeway.adapters.server.data_file import DataFile, NotWritten
+from makeway.adapters.server.data_file import DataFile, DataFileRefused, Lost, NoRoom, NotWritten, write_copy
 from makeway.adapters.server.own_writes import recorded
 from makeway.api.documents import Tree
 from makeway.api.structure import Mode
@@ -55,6 +60,7 @@ from makeway.runtime.ports import (
 log = logging.getLogger("makeway.storage")
 
 GROUP_MAX = 256
+LOOK_SECONDS = 1.0  # the longest time for which nobody looks at the file
 RETRY_AFTER = Millis(5_000)  # who waits for room on a disk need not ask often
 _NEVER_FORGETS = 1 << 62  # ahead is cut when a group is committed, not by count or size
 
@@ -107,6 +113,10 @@ class SqliteStore:
         self._entering = Lock()  # whoever puts something into the queue, or ends that
         self._closed = False
         self._broken = ""  # what happened, where nobody knows any more what the file holds
+        self._is_lost = False  # it is not our file that lies there: what we know must be saved elsewhere
+        self._shortage = ""  # why nothing can be written at present
+        self._short_bytes = 0  # for which there was no room
+        self._looked_at = time.monotonic()
         self._listeners: tuple[OnCommit, ...] = ()
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._writer = Thread(target=self._write_groups, name="makeway-storage", daemon=True)
@@ -134,8 +144,8 @@ class SqliteStore:
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be written until the next start; "" while all is well."""
-        return self._broken or ("the storage is closed" if self._closed else "")
+        """Why nothing can be written, at present or until the next start; "" while all is well."""
+        return self._broken or ("the storage is closed" if self._closed else "") or self._shortage
 
     @property
     def resource_version(self) -> str:
@@ -229,18 +239,35 @@ class SqliteStore:
     # --- the writer thread ---
 
     def _write_groups(self) -> None:
-        while (first := self._queue.get()) is not None:
-            group = [each for each in self._gathered(first) if each.answer.set_running_or_notify_cancel()]
+        while True:
             try:
-                outcomes = self._outcomes(group)
-            except BaseException as error:  # whatever it is, nobody may wait for ever
-                self._broken = f"the storage has failed: {error!r}"
-                outcomes = [_Failure(TimedOut(self._broken)) for _ in group]
-            for each, outcome in zip(group, outcomes, strict=True):
-                if isinstance(outcome, _Failure):
-                    each.answer.set_exception(outcome.error)
-                else:
-                    each.answer.set_result(outcome)
+                first = self._queue.get(timeout=LOOK_SECONDS)
+            except Empty:
+                self._look()
+                continue
+            if first is None:
+                break
+            self._write_group([each for each in self._gathered(first) if each.answer.set_running_or_notify_cancel()])
+            if time.monotonic() - self._looked_at >= LOOK_SECONDS:  # nobody is idle, yet nothing may be written either
+                self._look()
+        self._save()
+
+    def _write_group(self, group: Sequence[_Waiting]) -> None:
+        try:
+            outcomes = self._outcomes(group)
+        except Lost as error:
+            self._lose(error)
+            failure = TimedOut if error.is_stored else Unavailable
+            outcomes = [_Failure(failure(self._broken, RETRY_AFTER)) for _ in group]
+        except BaseException as error:  # whatever it is, nobody may wait for ever
+            self._broken = f"the storage has failed: {error!r}"
+            log.error("%s; nothing is written any more: restart makeway", self._broken)
+            outcomes = [_Failure(TimedOut(self._broken)) for _ in group]
+        for each, outcome in zip(group, outcomes, strict=True):
+            if isinstance(outcome, _Failure):
+                each.answer.set_exception(outcome.error)
+            else:
+                each.answer.set_result(outcome)
 
     def _gathered(self, first: _Waiting) -> Sequence[_Waiting]:
         """All that wait, in the order they came; nobody else takes from the queue.
@@ -250,7 +277,9 @@ class SqliteStore:
         """
         time.sleep(0)
         group = [first]
-        while len(group) < GROUP_MAX and not self._queue.empty():
+        # where there is little room each stands for itself: a removal must not fail for what others want to add
+        most = 1 if self._shortage else GROUP_MAX
+        while len(group) < most and not self._queue.empty():
             each = self._queue.get()
             if each is None:
                 self._queue.put(None)  # nothing can come after it: it ends the thread when this group is done
@@ -268,8 +297,12 @@ class SqliteStore:
             return outcomes
         try:
             self._file.write(changes)
-        except NotWritten as error:
+        except (NotWritten, Lost) as error:
             self._ahead.take_back(changes[0].after.revision - 1)
+            if isinstance(error, Lost):
+                raise
+            if isinstance(error, NoRoom):
+                self._run_short(error, sum(len(each.after.data) for each in changes))
             return [_Failure(Unavailable(f"nothing was stored: {error}", RETRY_AFTER)) for _ in group]
         with self._reading:
             for change in changes:
@@ -292,6 +325,67 @@ class SqliteStore:
         if each.is_dry:
             self._ahead.take_back(before)
         return answer
+
+    # --- the file, between two groups ---
+
+    def _look(self) -> None:
+        """Whether the file is still there and ours, and whether there is room again where there was none."""
+        self._looked_at = time.monotonic()
+        if self._broken:
+            self._save()
+            return
+        try:
+            if self._shortage:
+                self._file.try_again(self._short_bytes)
+                log.warning("the data file can be written again")
+                self._shortage, self._short_bytes = "", 0
+            else:
+                self._file.look()
+        except Lost as error:
+            self._lose(error)
+        except NoRoom as error:
+            self._run_short(error, 0)
+        except NotWritten:
+            pass  # another program holds its lock; it is asked again
+        except Exception as error:
+            self._broken = f"the storage has failed: {error!r}"
+            log.error("%s; nothing is written any more: restart makeway", self._broken)
+
+    def _run_short(self, error: NoRoom, size: int) -> None:
+        if not self._shortage:
+            log.warning("nothing can be written to %s: %s", self._file.path, error)
+        self._shortage = (
+            f"nothing can be written: {error}; removals are let through, and all is well when there is room"
+        )
+        self._short_bytes = min(filter(None, (self._short_bytes, size)), default=0)
+
+    def _lose(self, error: Lost) -> None:
+        self._broken = (
+            f"the data file is not ours any more: {error}; nothing is written, restart makeway when it is back"
+        )
+        self._is_lost = True
+        log.error("%s: %s", self._file.path, self._broken)
+
+    def _save(self) -> None:
+        """Once: what was shown, which is what was acknowledged, into a new file in the folder that was ours."""
+        if not self._is_lost:
+            return
+        self._is_lost = False
+        with self._reading:
+            objects, revision = list(self._shown.all()), int(self._shown.resource_version)
+        try:
+            folder = self._file.folder()
+            name = f"{self._file.path.name}.saved-{revision}"
+            write_copy(folder / name, revision, objects)
+            where = Path(os.path.realpath(folder)) / name
+        except (OSError, sqlite3.Error, DataFileRefused) as problem:
+            self._broken += f". What was acknowledged could not be saved: {problem}; get it from this server"
+        else:
+            self._broken += (
+                f". All {len(objects)} objects, up to revision {revision}, are in {where}: to go on with them, stop"
+                f" makeway, put that file in the place of {self._file.path}, remove -wal and -shm, and start"
+            )
+        log.error("%s: %s", self._file.path, self._broken)
 
 
 class SharedWatch:

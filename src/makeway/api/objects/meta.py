@@ -83,6 +83,9 @@ def made(kind: type[T]) -> T:
     return result
 
 
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"  # finalizers that stand for a propagation
+
+
 class OwnerReference(Wire, frozen=True):
     api_version: Annotated[str, NOT_EMPTY] = ""
     kind: Annotated[str, NOT_EMPTY] = ""

@@ -1,11 +1,12 @@
-"""Rules for ConfigMaps and Secrets: how much they may hold, counted as Kubernetes counts it."""
+"""Rules for ConfigMaps and Secrets: how much they may hold, counted as Kubernetes counts it; each key once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from makeway.api.objects.kubernetes import ConfigMap, Secret
-from makeway.api.problems import Problem
+from makeway.api.problems import Problem, entry
+from makeway.api.structure import told
 
 DATA_BYTES_MAX = 1024 * 1024  # of all values together; keys are not counted
 _HINT = "keep large data in files, or in several objects"
@@ -15,6 +16,9 @@ def check_data(value: ConfigMap | Secret) -> Iterator[Problem]:
     size = data_bytes(value)
     if size > DATA_BYTES_MAX:
         yield Problem("data", f"must have at most {DATA_BYTES_MAX} bytes, has {size}", _HINT, cause="TooLong")
+    if isinstance(value, ConfigMap):
+        for key in value.binary_data.keys() & value.data.keys():
+            yield Problem(entry("binaryData", key), f"{told(key)} is used already in data", "give it another key")
 
 
 def data_bytes(value: ConfigMap | Secret) -> int:

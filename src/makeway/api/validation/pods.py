@@ -64,6 +64,16 @@ def check_pod_spec(spec: JsonObject, path: str, *, restart_policies: tuple[str, 
     if "Always" not in restart_policies:
         yield from _check_ends(spec.get("restartPolicy"), restart_policies, f"{path}.restartPolicy")
     yield from check_pod_resources(spec, path)
+    yield from _check_volume_names(spec, path)
+
+
+def _check_volume_names(spec: JsonObject, path: str) -> Iterator[Problem]:
+    """Each is the name of a folder."""
+    seen: dict[str, str] = {}
+    for i, volume in enumerate(spec.get("volumes") or ()):
+        here, name = f"{path}.volumes[{i}].name", volume.get("name")
+        if name and (first := seen.setdefault(name, here)) != here:
+            yield Problem(here, f"{told(name)} is used already at {first}", "give each its own name", "Duplicate")
 
 
 def _check_ends(policy: str | None, allowed: tuple[str, ...], path: str) -> Iterator[Problem]:

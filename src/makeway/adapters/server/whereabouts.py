@@ -1,0 +1,86 @@
+"""Whether the files that a server has open are still those that lie in its folder.
+
+A file that is removed, renamed or replaced goes on for whoever has it open, and everything written to it is lost with
+that process. SQLite does not notice; so we look, at the names and at what only we may change: before and after each
+commit, and once in a second. A look is a handful of ``stat`` calls.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+LOG_HEAD = 32  # bytes; they name one generation of the log
+
+
+class Gone(Exception):
+    """What we have open is not what lies in the folder; the message says what happened."""
+
+
+class Whereabouts:
+    """Of a data file, its log, its index and its lock, from ``note`` on. They must all exist by then."""
+
+    def __init__(self, path: Path) -> None:
+        self._folder = path.parent
+        self._open = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._name, self._log = path.name, f"{path.name}-wal"
+        self._names = (self._name, self._log, f"{path.name}-shm", f"{path.name}.lock")
+        self._log_file = -1
+        self._found: dict[str, os.stat_result] = {}
+        self._head = b""
+
+    @property
+    def file(self) -> int:
+        """The folder, opened."""
+        return self._open
+
+    def begin(self) -> None:
+        """What lies there now is ours."""
+        self._log_file = os.open(self._log, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._open)
+        self._found = {name: self._stat(name) for name in self._names}
+        self.note()
+
+    def note(self) -> None:
+        """What has changed since the last look was our own doing. Raises Gone where it cannot have been."""
+        self._look(is_ours=True)
+
+    def check(self) -> None:
+        """Raises Gone where something has changed that only we may change."""
+        self._look(is_ours=False)
+
+    def close(self) -> None:
+        for file in (self._log_file, self._open):
+            if file >= 0:
+                os.close(file)
+
+    def _look(self, *, is_ours: bool) -> None:
+        self._look_at_folder()
+        for name in self._names:
+            before, now = self._found[name], self._stat(name)
+            if (now.st_dev, now.st_ino) != (before.st_dev, before.st_ino):
+                raise Gone(f"another file was put in the place of {name}")
+            if not is_ours:
+                if now.st_size < before.st_size:
+                    raise Gone(f"{name} was cut short, from {before.st_size} to {now.st_size} bytes")
+                if name == self._name and (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+                    raise Gone(f"another program has written to {name}")
+            self._found[name] = now
+        head = os.pread(self._log_file, LOG_HEAD, 0)
+        if not is_ours and head != self._head:
+            raise Gone(f"another program has written to {self._log}")
+        self._head = head
+
+    def _look_at_folder(self) -> None:
+        here = os.fstat(self._open)
+        with suppress(OSError):
+            there = os.stat(self._folder)
+            if (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino):
+                return
+        raise Gone(f"the folder {self._folder} was removed or replaced")
+
+    def _stat(self, name: str) -> os.stat_result:
+        try:
+            return os.stat(name, dir_fd=self._open, follow_symlinks=False)
+        except OSError as error:
+            raise Gone(f"{name} was removed or renamed ({error.strerror})") from error
