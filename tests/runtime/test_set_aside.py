@@ -20,6 +20,7 @@ from makeway.cli.local_node import controllers_of_pods
 from makeway.controllers import pod_scheduling
 from makeway.controllers.contract import Action, Change, Controller, Note, Outcome, Ref, View
 from makeway.core.model import FlavorName, Millis, QueueName, ResourceName
+from makeway.core.placement.delayed import cycle as placing_cycle
 from makeway.core.placement.model import ForPod
 from makeway.core.policy import Policy
 from makeway.runtime.engine import Engine
@@ -273,7 +274,7 @@ def test_a_pod_that_cannot_be_read_is_expected_by_its_budget_and_not_healthy() -
 
 
 def test_a_pod_for_which_no_place_can_be_sought_waits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    sought = pod_scheduling.cycle
+    sought = placing_cycle
 
     def fails(state: Any, item: Any, **options: Any) -> Any:
         if item == ForPod(("default", "bad")):
