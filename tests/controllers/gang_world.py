@@ -15,7 +15,7 @@ import msgspec
 
 from makeway.adapters.server.admission import Admission
 from makeway.adapters.simulator.faults import Faults, FaultyStore, FaultyWriter
-from makeway.adapters.simulator.simulation import Restarting
+from makeway.adapters.simulator.simulation import Restarting, was_meant
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.objects.kubernetes import Pod, PodDisruptionBudget, view
 from makeway.api.objects.pods import PodSpec, PodStatus
@@ -359,7 +359,10 @@ class GangWorld:
         seen: Any = self._seen
         self._schedulers.append(PodScheduling())
         react: list[Controller] = [self._schedulers[-1], LostNodes(), Budgets()]
-        return Engine(seen, Policy.default(), react, writer=writer, figures_ms=0, kinds=watched_kinds(on_nodes=True))
+        return Engine(
+            seen, Policy.default(), react, writer=writer, figures_ms=0, kinds=watched_kinds(on_nodes=True),
+            tolerates=was_meant, probe=self.faults.probe,
+        )  # fmt: skip
 
     def run(self) -> list[str]:
         """Play it to its end; what went wrong."""
@@ -371,6 +374,7 @@ class GangWorld:
             broken.append("it does not come to rest")
         if any(each.missed for each in self._schedulers):
             broken.append("somebody who waited was forgotten for a while")
+        broken += [f"{ref} is set aside for ever" for ref, _, _ in self.engine.engine.set_aside.all()]
         return [*broken, *self._half_bound(), *self._left_over(), *self._needlessly_waiting()]
 
     # --- what must hold in the end ---

@@ -8,7 +8,7 @@ from tests.controllers.gang_world import GangWorld
 from tests.soaking import InTime
 
 SEEDS = 80
-PROFILES = ("none", "watch", "writes", "crashes", "all")
+PROFILES = ("none", "watch", "writes", "crashes", "all", "unreadable")
 
 
 @pytest.mark.property
@@ -24,7 +24,7 @@ def test_gangs_on_nodes_with_faults(fuzz_inputs: int, fuzz_seed: int, in_time: I
         fired |= {name for name, count in world.faults.fired.items() if count}
     if not in_time.was_cut:
         assert min(evicted, bound) > SEEDS
-        assert {"watch.lost", "write.conflict", "crash.before", "crash.after"} <= fired
+        assert {"watch.lost", "write.conflict", "crash.before", "crash.after", "unreadable.controllers"} <= fired
 
 
 @pytest.mark.property

@@ -17,8 +17,11 @@ from makeway.api.objects.pods import PodSpec
 from makeway.api.objects.workload import Workload
 from makeway.api.versions import kind_of
 from makeway.cli.local_node import controllers_of_pods
+from makeway.controllers import pod_scheduling
 from makeway.controllers.contract import Action, Change, Controller, Note, Outcome, Ref, View
 from makeway.core.model import FlavorName, Millis, QueueName, ResourceName
+from makeway.core.placement.delayed import cycle as placing_cycle
+from makeway.core.placement.model import ForPod
 from makeway.core.policy import Policy
 from makeway.runtime.engine import Engine
 from makeway.runtime.informers import watched_kinds
@@ -268,6 +271,27 @@ def test_a_pod_that_cannot_be_read_is_expected_by_its_budget_and_not_healthy() -
     status = play.store.get(kind, "default", "b").tree()["status"]
     assert (status["expectedPods"], status["currentHealthy"]) == (1, 0)
     assert Ref("PodDisruptionBudget", "default", "b") not in {ref for ref, _, _ in play.engine.set_aside.all()}
+
+
+def test_a_pod_for_which_no_place_can_be_sought_waits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    sought = placing_cycle
+
+    def fails(state: Any, item: Any, **options: Any) -> Any:
+        if item == ForPod(("default", "bad")):
+            raise IndexError("no such row")
+        return sought(state, item, **options)
+
+    monkeypatch.setattr(pod_scheduling, "cycle", fails)
+    play = Play(NODE, GOOD_POD, {**GOOD_POD, "metadata": {"name": "bad", "namespace": "default"}})
+    play.run()
+    bad = Ref("Pod", "default", "bad")
+    assert [play.pod(name).node_name for name in ("good", "bad")] == ["here", ""]
+    assert len(play.told(bad)) == 1
+    monkeypatch.undo()
+    play.store.patch(kind_of(Pod), "default", "bad", {"metadata": {"labels": {"mended": "yes"}}})
+    play.run()
+    assert play.pod("bad").node_name == "here"
+    assert play.engine.set_aside.all() == []
 
 
 # --- cycles -----------------------------------------------------------------------------------------------------------

@@ -96,7 +96,8 @@ class PodScheduling:
         if whom.kind == GANG_WORKLOAD:
             cluster.remustered.pop((whom.namespace, whom.name), None)
             shown = self._board.look(whom, cluster, view, now)
-        return Outcome((*actions, *shown.actions), shown.again_at, self._looks(), troubles=cluster.take_troubles())
+        troubles = (*cluster.take_troubles(), *self._still_given_up(whom))
+        return Outcome((*actions, *shown.actions), shown.again_at, self._looks(), troubles=troubles)
 
     def _still_given_up(self, whom: Ref) -> list[Trouble]:
         """Whoever is looked at is tried again; until that went well it is in trouble."""
