@@ -167,6 +167,6 @@ def test_objects_of_every_kind_written_in_every_way_break_nothing(
                 words = told(tmp_path, fuzz_seed, round_, steps, error) if not chosen else str(error)
                 raise AssertionError(words) from error
         server.end(signal.SIGTERM)
-    print(dict(sorted(counts.items())), f"slowest start {max(server.starts):.2f} s")
+    print(dict(sorted(counts.items())), f"slowest restart {max(server.starts[1:]):.2f} s")
     assert counts["create done"]
     assert counts["delete done"]
