@@ -186,7 +186,8 @@ class Lives:
         return sorted(path.name for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
 
     def last_words(self) -> str:
-        return self._log.read_text(errors="replace")[-3000:]
+        said = self._log.read_text(errors="replace").splitlines()
+        return "\n".join(line for line in said if line and not line.startswith("stopping;"))[-3000:]
 
 
 @contextmanager

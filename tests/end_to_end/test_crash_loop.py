@@ -45,8 +45,9 @@ def test_a_server_comes_back_after_any_object_that_it_accepted(
         check_usage(server)
         sweep(server, before)
         server.end(signal.SIGTERM)
-    slow = sum(seconds > 3 for seconds in server.starts)
-    print(f"{len(server.starts)} starts, the slowest took {max(server.starts):.2f} s; {slow} took more than 3 s")
+    again = server.starts[1:]  # the first one waits for the launcher's imports
+    slow = sum(seconds > 3 for seconds in again)
+    print(f"{len(again)} starts after a kill, the slowest took {max(again):.2f} s; {slow} took more than 3 s")
 
 
 def _write_one(server: Lives, ledger: Ledger, seed: int, steps: count[int]) -> None:
