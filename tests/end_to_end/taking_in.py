@@ -132,7 +132,9 @@ def _is_there(world: PodWorld, stored: Stored) -> bool:
 
 def _is_near(field: str, told: str) -> bool:
     """Whether a problem names the field, something in it, a block around it, or a field beside it."""
-    block = field.rpartition(".")[0]
+    block, (items, bracket, _) = field.rpartition(".")[0], field.rpartition("[")
+    if bracket and told.startswith(f"{items}["):
+        return True  # some lists are told by the names of their items
     return not block or told.startswith((field, f"{block}.")) or (bool(told) and field.startswith(told))
 
 
