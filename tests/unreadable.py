@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from makeway.adapters.server.layout import STEPS, connected
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.versions import Kind, find_kind
 from makeway.runtime.ports import Change, Stored
@@ -92,14 +93,14 @@ def put_past(store: MemoryStore, tree: Tree) -> None:
 
 def put_into_file(path: Path, trees: Iterable[Tree]) -> None:
     """The same in the file of a server that does not run."""
-    connection = sqlite3.connect(path)
-    with connection:
+    with closing(connected(path, STEPS)) as connection:
         ((revision,),) = connection.execute("SELECT revision FROM latest")
         for tree in trees:
             revision += 1
             kind, meta = kind_of_tree(tree), tree["metadata"]
             data = msgspec.json.encode({**tree, "metadata": {**meta, "resourceVersion": str(revision)}})
             row = (kind.group, kind.name, meta.get("namespace", ""), meta["name"], data)
-            connection.execute("INSERT INTO objects VALUES (?, ?, ?, ?, ?)", row)
+            connection.execute("INSERT INTO objects VALUES (?, ?, ?, ?, ?, checksum_of(?, ?, ?, ?, ?))", (*row, *row))
         connection.execute("UPDATE latest SET revision = ?", (revision,))
-    connection.close()
+        sums = "SELECT count(*), sum_of(checksum) FROM objects"
+        connection.execute(f"UPDATE guard SET (objects, checksum) = ({sums})")

@@ -42,12 +42,12 @@ MUTANTS = (
     ),
     Mutant(
         QUOTA,
-        "return add(max(0, subtract(local, used)), above) if local else above",
-        "return above",
+        "            above = add(max(0, subtract(local, used)), above) if local else above\n",
+        "",
         "S-2.10: no local",
     ),
     Mutant(QUOTA, "max(0, subtract(used, local))), limit)", "used), limit)", "S-2.10: counts local use as borrowed"),
-    Mutant(QUOTA, "return most if limit is None else min(most, add(whole, limit))", "return most", "S-2.11: no limit"),
+    Mutant(QUOTA, "most = min(most, add(whole, limit))", "pass", "S-2.11: no limit"),
     Mutant(
         QUOTA,
         "amount <= max(0, self.available(node, fr))",

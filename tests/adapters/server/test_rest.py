@@ -441,7 +441,9 @@ def test_health_version_and_discovery(server: Server, admin: httpx.Client) -> No
         assert nobody.get("/version").json()["major"] == "1"
         assert nobody.get("/metrics").status_code == 401
         assert nobody.get("/api").status_code == 401
-    assert admin.get("/metrics").text == "makeway_up 1\n"
+    told = admin.get("/metrics").text
+    assert told.startswith("makeway_up 1\n")
+    assert "\nmakeway_connections{" in told  # of the server itself
     assert admin.get("/apis").json()["kind"] == "APIGroupList"
     assert admin.get("/nonsense").status_code == 404
     absent = admin.get("/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/none/pendingworkloads")
