@@ -21,10 +21,14 @@ from types import FrameType
 from typing import Any
 from urllib.parse import urlencode
 
+from uvicorn import Config
+from uvicorn.server import ServerState
+
 from makeway.adapters.server.access import Access
 from makeway.adapters.server.admission import Admission
 from makeway.adapters.server.app import App, application
 from makeway.adapters.server.beginning import admin_token, open_store
+from makeway.adapters.server.connections import bounded
 from makeway.adapters.server.limits import Limits
 from makeway.adapters.server.storage import SqliteStore
 from makeway.runtime.ports import Change
@@ -74,6 +78,9 @@ class World:
         self._token = token
         self._counter = counter
         self._loop = asyncio.new_event_loop()
+        config = Config(app, log_config=None, lifespan="off")
+        config.load()
+        self._line = bounded(Limits(), app.connections)(config, ServerState(), {}, self._loop)  # with nobody behind it
         self._stored = 0  # bytes, so far
         store.on_commit(self._note)
 
@@ -119,6 +126,7 @@ class World:
                 (b"authorization", f"Bearer {self._token}".encode()), (b"content-type", asked.content_type.encode()),
                 (b"content-length", str(len(body)).encode()),
             ],
+            "state": {"connection": self._line},
         }  # fmt: skip
         sent: list[Any] = []
         messages = iter([{"type": "http.request", "body": body}])

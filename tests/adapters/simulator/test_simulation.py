@@ -124,7 +124,7 @@ def differences(here: Any, there: Any, path: str = "") -> list[str]:
 
 
 class Comparing:
-    """The engine as an actor, compared after every step in which no write is under way."""
+    """The engine as an actor, compared after every step in which no write is under way, and nothing is set aside."""
 
     def __init__(self, ready: Simulation) -> None:
         self._engine = ready.engine
@@ -136,7 +136,7 @@ class Comparing:
         happened = self._engine.step(now)
         engine = self._engine.engine
         known = [each for kind in watched_kinds() for each in engine.objects.all(kind.name)]
-        if not any(engine.executor.is_busy(Ref.of(each)) for each in known):
+        if not engine.set_aside and not any(engine.executor.is_busy(Ref.of(each)) for each in known):
             self.compared += 1
             self._compare(engine, known, now)
         return happened
