@@ -60,6 +60,7 @@ def without_one_way_respellings(tree: dict[str, Tree]) -> dict[str, Tree]:
 
 
 @pytest.mark.property
+@pytest.mark.slow
 @for_all_kinds
 @given(case=objects_of([(kind, OLD) for kind in TWO_VERSIONS]))
 def test_an_older_object_comes_back_as_it_was_written(case: Case) -> None:
@@ -75,6 +76,7 @@ def test_an_older_object_comes_back_as_it_was_written(case: Case) -> None:
 
 
 @pytest.mark.property
+@pytest.mark.slow
 @for_all_kinds
 @given(case=objects_of([(kind, NEW) for kind in TWO_VERSIONS]))
 def test_a_stored_object_survives_being_shown_in_the_older_version(case: Case) -> None:
@@ -244,6 +246,7 @@ def test_kinds_are_found_in_every_version_they_are_served_in() -> None:
 
 
 @pytest.mark.property
+@pytest.mark.slow
 @for_all_kinds
 @given(case=objects_of([(kind, kind.versions[0]) for kind in VIEWS]))
 def test_an_object_of_a_second_group_comes_back_as_it_was_written(case: Case) -> None:
@@ -257,6 +260,7 @@ def test_an_object_of_a_second_group_comes_back_as_it_was_written(case: Case) ->
 
 
 @pytest.mark.property
+@pytest.mark.slow
 @for_all_kinds
 @given(case=objects_of([(kind.stored, kind.stored.versions[0]) for kind in VIEWS]))
 def test_a_stored_object_survives_being_shown_in_a_second_group(case: Case) -> None:

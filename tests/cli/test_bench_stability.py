@@ -82,6 +82,7 @@ def test_only_causes_that_are_allowed_keep_the_promise() -> None:
     assert tally.broken == ["2 workloads ran out of rounds: 0/3 slow, 0/7 slow"]
 
 
+@pytest.mark.slow
 def test_with_fair_sharing_states_settle_too() -> None:
     """Ten states with each list of strategies; many more in the properties of settling."""
     result = CliRunner().invoke(main, ["bench", "stability", "--fair", "--states", "30", "--seed", "5", "--json"])
@@ -98,6 +99,7 @@ def test_fair_sharing_says_nothing_about_other_benches() -> None:
     assert "hint: it is for cycle, targets, stability" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("evictions", ["slow", "late"])
 def test_states_settle_also_when_victims_take_up_to_an_hour_to_leave(evictions: str) -> None:
     """Within their grace period of an hour, or, being late, far beyond that of 30 seconds: then claims end before."""
@@ -118,6 +120,7 @@ def test_how_victims_leave_says_nothing_about_other_benches() -> None:
     assert "hint: it is for stability" in result.stderr
 
 
+@pytest.mark.slow
 def test_the_price_of_holds_stands_beside_that_of_the_gates() -> None:
     """Where a workload that is entitled waits, others of its tree borrow less, and are displaced less often."""
     measured = bench_stability.bench_stability(60, 7).result()

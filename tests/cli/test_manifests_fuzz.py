@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from makeway.api.manifests import findings, load
@@ -44,6 +45,7 @@ def judged(data: bytes) -> None:
     json.dumps([asdict(each) for each in found])
 
 
+@pytest.mark.slow
 def test_odd_values_in_sound_manifests_are_told_and_never_raise(fuzz_inputs: int, fuzz_seed: int) -> None:
     dice = random.Random(fuzz_seed)
     texts = [*(path.read_text("utf-8") for path in EXAMPLES), bench.many_documents(5).decode()]

@@ -29,6 +29,8 @@ from makeway.adapters.node.supervisor import clock
 from tests.adapters.node.nodes import TestNode
 from tests.adapters.node.pods import Pods, code, container, log, one, script, wait_for
 
+pytestmark = pytest.mark.slow  # real supervisors
+
 DAY_S, YEAR_S = 86_400, 31_557_600
 SPANS = {"25 days": 25 * DAY_S, "10 years": 10 * YEAR_S, "int32": 2**31 - 1, "int64": 2**63 - 1}
 HOUR_MS = 3_600_000

@@ -22,6 +22,8 @@ from makeway.adapters.node.records import PLAN, Handler, PodPlan, PodRecord, Pro
 from tests.adapters.node.nodes import TestNode
 from tests.adapters.node.pods import Pods, code, log, one, script, wait_for
 
+pytestmark = pytest.mark.slow  # real processes that are waited for
+
 SRC = Path(__file__).parents[3] / "src"
 _SEIZE, _INTERRUPT, _WALL = 0x4206, 0x4207, 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)

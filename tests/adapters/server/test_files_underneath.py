@@ -142,6 +142,7 @@ def test_what_happens_to_a_file_ends_writing_and_loses_nothing(case: Case, tmp_p
             assert again.resource_version == "4"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", SEEN_AT_ONCE[:8:2], ids=lambda case: case.name)
 def test_it_is_noticed_though_nobody_writes(case: Case, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = opened(tmp_path)
@@ -237,6 +238,7 @@ def refused(store: SqliteStore) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_a_full_disk_lets_removals_through_and_is_over_when_there_is_room(small_disk: Path) -> None:
     with opened(small_disk / "data") as store:
         for i in range(40):
@@ -259,6 +261,7 @@ def test_a_full_disk_lets_removals_through_and_is_over_when_there_is_room(small_
         assert names(store) == {"later"}
 
 
+@pytest.mark.slow
 def test_a_disk_that_can_be_read_only_is_told_and_is_over_by_itself(small_disk: Path) -> None:
     folder = small_disk / "data"
     with opened(folder) as store:

@@ -150,6 +150,7 @@ def test_a_list_in_yaml_is_the_list(tmp_path: Path) -> None:
 # --- tokens ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_token_that_ends_by_its_time_ends_its_watches(tmp_path: Path) -> None:
     with running(tmp_path) as server, server.client() as client:
         soon = Time.of_millis((clock() // 1000 + 2) * 1000)
@@ -222,6 +223,7 @@ def test_of_strangers_the_one_that_came_first_makes_way(tmp_path: Path) -> None:
             until(lambda: held(server, client) <= limits.unknown_connections)
 
 
+@pytest.mark.slow
 def test_who_showed_no_token_is_not_kept_for_long(tmp_path: Path) -> None:
     limits = Limits(unknown_seconds=1, idle_seconds=600)
     with running(tmp_path, limits=limits) as server, connected(server) as stranger, server.client() as friend:

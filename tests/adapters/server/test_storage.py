@@ -478,6 +478,7 @@ def test_it_waits_for_the_disk_at_each_commit(store: SqliteStore) -> None:
     assert asked == ["wal", 2]  # FULL
 
 
+@pytest.mark.slow
 def test_nothing_acknowledged_is_lost_when_the_server_is_killed(path: Path) -> None:
     told: dict[str, str] = {}
     for round_ in range(KILLS):
