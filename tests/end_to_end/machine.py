@@ -51,11 +51,12 @@ class Machine:
         return {**os.environ, "PYTHONPATH": str(SRC), "KUBECONFIG": ""}
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "makeway", "up", "--data", str(self.folder), "--port", "0", *self._options]
+        where, name = self.folder.parent, self.folder.name  # a name where it is started, as people give it
+        command = [sys.executable, "-m", "makeway", "up", "--data", name, "--port", "0", *self._options]
         (self.folder / "address").unlink(missing_ok=True)  # of one that was killed
         with open(self.folder.with_name(f"{self.folder.name}.log"), "ab") as log:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment,
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment, cwd=where,
                 preexec_fn=self._bound,
             )  # fmt: skip
         self.until(self._is_ready, "the server is ready")

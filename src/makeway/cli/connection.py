@@ -29,6 +29,7 @@ PORT = 7443
 TRIES = 2
 ADDRESS_FILE = "address"
 LOCAL = "the local server"
+SILENT = ("cannot be reached", "gave no answer")  # how errors begin that no server has told
 ANOTHER = "`--kubeconfig FILE` talks to another"
 NOT_SERVED = ("could not find the requested resource", "page not found")
 
@@ -141,6 +142,8 @@ def failure(error: StoreError, server: str) -> click.ClickException:
             hint = "is this the server that was meant? `makeway kubeconfig` writes one with its authority"
         case TimedOut():
             hint = "nobody knows whether it was done: look before you do it again"
+        case Unavailable() if server == LOCAL and not text.startswith(SILENT):
+            hint = "`makeway status` says whether it is ready, its log may say more"
         case Unavailable() if server == LOCAL:
             hint = "`makeway status` says whether it runs, `makeway up` starts it"
         case Unavailable() | Expired():
@@ -155,7 +158,7 @@ def failure(error: StoreError, server: str) -> click.ClickException:
             hint = "`makeway validate -f FILE` checks a manifest before it is applied"
         case _:
             hint = "the server's own log may say more"
-    subject = f"{server} {text}" if isinstance(error, Unavailable | TimedOut) else text
+    subject = f"{server} {text}" if text.startswith(SILENT) else text
     return click.ClickException(f"{subject}\n\nhint: {hint}")
 
 

@@ -49,7 +49,7 @@ class LocalNode:
         failed: Callable[[BaseException], None], gave_up: GaveUp | None = None,
         files: tuple[int, int] | None = None,
     ) -> None:  # fmt: skip
-        root = folder / FOLDER
+        root = (folder / FOLDER).absolute()  # supervisors work in folders of their own
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._store = store
         self._clock = clock
