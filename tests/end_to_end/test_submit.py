@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -118,6 +119,7 @@ def at_terminal(machine: Machine, *arguments: str) -> Iterator[tuple[Terminal, s
     def own_terminal() -> None:
         os.setsid()
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell in the background tells its children to ignore it
 
     process = subprocess.Popen(
         command, stdin=slave, stdout=slave, stderr=slave, env={**machine.environment, "TERM": "dumb"},
