@@ -57,7 +57,7 @@ from makeway.api.objects.kubernetes import (
     amended,
     view,
 )
-from makeway.api.objects.meta import ObjectMeta, OwnerReference, Wire, made
+from makeway.api.objects.meta import ObjectMeta, OwnerReference, Wire, made, ready
 from makeway.api.objects.pods import PodTemplate
 from makeway.api.objects.queueing import LocalQueue, WorkloadPriorityClass
 from makeway.api.objects.workload import PodSet, PriorityClassRef, Workload, WorkloadSpec
@@ -81,6 +81,7 @@ KUBERNETES = ("scheduling.k8s.io", "PriorityClass")
 T = TypeVar("T", bound=Wire)
 
 
+@ready
 class TemplateMarks(Wire, frozen=True):
     """A view of a pod template where only its labels and annotations are asked for."""
 

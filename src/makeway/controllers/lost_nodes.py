@@ -21,7 +21,7 @@ import msgspec
 
 from makeway.api.objects.kubernetes import Pod, amended
 from makeway.api.objects.kubernetes import view as read
-from makeway.api.objects.meta import Wire
+from makeway.api.objects.meta import Wire, ready
 from makeway.controllers.contract import NOTHING, Action, Change, Delete, Note, Outcome, Ref, View
 from makeway.controllers.job_counts import may_run
 from makeway.controllers.pod_edits import NODE_LOST, Disrupt
@@ -33,6 +33,7 @@ UNANSWERED_MS = 5_000  # beyond its grace period; then nobody is left who could 
 replace = msgspec.structs.replace
 
 
+@ready
 class _Bound(Wire, frozen=True):
     """Of a pod's spec, where it runs: the rest is not read for every change of every pod."""
 

@@ -30,7 +30,7 @@ from makeway.adapters.simulator.arrivals import (
     workload_spec,
 )
 from makeway.api.documents import Document, parse
-from makeway.api.objects.meta import LABEL, REQUIRED, Limit, Wire
+from makeway.api.objects.meta import LABEL, REQUIRED, Limit, Wire, ready
 from makeway.api.objects.queueing import ClusterQueue, FlavorQuotas, Preemption, ResourceQuota
 from makeway.api.objects.workload import WorkloadSpec
 from makeway.api.quantity import Quantity, decode_hook
@@ -76,6 +76,7 @@ class CohortsSet(Wire, frozen=True):
     queues_sets: Annotated[tuple[QueuesSet, ...], REQUIRED] = ()
 
 
+@ready
 class Recipe(Wire, frozen=True):
     cohorts: Annotated[tuple[CohortsSet, ...], SOME] = ()
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from makeway.api.conditions import find, is_true
-from makeway.api.objects.meta import Condition, ObjectMeta, Wire, made
+from makeway.api.objects.meta import Condition, ObjectMeta, Wire, made, ready
 from makeway.api.objects.workload import Admission, ReclaimablePod, Workload, WorkloadMode, WorkloadStatus
 from makeway.api.quantity import Time
 from makeway.core.model import FR, FlavorName, Millis, ResourceName, Usage, WorkloadKey
@@ -85,6 +85,7 @@ class GlimpseStatus(Wire, frozen=True):
     cluster_name: str = ""
 
 
+@ready
 class Glimpse(Wire, frozen=True):
     """A Workload without its pod templates: nobody here looks at them."""
 

@@ -31,7 +31,7 @@ from makeway.api import codec
 from makeway.api.conditions import is_true, set_condition
 from makeway.api.names import CHECKPOINT_INTERVAL, RUNTIME
 from makeway.api.objects.kubernetes import Job, JobStatus, amended, view
-from makeway.api.objects.meta import ObjectMeta, Wire, made
+from makeway.api.objects.meta import ObjectMeta, Wire, made, ready
 from makeway.api.objects.queueing import LocalQueue
 from makeway.api.objects.workload import Workload, WorkloadStatus
 from makeway.api.quantity import Time
@@ -62,6 +62,7 @@ class _JobSpec(Wire, frozen=True):
         return self.parallelism if self.completions is None else min(self.parallelism, self.completions)
 
 
+@ready
 class _JobGlimpse(Wire, frozen=True):
     """A Job without its pod template."""
 

@@ -23,6 +23,16 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     """Every wire object: read-only, camelCase outside, silent about fields that are not set."""
 
 
+def ready(kind: type[T]) -> type[T]:
+    """Make a struct ready for decoding, and those that it consists of, while no other thread can know of it.
+
+    msgspec does that when a type is first used. A thread that decodes the same type meanwhile reads a table that is
+    half filled, and the process dies (decision 0088).
+    """
+    msgspec.json.Decoder(kind)
+    return kind
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
     """What a value of the right type must still satisfy. Judged by validation, shown in the CRDs.

@@ -33,7 +33,7 @@ from makeway.api.objects.kubernetes import (
     Secret,
     view,
 )
-from makeway.api.objects.meta import Wire
+from makeway.api.objects.meta import Wire, ready
 from makeway.api.objects.pods import PodSpec, PodStatus, PodTemplate
 from makeway.api.objects.scheduling import GangWorkload
 from makeway.api.objects.workload import Workload
@@ -62,6 +62,7 @@ class Surroundings:
 ANYWHERE = Surroundings()
 
 
+@ready
 class _Templated(Wire, frozen=True):
     """Of a Job's spec the template alone: the rest may hold what was refused."""
 
