@@ -14,9 +14,7 @@ here: who takes away all that is in a namespace, who owns which field. One threa
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace as _changed
 from functools import cache
 from typing import Any, NamedTuple
@@ -26,7 +24,6 @@ from msgspec.structs import replace
 
 from makeway.api import codec
 from makeway.api.documents import Tree
-from makeway.api.names import LASTING_NAMESPACES
 from makeway.api.objects.kubernetes import Namespace, NamespaceSpec, view
 from makeway.api.objects.meta import FOREGROUND, ORPHAN, ObjectMeta, OwnerReference, Wire
 from makeway.api.problems import Problem, has_errors
@@ -34,7 +31,8 @@ from makeway.api.quantity import LAST_MILLIS, Time
 from makeway.api.structure import Mode
 from makeway.api.validation import Surroundings, validate, validate_update
 from makeway.api.versions import Kind, find_kind, from_stored
-from makeway.core.model import invariant, stored
+from makeway.core.model import stored
+from makeway.runtime.garbage import Suspects, awaits_dependents, blocks, is_lasting, releases_dependents
 from makeway.runtime.history import History
 from makeway.runtime.pages import Objects
 from makeway.runtime.ports import (
@@ -64,6 +62,7 @@ from makeway.runtime.ports import (
     next_generation,
     wanted,
 )
+from makeway.runtime.repair import is_readable, readable, readable_but_for_status
 
 Problems = list[Problem]  # the method ``list`` hides the type inside the class
 TEMPLATE = ".template."  # the part of a Workload that Kubernetes defines
@@ -92,33 +91,43 @@ class Written(NamedTuple):
         return codec.respelled(broken, self.kind, self.version)
 
 
+class Mark(NamedTuple):
+    """A moment of ``RuledObjects``: what was written and suspected by then."""
+
+    revision: int
+    suspects: int
+
+
 class RuledObjects(Objects):
     """See ``runtime.ports.Store``. What goes beyond it: ``collect``, ``compact``, ``uncommitted`` and ``take_back``.
 
-    ``collects``: whether what lost its owner goes within the same call, or waits for ``collect``. ``careful``: whether
-    our own writes (structs and patches) are held against limits and rules too; trees always are. ``mode``: what
+    ``looks``: how many objects the garbage collector looks at within a call, None for all; what is left waits for
+    ``collect``. ``on_trouble`` is told of each that it cannot deal with; without it the call fails. ``careful``:
+    whether our own writes (structs and patches) are held against limits and rules too; trees always are. ``mode``: what
     becomes of unknown fields. ``admission`` completes what is to be stored, or refuses it; what is created has its uid
     and name by then. ``advice``: warnings about the last body that was judged.
     """
 
     def __init__(
-        self, history: History, clock: Clock, names: Names, *, collects: bool = True, careful: bool = True,
+        self, history: History, clock: Clock, names: Names, *, looks: int | None = None, careful: bool = True,
         needs_namespaces: bool = False, mode: Mode = "Strict", around: Surroundings | None = None,
-        admission: Admission | None = None,
+        admission: Admission | None = None, on_trouble: Callable[[Stored, Exception], None] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(history)
         self.advice: Problems = []
         self._admission = admission
         self._clock = clock
         self._names = names
-        self._collects = collects
+        self._looks = looks
+        self._on_trouble = on_trouble
         self._careful = careful
         self._needs_namespaces = needs_namespaces
         self._mode: Mode = mode
         self._around = around or Surroundings()
         self._by_uid: dict[str, Stored] = {}
         self._dependents: dict[str, dict[str, None]] = {}  # uid of an owner -> uids of what it owns
-        self._suspects: OrderedDict[str, None] = OrderedDict()  # uids that the collector has to look at, in order
+        self._suspects = Suspects()  # whom the collector has to look at
+        self._unmovable: set[str] = set()  # uids of dependents that it could not change; as they are, they stay so
 
     def create(self, body: Body) -> Stored:
         written = self._read(_without_status(body))
@@ -152,7 +161,7 @@ class RuledObjects(Objects):
         kind, value = written.kind.stored, written.value
         old = self._present(kind, _meta(value), written.problems)
         if kind.has_status:
-            value = replace(value, status=old.value().status)
+            value = replace(value, status=readable(old).status)
         if self._admission is not None:
             value = self._admission(self, kind, value, old)
         judged = written if self._judges(body) else None
@@ -173,7 +182,7 @@ class RuledObjects(Objects):
         if not written.kind.has_status:
             words = f"{written.kind.plural} have no status of their own"
             raise Invalid([Problem("status", words, cause="NotSupported")])
-        before = old.value()
+        before = readable_but_for_status(old)
         owned = replace(before.metadata, managed_fields=_meta(written.value).managed_fields)
         value = replace(before, status=written.value.status, metadata=owned)
         judged = written if self._judges(body) else None
@@ -268,7 +277,7 @@ class RuledObjects(Objects):
 
         ``written`` is the body that it was made of, where that is to be judged; ``most``: bytes that it may have.
         """
-        before = old.value()
+        before = readable(old)
         given = before.metadata
         meta = replace(
             _meta(value), namespace=given.namespace, uid=given.uid, resource_version=given.resource_version,
@@ -280,8 +289,11 @@ class RuledObjects(Objects):
         value = replace(value, metadata=_cleaned(meta))
         problems = [*late_finalizers(old, meta)]
         if written is not None:
-            rules = written.rules(validate_update(before, value, self._around, updated_as=written.kind))
-            problems = self._new_ones([*written.problems, *problems, *rules], old, written)
+            if is_readable(old):
+                rules = validate_update(before, value, self._around, updated_as=written.kind)
+            else:  # it is repaired: there is nothing to compare with
+                rules = validate(value, self._around)
+            problems = self._new_ones([*written.problems, *problems, *written.rules(rules)], old, written)
         self._refuse(problems)
         was, will = old.tree(), codec.to_tree(value)
         if was == will:
@@ -293,7 +305,7 @@ class RuledObjects(Objects):
         changed = self._commit(old.kind, value, old, most=most)
         if given.owner_references != meta.owner_references:
             self._suspect_orphan(changed)
-            self._suspects.update(dict.fromkeys(old.owners))
+            self._suspects.add(old.owners)
         return changed
 
     def _new_ones(self, problems: Problems, old: Stored, written: Written) -> Problems:
@@ -336,9 +348,9 @@ class RuledObjects(Objects):
         meta = replace(meta, finalizers=finalizers, deletion_grace_period_seconds=seconds)
         if meta == value.metadata:
             return old
-        self._suspects[old.uid] = None
+        self._suspects.add([old.uid])
         if FOREGROUND in finalizers:  # it is looked at again for each that goes, but they only once
-            self._suspects.update(dict.fromkeys(self._dependents.get(old.uid, ())))
+            self._suspects.add(self._dependents.get(old.uid, ()))
         return self._commit(old.kind, replace(value, metadata=meta), old)
 
     def _commit(self, kind: Kind, value: Any, old: Stored | None, *, most: int | None = None) -> Stored:
@@ -355,12 +367,13 @@ class RuledObjects(Objects):
         last = old if value is None else Stored.read(old.kind, codec.encode(value))
         last = last.at(str(self._history.revision + 1))
         self.apply(Change("DELETED", old, last))
-        self._suspects.update(dict.fromkeys((*self._dependents.get(old.uid, ()), *old.owners)))
+        self._suspects.add((*self._dependents.get(old.uid, ()), *old.owners))
         return last
 
     def _keep(self, new: Stored, old: Stored | None) -> None:
         super()._keep(new, old)
         self._by_uid[new.uid] = new
+        self._unmovable.discard(new.uid)
         if old is None or old.owners != new.owners:
             self._disown(old)
             for owner in new.owners:
@@ -369,6 +382,7 @@ class RuledObjects(Objects):
     def _drop(self, old: Stored) -> None:
         super()._drop(old)
         del self._by_uid[old.uid]
+        self._unmovable.discard(old.uid)
         self._disown(old)
 
     def _disown(self, old: Stored | None) -> None:
@@ -387,51 +401,89 @@ class RuledObjects(Objects):
         """All writes since the last ``compact``, oldest first."""
         return self._history.changes()
 
-    def take_back(self, revision: int) -> None:
-        """Be as at ``revision``, which must not be older than the last ``compact``; as if nothing had been since.
+    def mark(self) -> Mark:
+        """A moment to which ``take_back`` leads back."""
+        return Mark(self._history.revision, self._suspects.mark())
 
-        Also in the midst of a call that failed. Only where garbage goes within the call: then none waits between two.
+    def take_back(self, mark: Mark) -> None:
+        """Be as at ``mark``, which must not be older than the last ``compact``; as if nothing had been since.
+
+        Also in the midst of a call that failed.
         """
-        invariant(self._collects, "garbage that waits for its collection is forgotten here")
-        for change in self._history.rewind(revision):
+        for change in self._history.rewind(mark.revision):
             if change.before is None:
                 self._drop(change.after)
             else:
                 self._keep(change.before, None if change.type == "DELETED" else change.after)
-        self._suspects.clear()
+        self._suspects.undo(mark.suspects)
+
+    def compact(self, keep: int = 0) -> None:
+        super().compact(keep)
+        self._suspects.forget()
 
     # --- what lost its owner ---
 
-    def collect(self) -> int:
-        """Do what the garbage collector has to do, to the end; how many objects it looked at.
+    @property
+    def has_suspects(self) -> bool:
+        """Whether there is something for ``collect`` to look at."""
+        return bool(self._suspects)
+
+    def suspect_remains(self) -> None:
+        """Of what was restored: all that a collector who was cut short would still have looked at."""
+        self._suspects.add([each.uid for each in self.all() if self._may_remain(each)])
+
+    def _may_remain(self, each: Stored) -> bool:
+        if each.deleting and (ORPHAN in each.finalizers or FOREGROUND in each.finalizers):
+            return True
+        return any(uid not in self._by_uid or self._by_uid[uid].deleting for uid in each.owners)
+
+    def collect(self, most: int | None = None) -> int:
+        """Do what the garbage collector has to do, to the end or for so many objects; how many it looked at.
 
         Each look deletes, marks or releases something, or ends there, so that it comes to an end.
         """
         looks = 0
-        while self._suspects:
-            uid, _ = self._suspects.popitem(last=False)
+        while self._suspects and (most is None or looks < most):
+            uid = self._suspects.take()
             if uid in self._by_uid:
-                self._look(self._by_uid[uid])
+                self._look_with_care(self._by_uid[uid])
                 looks += 1
         return looks
 
+    def _look_with_care(self, each: Stored) -> None:
+        if self._on_trouble is None:
+            self._look(each)
+            return
+        before = self.mark()
+        try:
+            self._look(each)
+        except Exception as error:
+            self.take_back(before)
+            self._unmovable.add(each.uid)
+            self._on_trouble(each, error)
+
     def _settled(self, answer: Stored) -> Stored:
-        if self._collects:
-            self.collect()
+        self.collect(self._looks)
         return answer
 
     def _suspect_orphan(self, each: Stored) -> None:
         """An object may name an owner that is gone, or that waits for its dependents to go."""
         if each.owners:
-            self._suspects[each.uid] = None
+            self._suspects.add([each.uid])
 
     def _look(self, each: Stored) -> None:
-        if each.deleting and ORPHAN in each.finalizers:
-            for dependent in self._owned_by(each):
-                self._let_go(dependent, {each.uid})
-            self._drop_finalizer(self._by_uid[each.uid], ORPHAN)  # it may have owned itself
-        elif _awaits_dependents(each):
-            if not any(_blocks(self._by_uid[uid], each) for uid in self._dependents.get(each.uid, ())):
+        if releasing := {uid for uid in each.owners if releases_dependents(self._by_uid.get(uid))}:
+            self._let_go(each, releasing)
+            each = self._by_uid.get(each.uid, each)
+        if releases_dependents(each):
+            if any(
+                uid not in self._unmovable for uid in self._dependents.get(each.uid, ())
+            ):  # they are looked at first
+                self._suspects.add((*self._dependents[each.uid], each.uid))
+            else:
+                self._drop_finalizer(each, ORPHAN)
+        elif awaits_dependents(each):
+            if not any(blocks(dependent, each) for dependent in self._owned_by(each)):
                 self._drop_finalizer(each, FOREGROUND)
         elif not each.deleting and each.owners:
             self._look_at_owners(each)
@@ -439,16 +491,16 @@ class RuledObjects(Objects):
     def _look_at_owners(self, each: Stored) -> None:
         owners = each.metadata().owner_references
         gone = {owner.uid for owner in owners if self._is_gone(owner, each)}
-        waiting = {uid for uid in each.owners if uid not in gone and _awaits_dependents(self._by_uid.get(uid))}
+        waiting = {uid for uid in each.owners if uid not in gone and awaits_dependents(self._by_uid.get(uid))}
         if not gone | waiting:
             return
-        if len(gone | waiting) < len(set(each.owners)) or _is_lasting(each):
+        if len(gone | waiting) < len(set(each.owners)) or is_lasting(each):
             self._let_go(each, gone | waiting)
             return
-        dependents = self._owned_by(each) if waiting else ()
-        if any(_awaits_dependents(dependent) for dependent in dependents):
+        has_dependents = bool(waiting) and each.uid in self._dependents
+        if has_dependents and any(awaits_dependents(dependent) for dependent in self._owned_by(each)):
             each = self._unblock(each)  # owners in a circle would wait for each other for ever
-        self._delete(each, "Foreground" if dependents else None, None)
+        self._delete(each, "Foreground" if has_dependents else None, None)
 
     def _is_gone(self, reference: OwnerReference, dependent: Stored) -> bool:
         kind = find_kind(reference.api_version, reference.kind)
@@ -459,13 +511,15 @@ class RuledObjects(Objects):
             return True
         return owner.namespace not in ("", dependent.namespace)
 
-    def _owned_by(self, owner: Stored) -> Sequence[Stored]:
-        return [self._by_uid[uid] for uid in self._dependents.get(owner.uid, ())]
+    def _owned_by(self, owner: Stored) -> Iterator[Stored]:
+        return (self._by_uid[uid] for uid in self._dependents.get(owner.uid, ()))
 
     def _let_go(self, dependent: Stored, owners: set[str]) -> None:
         kept = tuple(each for each in dependent.metadata().owner_references if each.uid not in owners)
-        with suppress(msgspec.ValidationError):  # one that cannot be read keeps a name that nobody has
+        try:
             self._change(dependent, _with_meta(dependent, owner_references=kept))
+        except msgspec.ValidationError:
+            self._unmovable.add(dependent.uid)
 
     def _unblock(self, each: Stored) -> Stored:
         owners = tuple(replace(owner, block_owner_deletion=False) for owner in each.value().metadata.owner_references)
@@ -499,20 +553,6 @@ def _is_held(value: Any) -> bool:
     if value.metadata.finalizers:
         return True
     return isinstance(value, Namespace) and bool(view(value.spec, NamespaceSpec).finalizers)
-
-
-def _is_lasting(each: Stored) -> bool:
-    """A namespace that nobody can delete: neither does it go with an owner that somebody gave it."""
-    return kind_key(each.kind) == ("", "Namespace") and each.name in LASTING_NAMESPACES
-
-
-def _awaits_dependents(each: Stored | None) -> bool:
-    return each is not None and each.deleting and FOREGROUND in each.finalizers
-
-
-def _blocks(dependent: Stored, owner: Stored) -> bool:
-    owners = dependent.metadata().owner_references
-    return any(each.uid == owner.uid and bool(each.block_owner_deletion) for each in owners)
 
 
 # --- what is asked of bodies -----------------------------------------------------------------------------------------

@@ -270,6 +270,19 @@ def test_events_are_forgotten_after_an_hour_since_they_were_last_told(tmp_path: 
         assert store.list(EVENTS).items == ()
 
 
+@pytest.mark.parametrize("span", [25 * 86_400, 10 * 31_557_600, 2**63 // 10**9], ids=["25 days", "10 years", "most"])
+def test_events_may_stay_as_long_as_a_duration(tmp_path: Path, span: int) -> None:
+    now = [Millis(1_767_268_800_000)]
+    with open_store(tmp_path / "data", lambda: now[0]) as store:
+        upkeep = Upkeep(store, lambda: now[0], events_ms=span * 1000)
+        began = now[0]
+        store.create(Event(metadata=ObjectMeta(name="told", namespace="default")))
+        for later, left in ((0, 1), (span * 1000 - 1, 1), (span * 1000, 0)):
+            now[0] = Millis(began + later)
+            asyncio.run(upkeep._forget_events())
+            assert len(store.list(EVENTS).items) == left
+
+
 def test_events_of_the_younger_group_are_forgotten_like_all_others(tmp_path: Path) -> None:
     now = [Millis(0)]
     about = {"kind": "Pod", "name": "p", "namespace": "default"}

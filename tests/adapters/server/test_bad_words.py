@@ -17,7 +17,7 @@ from makeway.api.objects.meta import ObjectMeta
 from makeway.api.versions import kind_of
 from makeway.core.model import Millis
 from makeway.runtime.ports import Invalid
-from tests.adapters.server.serving import CORE, running
+from tests.adapters.server.serving import CORE, pod, running
 
 Tree = dict[str, Any]
 NODES = f"{CORE}/nodes"
@@ -64,6 +64,23 @@ def test_a_bad_word_is_refused_in_whatever_way_it_comes(
     assert answer.status_code == 422, answer.text
     assert f"spec.taints[0].effect: {TOLD}" in answer.json()["message"]
     assert [each["field"] for each in answer.json()["details"]["causes"]] == ["spec.taints[0].effect"]
+
+
+@pytest.mark.parametrize("media", ["merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml"])
+def test_a_bad_word_deep_in_a_pod_that_is_there_is_refused(client: httpx.Client, media: str) -> None:
+    """What completes a pod reads it before anybody has judged what a patch has made of it."""
+    name = media.partition("-")[0]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}
+    pods = f"{CORE}/namespaces/default/pods"
+    container = {"name": "c", "image": "i"}
+    assert client.post(pods, json={**pod, "spec": {"containers": [container]}}).status_code == 201
+    selector = {"matchExpressions": [{"key": "a", "operator": "x"}]}
+    term = {"topologyKey": "b", "labelSelector": selector}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    body = {**pod, "spec": {"affinity": affinity}}
+    answer = sent(client, "PATCH", f"{pods}/{name}?fieldManager=me&force=true", body, media)
+    assert answer.status_code == 422, answer.text
+    assert "labelSelector.matchExpressions[0].operator" in answer.json()["message"]
 
 
 STATUS = {"conditions": [{"type": "Ready", "status": "yes"}]}
@@ -120,3 +137,24 @@ def test_what_is_wrong_anew_is_refused_and_told_alone(store: MemoryStore) -> Non
     assert not [each for each in refused.value.problems if "restartPolicy" in each.path]
     with pytest.raises(Invalid):
         patch(store, {"status": {"phase": "Gone"}}, status=True)
+
+
+@pytest.mark.parametrize("way", ["body", "query", "eviction"])
+def test_a_grace_period_that_no_client_could_read_is_refused(client: httpx.Client, way: str) -> None:
+    """It was taken, and stored in an object that then had no valid time."""
+    path = f"{CORE}/namespaces/default/pods"
+    made = client.post(path, json={**pod(way), "spec": {"nodeName": "n", **pod(way)["spec"]}})
+    assert made.status_code == 201
+    for seconds in (2**63, 10**30):
+        options = {"gracePeriodSeconds": seconds}
+        if way == "eviction":
+            body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": way}, "deleteOptions": options}
+            answer = client.post(f"{path}/{way}/eviction", json=body)
+        else:
+            given: Tree = {"json": options} if way == "body" else {"params": options}
+            answer = client.request("DELETE", f"{path}/{way}", **given)
+        assert answer.status_code in (400, 422)
+        assert "gracePeriodSeconds" in answer.json()["message"]
+        assert "deletionTimestamp" not in client.get(f"{path}/{way}").json()["metadata"]
+    last = client.request("DELETE", f"{path}/{way}", json={"gracePeriodSeconds": 2**63 - 1})
+    assert last.json()["metadata"]["deletionTimestamp"] == "9999-12-31T23:59:59Z"

@@ -22,7 +22,7 @@ from makeway.adapters.server.leaving_out import leave_out_damaged
 from makeway.adapters.server.storage import SqliteStore
 from makeway.core.model import Millis
 from makeway.runtime.ports import Stored
-from makeway.testing.conformance import QUEUE, queue
+from makeway.testing.conformance import QUEUE, owned_by, queue
 
 DATA, LOG, LOCK = "makeway.db", "makeway.db-wal", "makeway.db.lock"
 OBJECTS = 60
@@ -168,6 +168,25 @@ def test_what_can_be_read_goes_on_without_the_rest(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         assert list(store.list(QUEUE).items) == there
         assert store.create(queue("later")).revision == 11  # none is given twice
+
+
+def test_what_belonged_to_something_that_is_left_out_stays_and_stands_alone(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        owner, other = store.create(queue("owner")), store.create(queue("other"))
+        store.create(queue("child", ownerReferences=owned_by(owner)))
+        store.create(queue("of-two", ownerReferences=owned_by(owner, other)))
+        foreign = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "u"}
+        store.create(queue("of-another", ownerReferences=[foreign]))
+        latest = int(store.resource_version)
+    run(tmp_path / DATA, "UPDATE objects SET checksum = 0 WHERE name = 'owner'")
+    assert leave_out_damaged(tmp_path / DATA).kept == 4
+    with opened(tmp_path) as store:
+        store.create(queue("later"))  # whatever is to be collected goes with it
+        there = {each.name: each for each in store.list(QUEUE).items}
+    assert {name: each.owners for name, each in there.items()} == {
+        "child": (), "later": (), "of-another": ("u",), "of-two": (other.uid,), "other": (),
+    }  # fmt: skip
+    assert all(there[name].revision > latest for name in ("child", "of-two")), "they are not what they were"
 
 
 def test_a_whole_file_is_left_as_it_is(tmp_path: Path) -> None:

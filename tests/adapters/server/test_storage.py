@@ -22,6 +22,7 @@ from makeway.adapters.server import storage
 from makeway.adapters.server.data_file import NotWritten
 from makeway.adapters.server.storage import SqliteStore
 from makeway.core.model import Millis
+from makeway.runtime.memory import RuledObjects
 from makeway.runtime.ports import (
     AlreadyExists,
     Change,
@@ -33,6 +34,7 @@ from makeway.runtime.ports import (
     TimedOut,
     Unavailable,
     Watch,
+    kind_key,
 )
 from makeway.testing.conformance import FLAVOR, HELD, QUEUE, SPOT, StoreConformance, owned_by, queue, story
 
@@ -351,13 +353,17 @@ def test_each_call_decides_on_what_the_one_before_it_left(disk: Disk, store: Sql
 
 
 def test_a_call_that_fails_halfway_has_changed_nothing(path: Path) -> None:
-    times = iter(map(Millis, range(2)))
-    with SqliteStore(path, lambda: next(times)) as store:
+    def halfway(ahead: RuledObjects) -> None:
+        ahead.delete(QUEUE, "team", "owner")
+        assert ahead.count(kind_key(QUEUE)) == 0
+        raise StopIteration
+
+    with opened(path) as store:
         owner = store.create(queue("owner"))
-        store.create(queue("child", ownerReferences=owned_by(owner), finalizers=[HELD]))
+        store.create(queue("child", ownerReferences=owned_by(owner)))
         before = store.list(QUEUE)
         with pytest.raises(StopIteration):
-            store.delete(QUEUE, "team", "owner")  # it is gone when the clock is asked when its dependent goes
+            store.submit(halfway).result()
         assert store.list(QUEUE) == before
         store.update(queue("owner", stop="Hold"))
     with opened(path) as store:

@@ -10,19 +10,24 @@ from typing import Any
 import pytest
 
 from makeway.adapters.server.access import Access, new_token, token_object
+from makeway.adapters.server.admission import Admission
 from makeway.adapters.server.beginning import open_store
 from makeway.adapters.server.pod_calls import evicted
 from makeway.adapters.server.storage import SqliteStore
 from makeway.adapters.server.tables import UNREADABLE as CELL
 from makeway.adapters.server.tables import table
 from makeway.adapters.server.upkeep import Upkeep
+from makeway.api import codec
 from makeway.api.objects.kubernetes import DeleteOptions, Namespace
 from makeway.api.objects.meta import ObjectMeta
 from makeway.api.quantity import Time
 from makeway.api.versions import find_kind
 from makeway.controllers.contract import Ref
 from makeway.core.model import Millis
-from makeway.runtime.ports import NotFound
+from makeway.runtime.ports import Invalid, NotFound
+from makeway.runtime.repair import is_readable
+from makeway.testing.bad_values import good_object
+from tests.adapters.server.serving import QUEUEING, running
 from tests.adapters.server.test_tables import stored as made_of
 from tests.unreadable import NOON, UNREADABLE, kind_of_tree, put_into_file
 
@@ -73,6 +78,61 @@ def test_all_of_them_are_shown_listed_and_deleted(with_all: SqliteStore) -> None
         except NotFound:
             continue  # another of its kind was taken for it
         assert "bad" not in {each.name for each in with_all.list(kind, where or None).items}, kind.name
+
+
+def test_each_can_be_put_right(with_all: SqliteStore) -> None:
+    """A whole object in its place is judged like a new one; what else can be read of it stays."""
+    repaired = 0
+    for tree in UNREADABLE.values():
+        kind, where = kind_of_tree(tree), tree["metadata"].get("namespace", "")
+        old = with_all.get(kind, where, "bad")
+        if is_readable(old):  # its raw parts are read by others
+            continue
+        good = good_object(kind, name="bad")
+        if where:
+            good["metadata"]["namespace"] = where
+        with pytest.raises(Invalid):
+            with_all.update({**good, "metadata": {**good["metadata"], "labels": {"": 7}}})
+        new = with_all.update(good)
+        assert is_readable(new), kind.name
+        assert new.uid == old.uid
+        repaired += 1
+    assert repaired >= 8
+
+
+def test_a_status_that_cannot_be_read_is_put_right_and_the_rest_stays(with_all: SqliteStore) -> None:
+    kind = find_kind("kueue.x-k8s.io/v1beta2", "Workload")
+    assert kind is not None
+    old = with_all.get(kind, "default", "bad")
+    assert not is_readable(old)
+    new = with_all.update_status({**old.tree(), "status": {}})
+    assert is_readable(new)
+    was, now = (each.tree()["spec"]["podSets"] for each in (old, new))
+    assert [each["name"] for each in now] == [each["name"] for each in was]
+
+
+def test_the_status_of_what_cannot_be_read_is_not_written(with_all: SqliteStore) -> None:
+    """Its spec would be lost."""
+    kind = find_kind("kueue.x-k8s.io/v1beta2", "ClusterQueue")
+    assert kind is not None
+    old = with_all.get(kind, "", "bad")
+    good = {**old.tree(), "spec": {"namespaceSelector": {}}, "status": {}}
+    with pytest.raises(Invalid, match=r"(?s)what is stored cannot be read.*stopPolicy.*or delete it"):
+        with_all.submit(lambda ahead: ahead.update_status(codec.read(good))).result()
+    assert with_all.get(kind, "", "bad") == old
+
+
+def test_a_patch_puts_right_what_it_names(folder: Path) -> None:
+    stored(folder, UNREADABLE["ClusterQueue"]).close()
+    with running(folder, admission=Admission()) as server, server.client() as client:
+        path = f"{QUEUEING}/clusterqueues/bad"
+        headers = {"content-type": "application/merge-patch+json"}
+        answer = client.patch(path, json={"metadata": {"labels": {"a": "b"}}}, headers=headers)
+        assert answer.status_code == 422, answer.text
+        assert "spec.stopPolicy" in answer.json()["message"]
+        answer = client.patch(path, json={"spec": {"stopPolicy": "Hold"}}, headers=headers)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["spec"]["stopPolicy"] == "Hold"
 
 
 def test_what_is_deleted_though_it_cannot_be_read_is_seen_to_go(with_all: SqliteStore) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -13,8 +14,12 @@ from makeway.adapters.simulator.states import START, World, world
 from makeway.core.policy import Policy
 
 ROOT = Path(__file__).parents[3]
-WORLDS = [world(0, number) for number in range(200)]
 PRINT = "from makeway.adapters.simulator.states import world; print([world(3, i) for i in range(20)])"
+
+
+@functools.cache
+def worlds() -> list[World]:
+    return [world(0, number) for number in range(200)]
 
 
 def printed(hash_seed: str) -> str:
@@ -28,12 +33,12 @@ def test_a_world_depends_on_its_seed_and_number_alone() -> None:
 
 
 def test_no_two_are_alike() -> None:
-    assert len({repr(each) for each in WORLDS}) == len(WORLDS)
+    assert len({repr(each) for each in worlds()}) == len(worlds())
     assert repr(world(0, 1)) != repr(world(1, 0))
 
 
 def test_playing_a_state_leaves_its_world_as_it_was() -> None:
-    one = next(each for each in WORLDS if any(running.evicted for running in each.running))
+    one = next(each for each in worlds() if any(running.evicted for running in each.running))
     before = repr(one)
     Settling(one.state(GATES_ON), START, "instant").run()
     assert repr(one) == before
@@ -69,12 +74,12 @@ def features(one: World) -> list[str]:
 
 
 def test_everything_that_matters_to_preemption_occurs_and_nothing_always() -> None:
-    counts = Counter(name for each in WORLDS for name in features(each))
+    counts = Counter(name for each in worlds() for name in features(each))
     assert len(counts) == 19
-    assert all(len(WORLDS) // 20 <= count < len(WORLDS) for count in counts.values()), counts
+    assert all(len(worlds()) // 20 <= count < len(worlds()) for count in counts.values()), counts
 
 
 def test_states_are_contended() -> None:
     """Close to half of them need preemption: that is what they are for."""
-    played = [Settling(each.state(GATES_ON), START, "instant").run(20) for each in WORLDS]
-    assert sum(bool(each.evictions) for each in played) >= len(WORLDS) // 3
+    played = [Settling(each.state(GATES_ON), START, "instant").run(20) for each in worlds()]
+    assert sum(bool(each.evictions) for each in played) >= len(worlds()) // 3

@@ -80,7 +80,7 @@ class TestMemoryStore(StoreConformance):
 
 class TestMemoryStoreThatCollectsWhenTold(StoreConformance):
     def make_store(self) -> MemoryStore:
-        return MemoryStore(Time(), collects=False)
+        return MemoryStore(Time(), looks=0)
 
     def settle(self, store: Any) -> None:
         store.collect()
@@ -432,7 +432,7 @@ def test_who_loses_all_owners_by_an_update_to_absent_ones_goes(store: MemoryStor
 
 
 def test_the_collector_looks_only_at_what_is_concerned() -> None:
-    store = MemoryStore(Time(), collects=False)
+    store = MemoryStore(Time(), looks=0)
     owner = store.create(queue("owner"))
     for i in range(50):
         store.create(queue(f"other-{i}"))

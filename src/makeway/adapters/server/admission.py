@@ -30,7 +30,6 @@ from makeway.api.objects.kubernetes import (
     view,
 )
 from makeway.api.objects.meta import Wire
-from makeway.api.objects.pods import PodSpec, PodStatus
 from makeway.api.objects.queueing import AdmissionCheck, ClusterQueue, ResourceFlavor
 from makeway.api.objects.scheduling import GangWorkload, GangWorkloadStatus
 from makeway.api.problems import Problem
@@ -41,6 +40,7 @@ from makeway.core.lowering.placement import classes_of
 from makeway.core.placement.resolution import Refused, default_class, resolve
 from makeway.runtime.pages import Objects
 from makeway.runtime.ports import Forbidden, Invalid, NotFound, Stored
+from makeway.runtime.repair import is_readable
 
 NAMESPACE_FINALIZER = "kubernetes"
 CLASSES = kind_of(PriorityClass)
@@ -63,7 +63,7 @@ class Admission:
         """``value`` as it is to be stored. Raises Forbidden or Invalid."""
         if isinstance(value, Secret):
             value = _plain_data(value)
-        if isinstance(value, Secret | ConfigMap) and old is not None:
+        if isinstance(value, Secret | ConfigMap) and old is not None and is_readable(old):
             _check_immutable(old.value(), value)
         elif isinstance(value, PriorityClass):
             _check_default(objects, value)
@@ -161,11 +161,18 @@ def _with_given(old: Raw, new: Raw) -> Raw:
 
 
 def _bound(old: Pod, new: Pod) -> Pod:
-    """A pod that gets its node has no use for the one that it was promised: that goes in the same write."""
-    has_come = bool(view(new.spec, PodSpec).node_name) and not view(old.spec, PodSpec).node_name
-    if not has_come or not view(new.status, PodStatus).nominated_node_name:
+    """A pod that gets its node has no use for the one that it was promised: that goes in the same write.
+
+    What a body says has not been judged yet, so that no more of it is read than this.
+    """
+    has_come = bool(_field(new.spec, "nodeName")) and not _field(old.spec, "nodeName")
+    if not has_come or not _field(new.status, "nominatedNodeName"):
         return new
     return replace(new, status=amended(new.status, {"nominatedNodeName": None}))
+
+
+def _field(raw: Raw, name: str) -> Tree:
+    return msgspec.json.decode(raw).get(name)
 
 
 def _with_priority(objects: Objects, pod: Pod) -> Pod:

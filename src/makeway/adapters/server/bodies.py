@@ -23,6 +23,7 @@ from makeway.api.json_lines import JsonReader
 from makeway.api.objects.kubernetes import DeleteOptions, Secret
 from makeway.api.objects.meta import Wire
 from makeway.api.problems import Problem
+from makeway.api.quantity import MAX_AMOUNT
 from makeway.api.shapes import kubernetes_kind, shape_of
 from makeway.api.structure import Mode, short, told
 from makeway.api.versions import KINDS
@@ -250,4 +251,6 @@ def delete_options(data: bytes, content_type: str, query: Query) -> DeleteOption
         raise bad_request("orphanDependents and propagationPolicy cannot be set together")
     if (options.grace_period_seconds or 0) < -1:
         raise bad_request("gracePeriodSeconds: must not be negative")
+    if (options.grace_period_seconds or 0) > MAX_AMOUNT:
+        raise bad_request("gracePeriodSeconds: is outside the range of int64")
     return options

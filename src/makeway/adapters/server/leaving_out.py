@@ -9,10 +9,14 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+from msgspec.structs import replace
+
 from makeway.adapters.server.checksums import checksum_in_sql
 from makeway.adapters.server.data_file import DataFile, DataFileRefused, locked, rows, write_copy
 from makeway.adapters.server.layout import number
 from makeway.adapters.server.own_folder import open_own
+from makeway.api.versions import find_kind
 from makeway.runtime.ports import Stored
 
 NEWEST = (1 << 63) - 1
@@ -36,6 +40,7 @@ def leave_out_damaged(path: Path) -> LeftOut:
     try:
         found, findings, latest = _readable(path)
         revision = max([latest, lock.mark, *(each.revision for each in found)])  # none may be given twice
+        found, revision = _standing_alone(found, revision)
         new, aside = path.with_name(f"{path.name}.readable"), path.with_name(f"{path.name}.damaged-{revision}")
         new.unlink(missing_ok=True)
         write_copy(new, revision, found)
@@ -50,6 +55,25 @@ def leave_out_damaged(path: Path) -> LeftOut:
         lock.close()
         os.close(folder)
     return LeftOut(findings or ["it was not whole, though all objects in it could be read"], len(found), aside)
+
+
+def _standing_alone(found: Sequence[Stored], revision: int) -> tuple[list[Stored], int]:
+    """Without the names of owners that are not there: what is left of a damaged file is no garbage.
+
+    Owners of kinds that nobody serves here are not asked for by the collector either, and stay named.
+    """
+    there, result = {each.uid for each in found}, []
+    for each in found:
+        owners = each.metadata().owner_references
+        kept = tuple(one for one in owners if one.uid in there or find_kind(one.api_version, one.kind) is None)
+        if len(kept) < len(each.owners):
+            with suppress(msgspec.ValidationError):  # nobody can collect what cannot be read either
+                value = each.value()
+                revision += 1
+                meta = replace(value.metadata, owner_references=kept, resource_version=str(revision))
+                each = Stored.made(each.kind, replace(value, metadata=meta))
+        result.append(each)
+    return result, revision
 
 
 def _is_whole(path: Path) -> bool:

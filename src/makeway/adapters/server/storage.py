@@ -6,7 +6,8 @@ has been committed, so nobody ever saw a revision that a crash could undo and an
 
 The writer takes the calls that wait, at most ``GROUP_MAX``, lets each decide on the state the one before it left, and
 commits all their changes as one transaction; then they are shown, then the calls return. While it waits for the disk
-the next group gathers.
+the next group gathers. What lost its owner goes a little at a time, with each group and while nobody calls; what is
+left of it when a server ends goes after the next start.
 
 When the file turns out not to be ours any more, nothing is written again: what was shown stays readable, and is saved
 in a new file beside the old one, for whoever has to put things right (decision 0085).
@@ -54,12 +55,15 @@ from makeway.runtime.ports import (
     Stored,
     TimedOut,
     Unavailable,
+    called,
     kind_key,
 )
 
 log = logging.getLogger("makeway.storage")
 
 GROUP_MAX = 256
+LOOKS_PER_CALL = 64  # of the garbage collector: an owner of a few goes with them at once
+LOOKS_PER_GROUP = 256  # so that the next call waits for no more of it than for a full group
 LOOK_SECONDS = 1.0  # the longest time for which nobody looks at the file
 RETRY_AFTER = Millis(5_000)  # who waits for room on a disk need not ask often
 _NEVER_FORGETS = 1 << 62  # ahead is cut when a group is committed, not by count or size
@@ -102,10 +106,12 @@ class SqliteStore:
             self._ahead = RuledObjects(
                 History(_NEVER_FORGETS, begin, _NEVER_FORGETS), clock, names or _new_names(), careful=careful,
                 needs_namespaces=needs_namespaces, mode=mode, around=around, admission=admission,
+                looks=LOOKS_PER_CALL, on_trouble=_leave_be,
             )  # fmt: skip
             for each in self._file.objects():
                 self._shown.restore(each)
                 self._ahead.restore(each)
+            self._ahead.suspect_remains()
         except BaseException:
             self._file.close()
             raise
@@ -117,6 +123,7 @@ class SqliteStore:
         self._shortage = ""  # why nothing can be written at present
         self._short_bytes = 0  # for which there was no room
         self._looked_at = time.monotonic()
+        self._collects_from = self._looked_at  # a write that failed puts this off: nothing spins
         self._listeners: tuple[OnCommit, ...] = ()
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._writer = Thread(target=self._write_groups, name="makeway-storage", daemon=True)
@@ -240,14 +247,19 @@ class SqliteStore:
 
     def _write_groups(self) -> None:
         while True:
+            has_garbage = self._may_collect() and self._ahead.has_suspects and not self._broken
             try:
-                first = self._queue.get(timeout=LOOK_SECONDS)
+                first = self._queue.get(timeout=0 if has_garbage else LOOK_SECONDS)
             except Empty:
-                self._look()
-                continue
-            if first is None:
-                break
-            self._write_group([each for each in self._gathered(first) if each.answer.set_running_or_notify_cancel()])
+                if has_garbage:
+                    self._write_group(())
+                else:
+                    self._look()
+            else:
+                if first is None:
+                    break
+                group = self._gathered(first)
+                self._write_group([each for each in group if each.answer.set_running_or_notify_cancel()])
             if time.monotonic() - self._looked_at >= LOOK_SECONDS:  # nobody is idle, yet nothing may be written either
                 self._look()
         self._save()
@@ -291,14 +303,19 @@ class SqliteStore:
         """Who was refused stood on what the others of the group had written, and fails with them."""
         if self._broken:
             return [_Failure(Unavailable(self._broken, RETRY_AFTER)) for _ in group]
+        before = self._ahead.mark()
         outcomes = [self._outcome(each) for each in group]
+        if self._may_collect() and not (self._shortage and group):
+            self._ahead.collect(LOOKS_PER_GROUP)
         changes = self._ahead.uncommitted()
         if not changes:
+            self._ahead.compact()
             return outcomes
         try:
             self._file.write(changes)
         except (NotWritten, Lost) as error:
-            self._ahead.take_back(changes[0].after.revision - 1)
+            self._ahead.take_back(before)
+            self._collects_from = time.monotonic() + LOOK_SECONDS
             if isinstance(error, Lost):
                 raise
             if isinstance(error, NoRoom):
@@ -315,8 +332,11 @@ class SqliteStore:
                 log.exception("a listener failed")
         return outcomes
 
+    def _may_collect(self) -> bool:
+        return time.monotonic() >= self._collects_from
+
     def _outcome(self, each: _Waiting) -> Any:
-        before = int(self._ahead.resource_version)
+        before = self._ahead.mark()
         try:
             answer = each.decision(self._ahead)
         except Exception as error:
@@ -410,6 +430,12 @@ class SharedWatch:
     def close(self) -> None:
         with self._reading:
             self._watch.close()
+
+
+def _leave_be(each: Stored, error: Exception) -> None:
+    log.warning(
+        "%s could not be looked at by the garbage collector and is left: %r", called(each.kind, each.name), error
+    )
 
 
 def _new_names() -> Names:

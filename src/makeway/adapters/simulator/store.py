@@ -28,12 +28,12 @@ class MemoryStore(RuledObjects):
     """
 
     def __init__(
-        self, clock: Clock, names: Names | None = None, *, history: int = 10_000, collects: bool = True,
+        self, clock: Clock, names: Names | None = None, *, history: int = 10_000, looks: int | None = None,
         careful: bool = True, needs_namespaces: bool = False, mode: Mode = "Strict",
         around: Surroundings | None = None, admission: Admission | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
-            History(history), clock, names or SeededNames(), collects=collects, careful=careful,
+            History(history), clock, names or SeededNames(), looks=looks, careful=careful,
             needs_namespaces=needs_namespaces, mode=mode, around=around, admission=admission,
         )  # fmt: skip
 
