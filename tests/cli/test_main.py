@@ -71,6 +71,21 @@ def test_an_unknown_command_suggests_the_nearest() -> None:
     assert "Error: no such command `validte`\n\nhint: did you mean `validate`?\n" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("down --timeout nan", "'nan' is not a number of seconds"),
+        ("delete job x --timeout NaN", "'NaN' is not a number of seconds"),
+        ("wait x --timeout -5s", "--timeout: '-5s' is negative"),
+        ("logs x --since -1m", "--since: '-1m' is negative"),
+    ],
+)
+def test_a_time_that_would_never_be_over_is_refused(command: str, says: str) -> None:
+    result = CliRunner().invoke(main, command.split())
+    assert result.exit_code == 2
+    assert says in result.stderr
+
+
 def test_an_unknown_command_that_is_near_nothing_lists_them_all() -> None:
     result = CliRunner().invoke(main, ["zzz"])
     assert f"hint: the commands are {', '.join(sorted(COMMANDS))}\n" in result.stderr

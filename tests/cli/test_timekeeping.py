@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from makeway.adapters.node import processes
+from makeway.adapters.node import heartbeat, processes
 from makeway.adapters.node.folders import supervised
 from makeway.adapters.node.machine import Offer
 from makeway.api.objects.kubernetes import Namespace, Node, Pod
@@ -129,8 +129,11 @@ def is_there(plane: ControlPlane, uid: str) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("jump", [-HOUR_NS, HOUR_NS], ids=["back", "forward"])
-def test_nothing_waits_and_nothing_goes_because_the_clock_was_set(tmp_path: Path, jump: int) -> None:
+def test_nothing_waits_and_nothing_goes_because_the_clock_was_set(
+    tmp_path: Path, jump: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The Secret that a pod waits for comes, the Node is deleted: the one starts, the other returns with its pods."""
+    monkeypatch.setattr(heartbeat, "BEAT_MS", 1000)  # the Node returns with the next beat
     wall = Wall()
     needs = {"env": [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}
     with serving(tmp_path, wall) as plane:

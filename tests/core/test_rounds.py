@@ -337,9 +337,10 @@ def test_rounds_end_when_it_loses_its_quota_by_time() -> None:
     assert on.rounds.of(w).total == 0
 
 
-def quarrelling(reserved: int) -> tuple[State, Workload]:
+def quarrelling(reserved: int, policy: Policy | None = None) -> tuple[State, Workload]:
     """p has had its round above nominal, and holds quota since."""
-    on = state(queue("x", 2, cohort="r", **BORROWS), queue("y", 0, cohort="r"), queue("lender", 2, cohort="r"))
+    queues = queue("x", 2, cohort="r", **BORROWS), queue("y", 0, cohort="r"), queue("lender", 2, cohort="r")
+    on = state(*queues, policy=policy)
     p = workload("p", queue="x", cpu=2)
     on.rounds.add(p, "above", seconds(0))
     on.hold(replace(p, usage={FR_CPU: 2000}, reserved_at=seconds(reserved)))
@@ -351,6 +352,14 @@ def test_rounds_end_after_quota_was_held_in_peace(held: int, left: int) -> None:
     on, p = quarrelling(reserved=100)
     on.release(p, seconds(100 + held))
     assert on.rounds.of(p).above == left
+
+
+@pytest.mark.parametrize("span", [25 * 86_400, 10 * 31_557_600, 2**63 // 10**9], ids=["25 days", "10 years", "most"])
+def test_peace_may_be_as_long_as_a_duration(span: int) -> None:
+    for held, left in ((600, 1), (span - 1, 1), (span, 0)):
+        on, p = quarrelling(reserved=100, policy=replace(Policy.default(), rounds_end_after_ms=span * 1000))
+        on.release(p, seconds(100 + held))
+        assert on.rounds.of(p).above == left
 
 
 @pytest.mark.parametrize(("victim", "left"), [("evicted", 1), ("by time", 0)])

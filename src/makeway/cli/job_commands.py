@@ -52,7 +52,7 @@ def logs(
     query = {
         "follow": "true" if follow else "", "container": container, "previous": "true" if previous else "",
         "timestamps": "true" if timestamps else "", "tailLines": "" if tail is None else str(tail),
-        "sinceSeconds": "" if since is None else str(_seconds(since)),
+        "sinceSeconds": "" if since is None else str(_seconds(since, "--since")),
     }  # fmt: skip
     with connected() as connection:
         where = namespace or connection.namespace
@@ -72,11 +72,14 @@ def logs(
             raise problems[0]
 
 
-def _seconds(text: str) -> int:
+def _seconds(text: str, option: str) -> int:
     try:
-        return max(1, Duration.parse(text).millis // 1000)
+        millis = Duration.parse(text).millis
     except ValueError as error:
-        raise click.UsageError(f"--since: {text!r} is no duration such as 10m: {error}") from error
+        raise click.UsageError(f"{option}: {text!r} is no duration such as 10m: {error}") from error
+    if millis < 0:
+        raise click.UsageError(f"{option}: {text!r} is negative")
+    return max(1, millis // 1000)
 
 
 def _show(client: Client, namespace: str, pod: str, query: dict[str, str]) -> None:
@@ -156,7 +159,7 @@ def _wait_for_pods(client: Client, namespace: str, uid: str) -> None:
 @server_options
 def wait(names: tuple[str, ...], namespace: str | None, timeout: str | None) -> None:
     """Wait until jobs have ended. The exit code is 0 if all went well, else that of the first that did not."""
-    seconds = None if timeout is None else _seconds(timeout)
+    seconds = None if timeout is None else _seconds(timeout, "--timeout")
     with connected() as connection:
         where = namespace or connection.namespace
         code = _waited(connection, where, [_plain_name(each) for each in names], seconds)

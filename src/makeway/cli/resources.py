@@ -18,6 +18,7 @@ from makeway.cli.connection import Connection, connected, failure, server_option
 from makeway.cli.documents import in_order, read_documents, refuse
 from makeway.cli.output import Table, list_of, print_data, print_streamed, without_managed_fields
 from makeway.cli.screen import plain, plural
+from makeway.cli.seconds import Seconds
 from makeway.runtime.ports import NotFound, StoreError
 
 namespace_option = click.option(
@@ -203,7 +204,7 @@ def _items(resource: Resource, tree: Mapping[str, Any]) -> Iterator[dict[str, An
 @click.option("--grace-period", "grace", type=click.IntRange(0), metavar="SECONDS", help="How long pods may take.")
 @click.option("--ignore-not-found", "lenient", is_flag=True, help="What is not there need not be deleted.")
 @click.option("--wait", is_flag=True, help="Return when they are gone.")
-@click.option("--timeout", type=click.FloatRange(0), default=60.0, show_default=True, help="Seconds that --wait waits.")
+@click.option("--timeout", type=Seconds(), default=60.0, show_default=True, help="Seconds that --wait waits.")
 @click.option("--dry-run", is_flag=True, help="Ask the server, and let it delete nothing.")
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml", "name"]), default="text", show_default=True)
 @server_options

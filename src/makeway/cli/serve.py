@@ -31,6 +31,7 @@ from makeway.cli.connection import PORT, connected, data_folder, local_target, s
 from makeway.cli.node_options import NodeSettings, node_options, offers, words
 from makeway.cli.output import print_data
 from makeway.cli.screen import echo, plain, plural
+from makeway.cli.seconds import Seconds
 from makeway.runtime.ports import StoreError
 
 DATA_FILE = "makeway.db"
@@ -278,7 +279,7 @@ def _is_ready(folder: Path) -> bool:
 
 @click.command()
 @DATA
-@click.option("--timeout", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait.")
+@click.option("--timeout", type=Seconds(), default=30.0, show_default=True, help="Seconds to wait.")
 @click.option("--pods", is_flag=True, help="End the processes of pods too, each in its grace period.")
 def down(data: str | None, timeout: float, pods: bool) -> None:
     """End the server of this machine; it comes back as it was with `makeway up`.
