@@ -34,6 +34,8 @@ from makeway.adapters.server.storage import SqliteStore
 from makeway.runtime.ports import Change
 from tests.adapters.server.serving import NoExtras, clock
 
+HEARD_SECONDS = 60
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -45,6 +47,8 @@ class Asked:
     query: dict[str, str] = field(default_factory=dict)
     content_type: str = "application/json"
     code: int = 200  # 0: whatever it is, but no fault of the server's
+    accept: str = ""
+    told: bytes = b""  # what all who listen are told of it, until then it is not over; of a watch: after which it ends
 
     def data(self) -> bytes:
         if self.body is None:
@@ -71,6 +75,30 @@ class Counter:
             self.steps += 1
 
 
+class Listener:
+    """A watch that is open; ``heard`` is done when its client was sent some bytes that it waits for."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, hears: bool) -> None:
+        self.begun: asyncio.Future[None] = loop.create_future()
+        self.heard: asyncio.Future[None] = loop.create_future()
+        self.hears = hears
+        self.got = bytearray()
+        self.awaited = b""
+        self.task: asyncio.Task[None] | None = None
+
+    async def receive(self) -> Any:
+        await asyncio.Event().wait()
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            assert message["status"] == 200, message
+        elif not self.begun.done():
+            self.begun.set_result(None)
+        self.got += message.get("body", b"")
+        if self.awaited and self.awaited in self.got and not self.heard.done():
+            self.heard.set_result(None)
+
+
 class World:
     def __init__(self, store: SqliteStore, app: App, token: str, counter: Counter | None) -> None:
         self.store = store
@@ -82,13 +110,37 @@ class World:
         config.load()
         self._line = bounded(Limits(), app.connections)(config, ServerState(), {}, self._loop)  # with nobody behind it
         self._stored = 0  # bytes, so far
+        self._listeners: list[Listener] = []
         store.on_commit(self._note)
+        self._loop.run_until_complete(self._begin())
+
+    async def _begin(self) -> None:
+        """The bell of the watches alone: what else a server does at its beginning comes back by the clock."""
+        self._app._watches.bell.begin()
 
     def _note(self, changes: Sequence[Change]) -> None:
         self._stored += sum(len(each.after.data) for each in changes)
 
     def close(self) -> None:
+        self.let_go()
         self._loop.close()
+
+    def listen(self, asked: Asked, *, hears: bool = True) -> None:
+        """Open a watch, and keep it; ``hears``: it is told of the requests whose cost is taken."""
+        each = Listener(self._loop, hears=hears)
+        each.task = self._loop.create_task(self._app(self._scope(asked, b""), each.receive, each.send))
+        self._listeners.append(each)
+        self._loop.run_until_complete(asyncio.wait({each.task, each.begun}, return_when=asyncio.FIRST_COMPLETED))
+        assert each.begun.done(), each.task.exception()
+
+    def let_go(self) -> None:
+        """End all watches."""
+        tasks = [each.task for each in self._listeners if each.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            self._loop.run_until_complete(asyncio.wait(tasks))
+        self._listeners = []
 
     def do(self, asked: Asked) -> tuple[int, bytes]:
         """Ask, and take the answer; whatever it is."""
@@ -96,6 +148,7 @@ class World:
 
     def cost(self, asked: Asked) -> Cost:
         """What a request costs, which must be answered as it says."""
+        self._loop.run_until_complete(self._at_rest())
         counter = self._counter
         stored = self._stored
         data = asked.data()
@@ -105,8 +158,11 @@ class World:
         began, before = time.process_time(), counter.steps if counter else 0
         if counter is not None:
             counter.is_on = True
+        for each in self._listeners:
+            each.got.clear()
+            each.awaited = asked.told
         try:
-            code, answer = self._loop.run_until_complete(self._asked(asked, data))
+            code, answer = self._loop.run_until_complete(self._heard(asked, data))
         finally:
             gc.enable()
             if counter is not None:
@@ -115,30 +171,59 @@ class World:
         assert code == asked.code or (code < 500 and not asked.code), (
             f"{asked.method} {asked.path}: {code} {answer[:400]!r}"
         )
-        return Cost((counter.steps if counter else 0) - before, len(answer) + self._stored - stored, seconds)
+        made = len(answer) + self._stored - stored + sum(len(each.got) for each in self._listeners)
+        return Cost((counter.steps if counter else 0) - before, made, seconds)
 
-    async def _asked(self, asked: Asked, data: bytes | None = None) -> tuple[int, bytes]:
-        body = asked.data() if data is None else data
-        scope = {
+    async def _at_rest(self) -> None:
+        """Until all is done that earlier requests left to be done: by chance it would fall into what is counted.
+
+        The bell of the watches rings up to ``gather_seconds`` after a write, and garbage goes after the answer.
+        """
+        bell, ahead = self._app._watches.bell, self.store._ahead
+        async with asyncio.timeout(HEARD_SECONDS):
+            while (
+                bell._timer is not None
+                or ahead.has_suspects
+                or any(called.is_set() for waiting in bell._waiting.values() for called in waiting)
+            ):
+                await asyncio.sleep(0.001)
+
+    async def _heard(self, asked: Asked, data: bytes) -> tuple[int, bytes]:
+        """The answer, once all who listen have theirs too."""
+        found = await self._asked(asked, data)
+        async with asyncio.timeout(HEARD_SECONDS):
+            await asyncio.gather(*(each.heard for each in self._listeners if each.hears and asked.told))
+        return found
+
+    def _scope(self, asked: Asked, body: bytes) -> dict[str, Any]:
+        return {
             "type": "http", "method": asked.method, "raw_path": asked.path.encode(),
             "query_string": urlencode(asked.query).encode(),
             "headers": [
                 (b"authorization", f"Bearer {self._token}".encode()), (b"content-type", asked.content_type.encode()),
-                (b"content-length", str(len(body)).encode()),
+                (b"content-length", str(len(body)).encode()), (b"accept", asked.accept.encode()),
             ],
             "state": {"connection": self._line},
         }  # fmt: skip
+
+    async def _asked(self, asked: Asked, data: bytes | None = None) -> tuple[int, bytes]:
+        body = asked.data() if data is None else data
         sent: list[Any] = []
         messages = iter([{"type": "http.request", "body": body}])
+        enough = asyncio.Event()
 
         async def receive() -> Any:
             message = next(messages, None)
-            return message if message is not None else await asyncio.Event().wait()
+            if message is None:
+                await enough.wait()
+            return message or {"type": "http.disconnect"}
 
         async def send(message: Any) -> None:
             sent.append(message)
+            if asked.method == "GET" and asked.told and asked.told in message.get("body", b""):
+                enough.set()  # of a watch, which has no end of its own
 
-        await self._app(scope, receive, send)
+        await self._app(self._scope(asked, body), receive, send)
         return sent[0]["status"], b"".join(each.get("body", b"") for each in sent[1:])
 
 

@@ -374,7 +374,11 @@ ROWS = [*CREATES, *CHANGES, *READS]
 
 def costs(world: World, row: Row, n: int, number: int) -> tuple[Cost, Cost, Cost]:
     sizes = (n, 2 * n, 4 * n)
-    once, twice, again = (world.cost(row.ask(world, size, f"x{number}-{size}-{n}")) for size in sizes)
+    found = []
+    for size in sizes:
+        found.append(world.cost(row.ask(world, size, f"x{number}-{size}-{n}")))
+        world.let_go()
+    once, twice, again = found
     return once, twice, again
 
 
@@ -384,12 +388,13 @@ def too_much(found: Sequence[float], free: float, growth: float = GROWTH_MAX) ->
     return again - twice > growth * max(twice - once, 0) + free
 
 
-@pytest.mark.slow
-def test_doubling_a_request_doubles_its_steps_and_bytes_at_most(tmp_path: Path) -> None:
+def assert_linear(rows: Sequence[Row], folder: Path) -> None:
+    """In counted steps, and in bytes."""
     wrong = []
-    with counted(tmp_path) as world:
-        for number, row in enumerate(ROWS):
+    with counted(folder) as world:
+        for number, row in enumerate(rows):
             world.do(row.ask(world, 4, f"x{number}"))  # what is made once, for all, is made now
+            world.let_go()
             found = costs(world, row, SMALL * row.scale, number)
             if too_much([each.steps for each in found], STEPS_FREE):
                 wrong.append(f"{row.says}: steps {[each.steps for each in found]}")
@@ -398,15 +403,13 @@ def test_doubling_a_request_doubles_its_steps_and_bytes_at_most(tmp_path: Path) 
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.property
-@pytest.mark.skipif(SOAK_UNTIL is None, reason="time is measured where there is time for it")
-def test_doubling_a_request_doubles_its_time_at_most(tmp_path: Path, fuzz_seed: int, in_time: InTime) -> None:
+def assert_linear_in_time(rows: Sequence[Row], folder: Path, seed: int, in_time: InTime) -> None:
     """What happens inside of one call of C is no step; so large requests are measured, and the quickest of some tries
     counts."""
     wrong = []
-    with counted(tmp_path, counts=False) as world:
-        for number in in_time((fuzz_seed + i) % len(ROWS) for i in range(len(ROWS))):
-            row = ROWS[number]
+    with counted(folder, counts=False) as world:
+        for number in in_time((seed + i) % len(rows) for i in range(len(rows))):
+            row = rows[number]
             tries = []
             for attempt in range(TRIES):
                 found = costs(world, row, row.large, number * TRIES + attempt)
@@ -417,3 +420,14 @@ def test_doubling_a_request_doubles_its_time_at_most(tmp_path: Path, fuzz_seed: 
             else:
                 wrong.append(f"{row.says}: seconds {best}")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+def test_doubling_a_request_doubles_its_steps_and_bytes_at_most(tmp_path: Path) -> None:
+    assert_linear(ROWS, tmp_path)
+
+
+@pytest.mark.property
+@pytest.mark.skipif(SOAK_UNTIL is None, reason="time is measured where there is time for it")
+def test_doubling_a_request_doubles_its_time_at_most(tmp_path: Path, fuzz_seed: int, in_time: InTime) -> None:
+    assert_linear_in_time(ROWS, tmp_path, fuzz_seed, in_time)
