@@ -11,6 +11,9 @@ PYTEST := $(PY) -m pytest -q
 RUNS := .venv/.runs
 READY := .venv/.project
 export PYTHON
+# Some machines are told to keep no bytecode. Then each of the many interpreters that tests start compiles everything
+# anew, and each worker rewrites every test. It is kept in __pycache__ here; `make clean` removes it.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,8 +30,13 @@ test: $(READY) ## all tests, and the branch coverage of api/ and core/
 check: $(READY) ## format, lint, types, import contracts, tidy and unit tests; under two minutes
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
-	$(PY) -m mypy
 	.venv/bin/lint-imports
+	@$(MAKE) --no-print-directory -j 2 types units # mypy keeps one core busy, and the tests the other meanwhile
+
+types: $(READY)
+	$(PY) -m mypy
+
+units: $(READY)
 	$(PYTEST) -n $(JOBS) --dist worksteal -m "not slow and not conformance"
 
 conformance: $(READY) ## compare with recorded decisions; VECTORS="path …" SUITES="…" ANSWERS=FILE VERBOSE=1
@@ -74,4 +82,4 @@ $(RUNS): .venv/.packages pyproject.toml
 $(READY): .venv/.dev-packages $(RUNS)
 	@touch $@
 
-.PHONY: help run test check conformance soak bench lock clean
+.PHONY: help run test check types units conformance soak bench lock clean

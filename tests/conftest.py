@@ -52,12 +52,12 @@ def trying_within(shares: Shares, inner: Callable[..., Any]) -> Callable[..., An
     return body
 
 
-COUNTED = {ROOT / "tests" / room for room in ("api", "core", "controllers")}
+COUNTED = ("tests/api/", "tests/core/", "tests/controllers/")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Counting branches makes a test twice as slow, so it is done only under the quick ones that take most of them."""
-    if COUNTED & set(item.path.parents) and not item.get_closest_marker("slow"):
+    if item.nodeid.startswith(COUNTED) and not item.get_closest_marker("slow"):
         item.add_marker("counted")
 
 
@@ -68,10 +68,20 @@ def weight(item: pytest.Item) -> float:
     return SLOW_WEIGHT if item.get_closest_marker("slow") else 1.0
 
 
+# Tests that mostly wait, the longest first. One worker begins with them while the others compute; at the end of a run
+# they would keep everybody waiting.
+WAITING = ("tests/end_to_end/test_stories.py", "tests/end_to_end/", "tests/kubectl/", "tests/cli/")
+
+
+def place(item: pytest.Item) -> int:
+    return next((place for place, path in enumerate(WAITING) if item.nodeid.startswith(path)), len(WAITING))
+
+
 @pytest.hookimpl(trylast=True)  # when those that are not wanted have been left out
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """In a soak, share the time that is left among all tests, and give every test its turn to be first."""
     if SOAK_UNTIL is None:
+        items.sort(key=place)
         return
     random.Random(os.environ.get("MAKEWAY_FUZZ_SEED", "0")).shuffle(items)
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))

@@ -52,6 +52,7 @@ READING = (
     "queues",
 )  # commands that may be repeated until a server has come so far
 PATIENCE_SECONDS = 30
+PLAIN = {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "100"}
 VAGUE = (  # what differs from run to run on a server
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "TIME"),
     (re.compile(r"(?<![\w-])(?:\d+[smhd])+(?![\w-])"), "AGE"),
@@ -135,18 +136,6 @@ def broken_links(page: Path, text: str) -> list[str]:
     return broken
 
 
-def makeway(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "makeway", *arguments],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "100"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=120,
-    )
-
-
 def with_blocks(info: str) -> list[Path]:
     return [page for page in pages() if any(blocks(page.read_text("utf-8"), info))]
 
@@ -177,7 +166,7 @@ def test_commands_print_what_the_page_says(page: Path, tmp_path: Path, monkeypat
                     printed = asked_of_a_server(arguments, expected)
                     assert matches_vaguely(printed.splitlines(), expected), f"{where} printed\n{printed}"
                 else:
-                    printed = makeway(arguments, tmp_path).stdout
+                    printed = CliRunner(env=PLAIN).invoke(main, arguments, prog_name="makeway").output
                     assert matches(printed.splitlines(), expected), f"{where} printed\n{printed}"
 
 
@@ -209,8 +198,8 @@ def test_manifests_are_valid(page: Path, tmp_path: Path) -> None:
     for block in blocks(page.read_text("utf-8"), "yaml"):
         manifest = tmp_path / f"line-{block.line}.yaml"
         manifest.write_text(block.body, "utf-8")
-        result = makeway(["validate", "-f", str(manifest)], tmp_path)
-        assert result.returncode == 0, f"{name_of(page)}:{block.line}\n{result.stdout}"
+        result = CliRunner().invoke(main, ["validate", "-f", str(manifest)])
+        assert result.exit_code == 0, f"{name_of(page)}:{block.line}\n{result.output}"
 
 
 @pytest.mark.parametrize("page", with_blocks("python"), ids=name_of)
@@ -236,8 +225,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("folder", sorted(p for p in (ROOT / "examples").iterdir() if p.is_dir()), ids=name_of)
 def test_every_example_is_valid_and_tells_its_story(folder: Path) -> None:
     assert (folder / "README.md").is_file()
-    result = makeway(["validate", "-f", str(folder)], ROOT)
-    assert result.returncode == 0, result.stdout
+    result = CliRunner().invoke(main, ["validate", "-f", str(folder)])
+    assert result.exit_code == 0, result.output
 
 
 def test_the_security_page_tells_the_limits_that_hold() -> None:

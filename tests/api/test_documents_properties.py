@@ -63,6 +63,7 @@ class Dumper(yaml.SafeDumper):
 Dumper.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"'))
 
 
+@pytest.mark.slow
 @pytest.mark.property
 @given(st.lists(mappings.filter(bool), min_size=1, max_size=3), st.booleans())
 def test_yaml_comes_back(values: list[dict[str, Any]], flow: bool) -> None:

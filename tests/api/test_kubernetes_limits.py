@@ -189,7 +189,7 @@ def test_the_import_parses_nothing() -> None:
     code = (
         f"import sys; sys.path[:0] = {[entry for entry in sys.path if entry]!r}\n"
         "from makeway.api import codec, kubernetes_limits as limits\n"
-        "print(limits._lines.cache_info().misses)"
+        "print(limits.lines_of.cache_info().misses)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.split() == ["0"]

@@ -177,7 +177,7 @@ def test_a_field_type_carries_its_items_its_key_and_whether_it_is_required() -> 
 
 @pytest.mark.parametrize(("table", "kind"), [("_POINTERS", "scalar"), ("_VALUES", "object")])
 def test_what_absence_means_is_told_of_fields_that_exist(table: str, kind: str) -> None:
-    lines = kubernetes_types._lines(getattr(kubernetes_types, table))
+    lines = kubernetes_types.lines_of(getattr(kubernetes_types, table))
     told = [(owner, name) for owner, text in lines.items() for name in text.split()]
     assert len(told) == len(set(told)) > 10
     assert [(owner, name) for owner, name in told if fields_of(owner)[name].kind != kind] == []
@@ -202,7 +202,7 @@ def test_the_import_parses_nothing() -> None:
     code = (
         f"import sys; sys.path[:0] = {[entry for entry in sys.path if entry]!r}\n"
         "from makeway.api import kubernetes_types as types\n"
-        "print(types._lines.cache_info().misses, types._parsed.cache_info().misses)"
+        "print(types.lines_of.cache_info().misses, types._parsed.cache_info().misses)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.split() == ["0", "0"]

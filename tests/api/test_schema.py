@@ -179,6 +179,7 @@ def test_schemas_are_structural(kind: Kind, version: str) -> None:
     assert structural_faults(openapi(kind, version)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.property
 @for_all_kinds
 @given(case=objects_of(SCHEMAS))

@@ -417,6 +417,7 @@ def test_other_commands_do_not_speak_of_what_only_placement_does() -> None:
     assert "not heeded" not in CliRunner().invoke(main, ["plan", "-f", "job.yaml"]).output
 
 
+@pytest.mark.slow
 def test_a_list_larger_than_any_document_is_checked_item_by_item() -> None:
     """Findings have the lines of the file, and an object that no server would take is one of them."""
     flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "a"}}

@@ -35,7 +35,7 @@ from makeway.runtime.executor import Call
 from makeway.runtime.informers import watched_kinds
 from makeway.runtime.ports import NotFound, SeededNames, Store, Stored
 from makeway.runtime.virtual import Actor, Virtual, VirtualClock
-from tests.controllers.pod_world import NODES, NOON, PODS, RUNS, SECOND, Nodes, Tree, node
+from tests.controllers.pod_world import NODES, NOON, PODS, RUNS, SECOND, Nodes, Tree, node, seen
 from tests.controllers.test_pod_gangs import CLASSES, GANGS, gang, ranks
 from tests.controllers.test_pod_scheduling import pod
 
@@ -257,8 +257,7 @@ class Story:
         for uid, each in there.items():
             if uid in self._known:
                 name, _ = self._known[uid]
-                value: Pod = each.value()
-                self._known[uid] = (name, view(value.status, PodStatus).phase)
+                self._known[uid] = (name, seen(each.data)[1].phase)
                 live[name] = live.get(name, 0) + (not each.deleting or not self._is_eager)
         made = False
         self._back_at = {name: at for name, at in self._back_at.items() if at > now}
@@ -328,7 +327,7 @@ class Kubelets(Nodes):
         pods = self.store.list(PODS).items
         there = {each.uid for each in pods}
         for each in pods:
-            on = each.tree()["spec"].get("nodeName")
+            on = seen(each.data)[0].node_name
             if on and on not in nodes and int(on[1:]) % 2:
                 self.gone.add(each.uid)
                 self.ends.pop(each.uid, None)

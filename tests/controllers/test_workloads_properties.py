@@ -117,6 +117,7 @@ def test_every_life_comes_to_rest(life: tuple[Workload, list[Any], Policy], mill
         assert after.spec.active or not says(after, "QuotaReserved")
 
 
+@pytest.mark.slow
 @pytest.mark.property
 @given(lives(), st.integers(-600_000, 600_000))
 def test_every_wait_ends(life: tuple[Workload, list[Any], Policy], millis: int) -> None:

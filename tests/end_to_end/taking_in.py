@@ -8,6 +8,7 @@ catches what they raise, and what an engine sets aside counts as raised.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -26,7 +27,7 @@ from makeway.api.validation import validate
 from makeway.api.versions import KINDS, from_stored
 from makeway.core.lowering import policy_of
 from makeway.runtime.ports import Invalid, Stored, StoreError
-from makeway.testing.bad_values import Place, planted
+from makeway.testing.bad_values import Place, good_object, planted
 from tests.controllers.pod_world import PODS, PodWorld, queues
 
 Fate = Literal["refused", "harmless"]
@@ -69,6 +70,7 @@ class Taking:
                 stored = world.store.update_status({**shown, "status": told})
         except Invalid as error:
             self._note(place, value, error.problems)
+            _try_as_update(world, place, tree)
             return "refused"
         except StoreError:
             return "refused"
@@ -124,6 +126,15 @@ class Taking:
         paths = [each.path for each in problems if each.severity == "error"]
         if not any(_is_near(place.path, path) for path in paths):
             self.misplaced.append((place, value, paths))
+
+
+def _try_as_update(world: PodWorld, place: Place, tree: dict[str, Tree]) -> None:
+    """What is refused as something new comes to a good object too: an update goes another way to its refusal."""
+    if place.is_status:
+        return
+    world.store.create(good_object(place.kind, place.version))
+    with suppress(StoreError):
+        world.store.update(tree)
 
 
 def _is_there(world: PodWorld, stored: Stored) -> bool:

@@ -11,8 +11,10 @@ import pytest
 
 from makeway.adapters.node import processes
 from makeway.adapters.node.records import read_record
+from makeway.runtime.ports import NotFound
+from tests.adapters.node.holding import stuck
 from tests.end_to_end.machine import JOBS as JOB_KIND
-from tests.end_to_end.machine import Machine, flavor, queue, shell
+from tests.end_to_end.machine import PODS, WORKLOADS, Machine, flavor, queue, shell
 from tests.soaking import InTime
 
 pytestmark = pytest.mark.slow
@@ -88,3 +90,55 @@ def test_kill_9_of_a_supervisor_ends_its_processes_and_fails_its_pod(machine: Ma
     machine.until(
         lambda: not any(processes.is_alive(each.pid, each.ticks, record.boot) for each in inside), "nothing is left"
     )
+
+
+STOPPED = {
+    "once, and not again": "kill -STOP $PPID; echo up; sleep 9999",
+    "and deaf to a polite end": "trap '' TERM; kill -STOP $PPID; echo up; while :; do sleep 9999; done",
+    "again and again": "trap '' TERM; echo up; while kill -STOP $PPID; do :; done",
+    "by one that left its session": (
+        "p=$PPID; env -i setsid sh -c \"trap '' TERM; while kill -STOP $p; do :; done\" & echo up; sleep 9999"
+    ),
+}
+
+
+@pytest.mark.parametrize("script", STOPPED.values(), ids=STOPPED)
+def test_a_job_that_stops_its_supervisor_is_deleted_in_its_time(machine: Machine, script: str) -> None:
+    machine.apply(flavor(), *queue("all", 1), shell("stops", script, grace=1), shell("next", "echo ran"))
+    inside = _inside(machine, "stops")
+    machine.client.delete(JOB_KIND, "default", "stops", {"propagationPolicy": "Background"})
+    _only_the_next_is_there(machine, "stops", inside)
+
+
+def test_a_job_whose_supervisor_is_stuck_is_deleted_in_its_time(machine: Machine) -> None:
+    script = "env -i setsid sleep 9999 & echo up; wait"
+    machine.apply(flavor(), *queue("all", 1), shell("held", script, grace=1), shell("next", "echo ran"))
+    inside = _inside(machine, "held")
+    with stuck(inside[0].pid):
+        machine.client.delete(JOB_KIND, "default", "held", {"propagationPolicy": "Background"})
+        machine.until(lambda: "SupervisorStuck" in machine.reasons("Pod"), "nobody waits for it any more")
+    _only_the_next_is_there(machine, "held", inside)
+
+
+def _inside(machine: Machine, name: str) -> list[processes.Process]:
+    """A job that has said ``up``: its supervisor, and all that is below it. The next one waits for its place."""
+    machine.until_running(name)
+    machine.until(lambda: machine.log(name) == b"up\n", "it has begun")
+    record = read_record(machine.folder / "pods" / machine.pod(name)["metadata"]["uid"])
+    assert record is not None
+    supervisor = processes.find(record.pid)
+    assert supervisor is not None
+    below = processes.descendants(record.pid, processes.all_processes())
+    assert below
+    assert not machine.pods("next"), "there is one place"
+    return [supervisor, *below]
+
+
+def _only_the_next_is_there(machine: Machine, name: str, inside: list[processes.Process]) -> None:
+    machine.until_ended("next")  # this limit is beyond the second of grace and the patience after it
+    assert machine.log("next") == b"ran\n"
+    boot = processes.boot_id()
+    assert not any(processes.is_alive(each.pid, each.ticks, boot) for each in inside), "quota came after the end"
+    with pytest.raises(NotFound):
+        machine.job(name)
+    assert len(machine.all(PODS)) == len(machine.all(WORKLOADS)) == 1, "those of the next one"

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
+from makeway.api.kubernetes_types import lines_of
 from makeway.api.objects.meta import Limit
 
 NO_LIMIT = Limit()
@@ -42,18 +43,12 @@ UNBOUND = Bounds()
 @cache
 def bounds_of(type_name: str) -> Mapping[str, Bounds]:
     """The fields of a type that not every value of their type fits."""
-    pairs = (entry.split("=", 1) for entry in _lines().get(type_name, "").split())
+    pairs = (entry.split("=", 1) for entry in lines_of(_TABLE).get(type_name, "").split())
     return MappingProxyType({name: _bounds(token) for name, token in pairs})
 
 
 def bounded_types() -> tuple[str, ...]:
-    return tuple(_lines())
-
-
-@cache
-def _lines() -> Mapping[str, str]:
-    whole = [line for line in _TABLE.replace("\n    ", " ").splitlines() if line and not line.startswith("#")]
-    return MappingProxyType({name: text for name, _, text in (line.partition(": ") for line in whole)})
+    return tuple(lines_of(_TABLE))
 
 
 def _bounds(token: str) -> Bounds:

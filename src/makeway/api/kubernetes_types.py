@@ -50,14 +50,14 @@ def fields_of(type_name: str) -> Mapping[str, FieldType]:
 
 def type_names() -> tuple[str, ...]:
     """All types of the table, in its order: the kinds first."""
-    return tuple(_lines(_TABLE))
+    return tuple(lines_of(_TABLE))
 
 
 @cache
 def _parsed(type_name: str) -> Mapping[str, FieldType]:
-    pairs = (entry.split("=", 1) for entry in _lines(_TABLE)[type_name].split())
+    pairs = (entry.split("=", 1) for entry in lines_of(_TABLE)[type_name].split())
     fields = {name: _field_type(token) for name, token in pairs}
-    exceptions = {name for table in (_POINTERS, _VALUES) for name in _lines(table).get(type_name, "").split()}
+    exceptions = {name for table in (_POINTERS, _VALUES) for name in lines_of(table).get(type_name, "").split()}
     return MappingProxyType(
         {name: replace(each, zero_is_absent=_is_zero_absent(each, name in exceptions)) for name, each in fields.items()}
     )
@@ -72,8 +72,8 @@ def _is_zero_absent(field: FieldType, is_exception: bool) -> bool:
 
 
 @cache
-def _lines(table: str) -> Mapping[str, str]:
-    """The text behind each type's name; an indented line continues the one before."""
+def lines_of(table: str) -> Mapping[str, str]:
+    """The text behind each type's name in a table of this form; an indented line continues the one before."""
     whole = [line for line in table.replace("\n    ", " ").splitlines() if line and not line.startswith("#")]
     return MappingProxyType({name: text for name, _, text in (line.partition(": ") for line in whole)})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import resource
@@ -19,14 +18,13 @@ import pytest
 from makeway.adapters.node import control_groups, processes
 from makeway.adapters.node.launching import Launcher
 from makeway.adapters.node.records import PLAN, Handler, PodPlan, PodRecord, Probe, read_record, write
+from tests.adapters.node.holding import stuck
 from tests.adapters.node.nodes import TestNode
 from tests.adapters.node.pods import Pods, code, log, one, script, wait_for
 
 pytestmark = pytest.mark.slow  # real processes that are waited for
 
 SRC = Path(__file__).parents[3] / "src"
-_SEIZE, _INTERRUPT, _WALL = 0x4206, 0x4207, 0x40000000
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def folder_of(node: TestNode) -> Path:
@@ -51,20 +49,6 @@ def own_launcher(node: TestNode) -> Iterator[Launcher]:
         own.close()
         node.agent._launcher = node.launcher
         wait_for(lambda: own.ended() == [] and not own._former)
-
-
-@contextmanager
-def stuck(pid: int) -> Iterator[None]:
-    """Held as a debugger holds it: no signal but SIGKILL reaches it."""
-    if _libc.ptrace(_SEIZE, pid, 0, 0) != 0:
-        pytest.skip(f"processes cannot be held here: {os.strerror(ctypes.get_errno())}")
-    assert _libc.ptrace(_INTERRUPT, pid, 0, 0) == 0
-    os.waitpid(pid, _WALL)
-    try:
-        yield
-    finally:
-        with suppress(ChildProcessError):
-            os.waitpid(pid, _WALL)  # who holds it hears of its end first
 
 
 # --- stopped ---------------------------------------------------------------------------------------------------------
