@@ -29,7 +29,7 @@ from makeway.runtime.metrics import Metrics
 from makeway.runtime.recount import recount
 from makeway.runtime.set_aside import TRIES_MAX, SetAside, anything, cause_of, logged
 from makeway.runtime.virtual import Virtual, VirtualClock
-from tests.runtime.wires import cluster_queue, condition, flavor, holder, local_queue, workload
+from tests.runtime.wires import cluster_queue, cohort, condition, flavor, holder, local_queue, workload
 from tests.unreadable import SPREAD, UNREADABLE, put_past
 
 NOON = Millis(1_767_268_800_000)
@@ -64,6 +64,11 @@ class Play:
         Virtual(self.clock, [self.engine]).run(until)
         at = self.engine.next_at()
         assert at is None or at > until
+
+    def come_to_rest(self) -> None:
+        """As far as it comes without waiting."""
+        while self.engine.step(self.clock.now):
+            pass
 
     def workload(self, name: str) -> Workload:
         found: Workload = self.store.get(kind_of(Workload), "default", name).value()
@@ -185,6 +190,33 @@ def test_one_that_can_be_read_no_more_counts_for_what_it_did() -> None:
     play.run()
     assert play.used() == 3000
     assert not play.is_admitted("waits")
+
+
+# --- queues, cohorts, flavors -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [Ref("ResourceFlavor", "", "f"), Ref("ClusterQueue", "", "borrows"), Ref("Cohort", "", "all")],
+    ids=lambda bad: bad.kind,
+)
+def test_a_workload_goes_on_when_what_it_needs_can_be_read_again_beside_another_change(bad: Ref) -> None:
+    is_mended = False
+
+    def probe(part: str, whom: Ref) -> None:
+        if part == "lowering" and whom == bad and not is_mended:
+            raise ValueError("not now")
+
+    queues = cluster_queue("borrows", 0, cohortName="all"), local_queue("of-all", "borrows"), cohort("all", 4)
+    play = Play(*queues, workload("waits", local="of-all"), probe=probe)
+    play.come_to_rest()
+    assert play.told(bad)
+    assert not play.is_admitted("waits")
+    is_mended = True
+    play.store.load([flavor("another")])  # the whole configuration is read anew, before ``bad`` is tried again
+    play.come_to_rest()
+    assert play.engine.set_aside.all() == []
+    assert play.is_admitted("waits")
 
 
 # --- controllers ------------------------------------------------------------------------------------------------------
@@ -409,6 +441,29 @@ def test_pauses_grow_and_tries_are_bounded_until_the_object_changes() -> None:
     room.changed(BAD)
     room.put(BAD, "cycle", ValueError("x"), now)
     assert room.next_at() == now + 1000
+
+
+def test_looks_by_others_use_up_no_tries() -> None:
+    room = aside()
+    for number in range(20):
+        room.put(BAD, "cycle", ValueError("x"), Millis(NOON + 50 * number))
+    assert room.next_at() == NOON + 1000
+    assert list(room.due(Millis(NOON + 1000))) == [BAD]
+    room.put(BAD, "cycle", ValueError("x"), Millis(NOON + 1000))
+    assert room.next_at() == NOON + 3000
+
+
+def test_a_part_that_gives_up_later_is_tried_again_soon_and_puts_off_no_other() -> None:
+    room = aside()
+    for second in (0, 1, 3, 7):
+        list(room.due(Millis(NOON + 1000 * second)))
+        room.put(BAD, "cycle", ValueError("x"), Millis(NOON + 1000 * second))
+    assert room.next_at() == NOON + 15_000
+    room.put(BAD, "metrics", ValueError("x"), Millis(NOON + 14_500))
+    assert room.next_at() == NOON + 15_000
+    room.changed(BAD)
+    room.put(BAD, "cycle", ValueError("x"), Millis(NOON + 9_000))
+    assert room.next_at() == NOON + 10_000
 
 
 def test_of_many_the_oldest_are_forgotten() -> None:

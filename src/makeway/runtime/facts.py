@@ -410,9 +410,10 @@ class Facts:
         """Take in all changes of the configuration at once."""
         if not self._reconfigure:
             return
-        changed, self._reconfigure = list(self._reconfigure), {}
+        changed, self._reconfigure = self._reconfigure, {}
         self._refs.clear()  # of queues that are gone
         state, objects = self.state, self.objects
+        unread = self._set_aside.of(LOWERING)
         flavors = self._all("ResourceFlavor", flavor_of)
         was_active = {name for name in state.queues if state.is_active(name)}
         trees_before = {name: state.tree_of(name) for name in state.queues}
@@ -421,6 +422,8 @@ class Facts:
             self._all("Cohort", cohort_of),
             flavors,
         )
+        # All were read anew, beside what has changed: one that could not be read before may have come back unasked.
+        changed |= dict.fromkeys(sorted(unread ^ self._set_aside.of(LOWERING)))
         for ref in self._one_of_each_tree(changed):
             found = set(self._woken_by(ref, trees_before))
             self._wake(found)

@@ -84,11 +84,19 @@ class SetAside:
         if case.cause != cause:
             case.cause = cause
             self._tell(whom, part, error, cause)
-        if again and case.tries < TRIES_MAX:
-            case.tries += 1
-            self._retries.set(whom, Millis(now + backoff_ms(case.tries)))
+        if again:
+            self._try_again(whom, case, now)
         if len(self._cases) > CASES_MAX:
             self.forget(next(iter(self._cases)))
+
+    def _try_again(self, whom: Ref, case: _Case, now: Millis) -> None:
+        """Others may look at it as often as they like meanwhile: that uses up none of its tries."""
+        waits_until = self._retries.at(whom)
+        if case.tries == TRIES_MAX or (case.tries and waits_until is not None):
+            return
+        case.tries += 1
+        at = Millis(now + backoff_ms(case.tries))
+        self._retries.set(whom, at if waits_until is None else min(at, waits_until))
 
     def _tell(self, whom: Ref, part: str, error: Exception, cause: str) -> None:
         self.total += 1
@@ -129,6 +137,10 @@ class SetAside:
         """Why this part gave up on it; None: it did not."""
         case = self._cases.get(whom, {}).get(part)
         return None if case is None else case.cause
+
+    def of(self, part: str) -> set[Ref]:
+        """All objects that this part gave up on."""
+        return {whom for whom, parts in self._cases.items() if part in parts}
 
     def due(self, now: Millis) -> Iterator[Ref]:
         """Those that are to be tried again."""

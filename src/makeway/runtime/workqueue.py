@@ -60,6 +60,11 @@ class Timers(Generic[T]):
         self._set[whom] = (at, self._count)
         heappush(self._heap, (at, self._count, whom))
 
+    def at(self, whom: T) -> Millis | None:
+        """When it goes off."""
+        known = self._set.get(whom)
+        return None if known is None else known[0]
+
     def next_at(self) -> Millis | None:
         while self._heap and self._set.get(self._heap[0][2]) != self._heap[0][:2]:
             heappop(self._heap)  # it was stopped or set anew
