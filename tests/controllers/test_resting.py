@@ -266,6 +266,17 @@ def test_a_held_back_word_is_not_told_to_one_whose_queue_is_stopped_by_then() ->
     assert (play.says("x")[0], play.writes) == ("Suspended", writes)
 
 
+def test_a_held_back_word_that_is_true_no_more_is_not_told() -> None:
+    """Of three alike one is evaluated by cycles; the others are told what is true of them when they rest."""
+    play = Play(*(arrives(each, 30 + at) for at, each in enumerate("xyz")))
+    play.until(RESTS_MS)
+    for seconds, quota in ((10, 0), (20, 2)):
+        play.until(1000 * seconds)
+        play.patch(ClusterQueue, "q", {"spec": {"resourceGroups": groups(quota)}})
+    play.until(120_000)
+    assert {play.says(each) for each in "xyz"} == {WAITING}
+
+
 # --- what else changes the truth --------------------------------------------------------------------------------------
 
 

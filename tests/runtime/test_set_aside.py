@@ -78,6 +78,12 @@ class Play:
         status = self.workload(name).status
         return status is not None and is_true(status.conditions, "Admitted")
 
+    def says(self, name: str) -> tuple[str, str]:
+        """Why it waits."""
+        status = self.workload(name).status
+        found = None if status is None else find(status.conditions, "QuotaReserved")
+        return ("", "") if found is None else (found.reason, found.message)
+
     def pod(self, name: str) -> PodSpec:
         found: Pod = self.store.get(kind_of(Pod), "default", name).value()
         return view(found.spec, PodSpec)
@@ -168,6 +174,22 @@ def test_a_workload_that_cannot_be_lowered_says_so_and_comes_back_when_it_is_men
         'makeway_objects_set_aside{kind="Workload",room="lowering",replica_role="standalone"} 0' in play.metrics.text()
     )
     assert play.is_recounted()
+
+
+def test_a_workload_that_can_be_read_again_says_what_it_waits_for() -> None:
+    is_mended = False
+
+    def probe(part: str, whom: Ref) -> None:
+        if part == "lowering" and whom == BAD and not is_mended:
+            raise ValueError("not now")
+
+    play = Play(holder("holds", 4), workload("alike"), workload("bad"), probe=probe)
+    Virtual(play.clock, [play.engine]).run(Millis(NOON + 5_000))
+    assert play.says("bad")[0] == "SetAside"
+    is_mended = True
+    play.run()
+    assert play.says("bad")[0] == "WaitingForQuota"
+    assert play.says("bad") == play.says("alike")
 
 
 def test_what_a_workload_has_is_counted_though_its_pods_cannot_be_read() -> None:

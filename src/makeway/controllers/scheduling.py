@@ -328,14 +328,13 @@ class Scheduling:
     ) -> Iterator[Action]:
         self._heed_time(found, now)
         told = self._told_still(key, view)
-        if told is not None and key in self._late:
-            return
-        self._late.pop(key, None)
+        was_held_back = self._late.pop(key, None) is not None  # and is outdated: this is what is true now
         if _Words.of(found, view.policy) == (_Words.stored_in(view.get(_ref(key))) if told is None else told.words):
             return
         due = now if told is None else Millis(told.at + view.policy.status_write_interval_ms)
         if now < due:
-            heappush(self._due, (due, key))
+            if not was_held_back:
+                heappush(self._due, (due, key))
             self._late[key] = found
             return
         yield from self._tell(found, view, now, "", ())

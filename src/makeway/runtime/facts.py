@@ -253,6 +253,7 @@ class Facts:
         elif ref.kind == "Workload":
             self._out_of_line.discard(ref)
             self._workload(ref, None, self.objects.expected(ref))
+            self.queued[ref] = None  # its status may still say that it was set aside
 
     def _may_wait(self, workload: WireWorkload) -> bool:
         return is_queueable(workload, heeds_gates=self.state.policy.gates.admission_gated_by)

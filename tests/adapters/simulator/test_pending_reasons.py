@@ -73,6 +73,7 @@ class Asking:
     """The engine as an actor; whenever nothing is left for it to tell, all statuses are held against its state.
 
     As long as something is set aside nobody can say all that is true: a queue may be that somebody waits in (0081).
+    After a restart whose first lists are late, nobody says anything before they have come.
     """
 
     def __init__(self, ready: Simulation) -> None:
@@ -85,7 +86,8 @@ class Asking:
     def step(self, now: Millis) -> bool:
         engine = self._engine.engine
         is_told = engine.scheduling.next_at() is None and not heads(engine.state)
-        if now > self._last + RESTS_MS and engine.is_quiet and is_told and not engine.set_aside:
+        knows_all = engine.informers.are_complete and not engine.set_aside
+        if now > self._last + RESTS_MS and engine.is_quiet and is_told and knows_all:
             self.asked += 1
             found = list(untrue(engine, self._last))
             assert not found, f"{self._last - BEGIN_MS} ms after the beginning:\n" + "\n".join(found)
