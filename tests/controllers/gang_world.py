@@ -1,13 +1,14 @@
 """Gangs, nodes and faults in virtual time: the real pod scheduler, and a judge of every write that it makes.
 
 Nodes come and go, are cordoned and relabelled; pods arrive, end and are deleted; who was evicted comes again. Meanwhile
-watches, writes and the engine itself fail as a profile says. The judge knows what is stored, and nothing else.
+watches, writes and the engine itself fail as a profile says. The judge knows what is stored and what of it the engine
+was told, and nothing else.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,7 @@ from makeway.adapters.simulator.simulation import Restarting, was_meant
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.objects.kubernetes import Pod, PodDisruptionBudget, view
 from makeway.api.objects.pods import PodSpec, PodStatus
-from makeway.api.versions import kind_of
+from makeway.api.versions import Kind, kind_of
 from makeway.controllers.budgets import Budgets
 from makeway.controllers.contract import Controller
 from makeway.controllers.lost_nodes import LostNodes
@@ -33,7 +34,7 @@ from makeway.core.policy import Policy
 from makeway.runtime.engine import Engine
 from makeway.runtime.executor import Call
 from makeway.runtime.informers import watched_kinds
-from makeway.runtime.ports import NotFound, SeededNames, Store, Stored
+from makeway.runtime.ports import Event, NotFound, Page, SeededNames, Store, Stored, Watch
 from makeway.runtime.virtual import Actor, Virtual, VirtualClock
 from tests.controllers.pod_world import NODES, NOON, PODS, RUNS, SECOND, Nodes, Tree, node, seen
 from tests.controllers.test_pod_gangs import CLASSES, GANGS, gang, ranks
@@ -59,6 +60,41 @@ def waiting_items(state: Placement) -> list[Preemptor]:
 
 
 @dataclass
+class Heard:
+    """What the engine was told of each pod, by lists, watches and answers: the newest counts, as it must for it too."""
+
+    pods: dict[str, tuple[int, Pod | None]] = field(default_factory=dict)  # uid -> revision, and how it was; None: gone
+
+    def tell(self, each: Stored, *, is_gone: bool = False) -> None:
+        if each.kind == PODS and each.revision >= self.pods.get(each.uid, (0, None))[0]:
+            self.pods[each.uid] = (each.revision, None if is_gone else each.value())
+
+    def tell_event(self, event: Event) -> None:
+        if event.object is not None:
+            self.tell(event.object, is_gone=event.type == "DELETED")
+
+    def tell_all(self, page: Page) -> None:
+        """What a list lacks is gone."""
+        at, there = int(page.resource_version), {each.uid for each in page.items}
+        for uid, (revision, _) in self.pods.items():
+            if uid not in there and revision <= at:
+                self.pods[uid] = (at, None)
+        for each in page.items:
+            self.tell(each)
+
+    def tell_missing(self, name: str) -> None:
+        """No name is used twice here."""
+        for uid, (revision, known) in self.pods.items():
+            if known is not None and known.metadata.name == name:
+                self.pods[uid] = (revision, None)
+
+    def staying(self, workload: str) -> set[str]:
+        """Pods of a gang that stand and do not leave, as far as the engine was told."""
+        known = [each for _, each in self.pods.values() if each is not None]
+        return {each.metadata.uid for each in known if _stays(each) and _gang_of(each) == workload}
+
+
+@dataclass
 class Judge:
     """What the engine writes goes through here; ``broken`` says what it should not have written."""
 
@@ -69,26 +105,52 @@ class Judge:
     evicted: int = 0
     bound: int = 0
     gathered: set[str] = field(default_factory=set)  # gangs of which somebody was bound since they were last counted
+    heard: Heard = field(default_factory=Heard)
+    unheard: dict[str, set[str]] = field(default_factory=dict)  # gang -> its pods that it was right to count on
     is_late: bool = False  # the write that is made was sent before, when it was right
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
 
     def update(self, body: Any) -> Stored:
-        stored = self.store.update(body)
-        if isinstance(body, Pod) and view(body.spec, PodSpec).node_name:
+        is_binding = isinstance(body, Pod) and bool(view(body.spec, PodSpec).node_name)
+        if is_binding:
+            self._note_unheard(body)
+        stored = self._answered(body.metadata.name, lambda: self.store.update(body))
+        if is_binding:
             self.bound += 1
             self._check_node(view(body.spec, PodSpec).node_name)
             self._note_stood(body)
         return stored
 
     def update_status(self, body: Any) -> Stored:
+        return self._answered(body.metadata.name, lambda: self._update_status(body))
+
+    def _update_status(self, body: Any) -> Stored:
         if isinstance(body, Pod):
             before = self.store.get(PODS, body.metadata.namespace, body.metadata.name).value()
             why = _evicted(body)
             if why and not _evicted(before):
                 self._check_eviction(before, why)
         return self.store.update_status(body)
+
+    def delete(self, kind: Kind, namespace: str, name: str, **how: Any) -> Stored:
+        stored = self._answered(name, lambda: self.store.delete(kind, namespace, name, **how))
+        self.heard.tell(stored, is_gone=True)  # or it will be: nobody may count on it
+        return stored
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Stored:
+        return self._answered(name, lambda: self.store.get(kind, namespace, name))
+
+    def _answered(self, name: str, call: Callable[[], Stored]) -> Stored:
+        """What a call says the engine has heard, also that somebody is gone."""
+        try:
+            stored = call()
+        except NotFound:
+            self.heard.tell_missing(name)
+            raise
+        self.heard.tell(stored)
+        return stored
 
     # --- what must hold at each write ---
 
@@ -138,14 +200,35 @@ class Judge:
             self.stood.setdefault(member.workload, set()).add(pod.metadata.uid)
             self.gathered.add(member.workload)
 
+    def _note_unheard(self, pod: Pod) -> None:
+        """A pod is about to be bound: whoever of its gang ended or was deleted, and the engine was not told yet.
+
+        That is nothing it could know (decision 0058: a gang may be below minCount because its pods ended, or others
+        deleted them). The pod itself counts too, if it was known to wait: it is bound in vain, beside mates that were
+        bound with it. Whom the engine evicted never counts, for it was answered.
+        """
+        gang, uid = _gang_of(pod), pod.metadata.uid
+        if gang is None:
+            return
+        counted_on = self.heard.staying(gang)
+        _, known = self.heard.pods.get(uid, (0, None))
+        if known is not None and known.metadata.deletion_timestamp is None:
+            counted_on.add(uid)
+        there = {each.metadata.uid for each in self.pods() if each.metadata.deletion_timestamp is None}
+        self.unheard.setdefault(gang, set()).update(counted_on - there)
+
     def step(self, now: Millis) -> bool:
-        """After the engine has written: enough of each gang that it bound pods of are there to stay (decision 0063)."""
+        """After the engine has written: enough of each gang that it bound pods of are there to stay (decision 0063).
+
+        Those count too of whom it was not told, when it bound the others, that they were not.
+        """
         for name in sorted(self.gathered):
             policy = self.policy_of(name)
-            stay = [each for each in self.standing(name) if each.metadata.deletion_timestamp is None]
+            stay = {each.metadata.uid for each in self.standing(name) if _stays(each)} | self.unheard.get(name, set())
             if policy is not None and len(stay) < policy.min_count:
                 self.broken.append(f"of gang {name} {len(stay)} pods will stand, and {policy.min_count} must")
         self.gathered.clear()
+        self.unheard.clear()
         return False
 
     def next_at(self) -> Millis | None:
@@ -171,6 +254,17 @@ class Judge:
             and member.workload == workload
             and view(each.spec, PodSpec).node_name
         ]
+
+
+def _stays(pod: Pod) -> bool:
+    """Whether it stands on a node, and neither ended nor leaves."""
+    has_ended = view(pod.status, PodStatus).phase in ("Succeeded", "Failed")
+    return bool(view(pod.spec, PodSpec).node_name) and not has_ended and pod.metadata.deletion_timestamp is None
+
+
+def _gang_of(pod: Pod) -> str | None:
+    member = member_of(pod)
+    return None if member is None else member.workload
 
 
 def _evicted(pod: Pod) -> str:
@@ -319,6 +413,39 @@ class Writing(FaultyWriter):
         super().send(number, judged, now)
 
 
+class Telling(FaultyStore):
+    """Tells the judge what the engine hears of pods, once it does: what is late or lost it has not heard."""
+
+    def __init__(self, judge: Judge, faults: Faults) -> None:
+        super().__init__(judge.store, faults)
+        self._heard = judge.heard
+
+    def list(self, kind: Kind, *args: Any, **more: Any) -> Page:
+        page = super().list(kind, *args, **more)
+        if kind == PODS:
+            self._heard.tell_all(page)
+        return page
+
+    def watch(self, kind: Kind, *args: Any, **more: Any) -> Watch:
+        watch = super().watch(kind, *args, **more)
+        return Overheard(watch, self._heard) if kind == PODS else watch
+
+
+@dataclass
+class Overheard:
+    watch: Watch
+    heard: Heard
+
+    def poll(self, limit: int = 1000) -> Sequence[Event]:
+        events = self.watch.poll(limit)
+        for each in events:
+            self.heard.tell_event(each)
+        return events
+
+    def close(self) -> None:
+        self.watch.close()
+
+
 class Kubelets(Nodes):
     """Those of whom nobody hears any more have no end to wait for. Of machines without a Node every other one runs."""
 
@@ -343,7 +470,7 @@ class GangWorld:
         self.faults = Faults.of_profile(seed, profile)
         self.faults.now = lambda: self.clock.now
         self.faults.until = Millis(NOON + STORY_MS)
-        self._seen = FaultyStore(self.store, self.faults)
+        self._seen = Telling(self.judge, self.faults)
         story = Story(self.store, seed)
         self._schedulers: list[PodScheduling] = []  # one after another
         self.engine = Restarting(self._make, self.faults, self.clock)

@@ -32,3 +32,10 @@ def test_gangs_on_nodes_with_faults(fuzz_inputs: int, fuzz_seed: int, in_time: I
 def test_gangs_of_which_members_leave_while_too_few_others_come(seed: int) -> None:
     """In these stories a gang that counts its leaving members would be bound in part."""
     assert GangWorld(seed, "none").run() == []
+
+
+@pytest.mark.property
+@pytest.mark.parametrize("seed", [212, 1313, 1452, 3280387027])
+def test_gangs_of_which_members_are_gone_and_no_watch_has_said_so(seed: int) -> None:
+    """In these stories the rest of a gang is bound beside members that ended or were deleted, unheard."""
+    assert GangWorld(seed, "watch").run() == []

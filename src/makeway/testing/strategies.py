@@ -10,6 +10,7 @@ With ``unknown=True`` the parts that Kubernetes defines also carry fields that n
 from __future__ import annotations
 
 import base64
+import copy
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -295,7 +296,7 @@ def _keep_rules(type_name: str, tree: dict[str, Any]) -> None:
                 if name != first:
                     tree.pop(name, None)
             if not first:
-                tree |= default
+                tree |= copy.deepcopy(default)  # what is drawn may be given more fields
 
 
 _HANDLERS = ("exec", "grpc", "httpGet", "sleep", "tcpSocket")
