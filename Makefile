@@ -36,6 +36,7 @@ check: $(READY) ## format, lint, types, import contracts, tidy and unit tests; u
 types: $(READY)
 	$(PY) -m mypy
 
+units: export HYPOTHESIS_PROFILE ?= brief
 units: $(READY)
 	$(PYTEST) -n $(JOBS) --dist worksteal -m "not slow and not conformance"
 

@@ -22,11 +22,14 @@ from tests.soaking import OVERRUN, SLOW_WEIGHT, SOAK_UNTIL, InTime, Shares
 
 ROOT = Path(__file__).parents[1]
 SOAK_EXAMPLES = 5_000
+BRIEF_EXAMPLES = 25
 
 # fixed: the same draws on every run, so a red run was turned red by the change.
+# brief: a quarter of them, for `make check`, which must be quick.
 # soak: the same again and again too, 50 times as many; the first round of `make soak`.
 # search: as many, new ones; `make soak` gives each round a seed, and the seed alone decides them.
 settings.register_profile("fixed", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+settings.register_profile("brief", settings.get_profile("fixed"), max_examples=BRIEF_EXAMPLES)
 settings.register_profile("soak", settings.get_profile("fixed"), max_examples=SOAK_EXAMPLES, print_blob=True)
 settings.register_profile("search", settings.get_profile("soak"), derandomize=False, database=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
