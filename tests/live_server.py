@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from makeway.cli.control_plane import ControlPlane, Settings
+from makeway.embedded.control_plane import ControlPlane, Settings
 
 
 @contextmanager

@@ -12,6 +12,7 @@ page are one program, from the top down.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shlex
@@ -27,10 +28,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from makeway.adapters.server.limits import Limits
-from makeway.adapters.server.patches import COPIED_BYTES_MAX, OPERATIONS_MAX
-from makeway.adapters.server.selectors import CHARS_MAX
-from makeway.adapters.server.statuses import TOLD_MAX
+from makeway.adapters.server.changes.patches import COPIED_BYTES_MAX, OPERATIONS_MAX
+from makeway.adapters.server.http.limits import Limits
+from makeway.adapters.server.http.statuses import TOLD_MAX
+from makeway.adapters.server.resources.selectors import CHARS_MAX
 from makeway.api.validation.data import DATA_BYTES_MAX
 from makeway.cli.main import main
 from makeway.runtime.ports import OBJECT_BYTES_MAX, OWN_BYTES_MAX
@@ -41,6 +42,8 @@ ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^(?P<indent> *)(?P<fence>```+)(?P<info>[^\n`]*)\n(?P<body>.*?)^ *(?P=fence) *$", re.M | re.S)
 LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} +(?P<title>.+?) *$", re.M)
+ID = re.compile(r"<a id=\"(?P<id>[^\"]+)\"></a>")
+CODE = re.compile(r"`[^`\n]+`")  # a pattern in it may look like a link
 ANY_LINES = "..."
 SERVER = "console server"
 NODE = "console node"
@@ -119,8 +122,16 @@ def slug(title: str) -> str:
     return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
 
 
+@functools.cache
+def anchors(page: str) -> frozenset[str]:
+    """What a link may lead to in this text of a page: its headings, and the ids of its rules."""
+    prose = FENCE.sub("", page)
+    titles = {slug(ID.sub("", heading["title"])) for heading in HEADING.finditer(prose)}
+    return frozenset(titles | {found["id"] for found in ID.finditer(prose)})
+
+
 def broken_links(page: Path, text: str) -> list[str]:
-    prose = FENCE.sub("", text)
+    prose = CODE.sub("", FENCE.sub("", text))
     broken = []
     for found in LINK.finditer(prose):
         path, _, anchor = found["target"].partition("#")
@@ -129,8 +140,7 @@ def broken_links(page: Path, text: str) -> list[str]:
         target = (page.parent / path) if path else page
         known = target.exists()
         if known and anchor and target.suffix == ".md":
-            target_prose = FENCE.sub("", target.read_text("utf-8"))
-            known = anchor in {slug(heading["title"]) for heading in HEADING.finditer(target_prose)}
+            known = anchor in anchors(target.read_text("utf-8"))
         if not known:
             broken.append(found["target"])
     return broken

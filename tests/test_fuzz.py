@@ -22,11 +22,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.api import codec
-from makeway.api.documents import Document, Tree, parse, tokens
-from makeway.api.manifests import Finding, findings, load
 from makeway.api.problems import Problem
-from makeway.api.structure import Mode
-from makeway.api.together import check_together
+from makeway.api.reading.documents import Document, Tree, parse, tokens
+from makeway.api.reading.manifests import Finding, findings, load
+from makeway.api.reading.structure import Mode
+from makeway.api.reading.together import check_together
 from makeway.api.validation import validate, validate_update
 from makeway.api.versions import KINDS, Kind
 from makeway.testing.strategies import objects

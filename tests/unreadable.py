@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from makeway.adapters.server.layout import STEPS, connected
+from makeway.adapters.server.storage.layout import STEPS, connected
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.versions import Kind, find_kind
 from makeway.runtime.ports import Change, Stored

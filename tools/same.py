@@ -28,7 +28,7 @@ EVICTIONS = ("0s", "20s", "5s")
 WORLDS = 90  # each once classical and once fair
 PARITY = 8
 PLANS = 50
-BROKEN = 200
+BROKEN = 220
 EXAMPLES = ("borrowing", "first-queue", "preemption", "quickstart", "taking-turns", "time-sharing")
 MEASURED = re.compile(r'"cpuSeconds": [\d.]+')  # what differs from run to run
 JOURNAL = "JOURNAL"  # stands for a file to write, in the arguments of a case
@@ -154,11 +154,10 @@ def run_here(cases: Sequence[Case]) -> dict[str, str]:
 def run(tree: Path, folder: Path, cases: Sequence[Case], jobs: int) -> dict[str, str]:
     """All cases on one revision, in some processes side by side."""
     parts = [cases[i::jobs] for i in range(jobs)]
-    running = []
-    for part in parts:
-        command = [sys.executable, str(Path(__file__).resolve()), "--here"]
-        pipe = subprocess.PIPE
-        running.append(subprocess.Popen(command, cwd=folder, env=_environment(tree), stdin=pipe, stdout=pipe))
+    pipe = subprocess.PIPE
+    command = [sys.executable, str(Path(__file__).resolve()), "--here"]
+    environment = _environment(tree)
+    running = [subprocess.Popen(command, cwd=folder, env=environment, stdin=pipe, stdout=pipe) for _ in parts]
     for process, part in zip(running, parts, strict=True):
         assert process.stdin is not None
         process.stdin.write(json.dumps(part).encode())

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from makeway.api import codec
-from makeway.api.documents import Tree, parse
 from makeway.api.objects.configuration import Configuration
 from makeway.api.objects.kubernetes import Pod
 from makeway.api.objects.queueing import ClusterQueue, LocalQueue, MultiKueueConfig
 from makeway.api.objects.workload import Workload
-from makeway.api.spellings import right_spelling
-from makeway.api.structure import Mode
+from makeway.api.reading.documents import Tree, parse
+from makeway.api.reading.spellings import right_spelling
+from makeway.api.reading.structure import Mode
 
 KUEUE = "kueue.x-k8s.io/v1beta2"
 

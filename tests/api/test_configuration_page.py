@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from makeway.api.manifests import load
 from makeway.api.objects.configuration import Configuration, MakewaySettings
+from makeway.api.reading.manifests import load
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "configuration.md").read_text("utf-8")
 _EXAMPLE = re.search(r"^```yaml\n(.*?)^```$", PAGE, re.M | re.S)

@@ -11,10 +11,10 @@ from msgspec import Raw
 
 from makeway.api.codec import read, to_tree
 from makeway.api.equality import is_same_pod_sets, is_same_spec, meanings
-from makeway.api.kubernetes_types import FieldType, fields_of
 from makeway.api.objects.kubernetes import Pod
 from makeway.api.objects.workload import PodSet, WorkloadSpec
 from makeway.api.quantity import Quantity
+from makeway.api.schema.kubernetes_types import FieldType, fields_of
 from makeway.api.versions import kind_of
 from makeway.testing.strategies import objects
 

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from makeway.api.kubernetes_types import FieldType, fields_of, type_names
 from makeway.api.objects import kubernetes, pods
 from makeway.api.objects.kubernetes import KINDS, Job, JobSpec, JobStatus, Pod, Secret, amended, view
 from makeway.api.objects.meta import Condition, ObjectMeta, OfType, Wire
 from makeway.api.quantity import MicroTime, Quantity, Time, decode_hook, encode_hook
+from makeway.api.schema.kubernetes_types import FieldType, fields_of, type_names
 
 SCALARS: dict[str, tuple[type, ...]] = {
     "boolean": (bool,), "bytes": (bytes,), "int32": (int,), "int64": (int,), "intOrString": (int, str),

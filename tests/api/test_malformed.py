@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from makeway.api.manifests import findings, load
+from makeway.api.reading.manifests import findings, load
 
 FOLDER = Path(__file__).parent / "malformed"
 LONGEST_CASE = 16

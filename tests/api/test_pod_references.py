@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from makeway.api.manifests import findings, load
-from makeway.api.together import check_together
+from makeway.api.reading.manifests import findings, load
+from makeway.api.reading.together import check_together
 
 Told = tuple[str, str, str, str]
 ELSEWHERE = "unless it exists already where you apply this"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.api.test_manifests import KUEUE, cluster_queue, cohort, documents, flavor, job, local_queue, told
+from tests.api.reading.test_manifests import KUEUE, cluster_queue, cohort, documents, flavor, job, local_queue, told
 
 CONFIGURATION = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
 FAIR = f"{CONFIGURATION}fairSharing: {{preemptionStrategies: [LessThanInitialShare]}}\n"

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 
 from makeway.api.codec import Reading, decode, encode, read, to_tree
-from makeway.api.documents import Tree
 from makeway.api.objects.workload import Workload
 from makeway.api.problems import Problem
-from makeway.api.structure import Mode
+from makeway.api.reading.documents import Tree
+from makeway.api.reading.structure import Mode
 from makeway.api.versions import KINDS, Kind, kind_of
 from makeway.testing.strategies import objects, objects_of, typed
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from makeway.api.codec import read, respelled
-from makeway.api.documents import Tree
+from makeway.api.reading.documents import Tree
 from makeway.api.validation import validate, validate_update
 from makeway.api.versions import find_kind
 

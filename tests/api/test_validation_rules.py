@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from makeway.api import codec
-from makeway.api.documents import Tree, parse
 from makeway.api.objects.meta import Wire
 from makeway.api.problems import Problem
+from makeway.api.reading.documents import Tree, parse
 from makeway.api.validation import Surroundings, validate
 
 FOLDER = Path(__file__).parent / "malformed" / "rules"

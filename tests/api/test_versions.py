@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 
 from makeway.api import codec
-from makeway.api.documents import Tree
 from makeway.api.objects.kubernetes import Event
-from makeway.api.structure import Mode
+from makeway.api.reading.documents import Tree
+from makeway.api.reading.structure import Mode
 from makeway.api.versions import KINDS, Kind, find_kind, from_stored, kind_of, older_path, stored_path, to_stored
 from makeway.testing.strategies import objects_of
 

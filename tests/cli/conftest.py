@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from makeway.adapters.server.access import TOKENS_NAMESPACE, Access
-from makeway.adapters.server.storage import SqliteStore
+from makeway.adapters.server.access.tokens import TOKENS_NAMESPACE, Access
+from makeway.adapters.server.storage.store import SqliteStore
 from makeway.api.versions import KINDS, Kind, find_kind
 from makeway.cli.main import main
 from tests.adapters.server.serving import NoExtras, running

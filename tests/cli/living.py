@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from makeway.api.objects.configuration import Configuration
-from makeway.cli.control_plane import ControlPlane, Settings
+from makeway.embedded.control_plane import ControlPlane, Settings
 
 QUEUEING = "/apis/kueue.x-k8s.io/v1beta2"
 WORKLOADS = f"{QUEUEING}/namespaces/default/workloads"

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from makeway.cli.main import main
-from tests.cli.test_simulate import CONFIGURATION, data, queues, run, work
+from tests.cli.offline.test_simulate import CONFIGURATION, data, queues, run, work
 
 HALF_HOUR = "{withinClusterQueue: LowerOrNewerEqualPriority, withinClusterQueueConfig: {minAdmitDuration: 30m}}"
 TURNS = queues(HALF_HOUR)

@@ -9,10 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from makeway.cli.control_plane import ControlPlane, Settings
-from makeway.cli.local_node import LocalNode, controllers_of_pods
-from makeway.cli.node_options import NodeSettings
-from makeway.cli.pod_logs import Logs
+from makeway.embedded.control_plane import ControlPlane, Settings
+from makeway.embedded.local_node import LocalNode, NodeSettings, controllers_of_pods
+from makeway.embedded.pod_logs import Logs
 from tests.cli.living import EVENTS, JOBS, Living, flavor, job, queue, true_conditions, until
 from tests.unreadable import UNREADABLE, put_into_file
 

@@ -14,20 +14,20 @@ from typing import Any
 
 import msgspec
 
-from makeway.adapters.server.admission import Admission
+from makeway.adapters.server.resources.admission import Admission
 from makeway.adapters.simulator.faults import Faults, FaultyStore, FaultyWriter
 from makeway.adapters.simulator.simulation import Restarting, was_meant
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.objects.kubernetes import Pod, PodDisruptionBudget, view
 from makeway.api.objects.pods import PodSpec, PodStatus
 from makeway.api.versions import Kind, kind_of
-from makeway.controllers.budgets import Budgets
 from makeway.controllers.contract import Controller
-from makeway.controllers.lost_nodes import LostNodes
-from makeway.controllers.pod_scheduling import PodScheduling
+from makeway.controllers.pods.budgets import Budgets
+from makeway.controllers.pods.lost_nodes import LostNodes
+from makeway.controllers.pods.scheduling import PodScheduling
 from makeway.core.lowering.placement import cluster_of, member_of
 from makeway.core.model import Millis
-from makeway.core.placement.delayed import cycle
+from makeway.core.placement.cycle import cycle
 from makeway.core.placement.model import ForGroup, ForPod, Preemptor
 from makeway.core.placement.nodes import Placement
 from makeway.core.policy import Policy
@@ -37,8 +37,8 @@ from makeway.runtime.informers import watched_kinds
 from makeway.runtime.ports import Event, NotFound, Page, SeededNames, Store, Stored, Watch
 from makeway.runtime.virtual import Actor, Virtual, VirtualClock
 from tests.controllers.pod_world import NODES, NOON, PODS, RUNS, SECOND, Nodes, Tree, node, seen
-from tests.controllers.test_pod_gangs import CLASSES, GANGS, gang, ranks
-from tests.controllers.test_pod_scheduling import pod
+from tests.controllers.pods.test_gangs import CLASSES, GANGS, gang, ranks
+from tests.controllers.pods.test_scheduling import pod
 
 BUDGETS = kind_of(PodDisruptionBudget)
 STORY_MS = 120 * SECOND

@@ -15,8 +15,8 @@ from makeway.api.objects.queueing import ResourceFlavor, ResourceFlavorSpec
 from makeway.api.objects.workload import Admission, PodSetAssignment
 from makeway.api.quantity import Time
 from makeway.controllers.contract import Outcome, Ref
-from makeway.controllers.eviction import Evict, condition, says, status_of
-from makeway.controllers.job_running import JobRunning
+from makeway.controllers.jobs.running import JobRunning
+from makeway.controllers.workloads.eviction import Evict, condition, says, status_of
 from makeway.core.policy import Gates, Policy
 from tests.controllers.views import NOW, FakeView, at
 

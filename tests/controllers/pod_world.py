@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from makeway.adapters.server.admission import Admission
+from makeway.adapters.server.resources.admission import Admission
 from makeway.adapters.simulator.simulation import controllers
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.codec import decode
@@ -25,19 +25,19 @@ from makeway.api.objects.queueing import ClusterQueue
 from makeway.api.objects.workload import Workload
 from makeway.api.quantity import Time
 from makeway.api.versions import find_kind, kind_of
-from makeway.controllers.budgets import Budgets
 from makeway.controllers.contract import Controller
-from makeway.controllers.job_counts import INDEX
-from makeway.controllers.job_gangs import JobGangs
-from makeway.controllers.job_pods import JobPods
-from makeway.controllers.lost_nodes import LostNodes
-from makeway.controllers.pod_scheduling import PodScheduling
+from makeway.controllers.jobs.counts import INDEX
+from makeway.controllers.jobs.gangs import JobGangs
+from makeway.controllers.jobs.pods import JobPods
+from makeway.controllers.pods.budgets import Budgets
+from makeway.controllers.pods.lost_nodes import LostNodes
+from makeway.controllers.pods.scheduling import PodScheduling
 from makeway.core.model import Millis
 from makeway.core.policy import Policy
 from makeway.runtime.engine import Engine
 from makeway.runtime.executor import DirectWriter, Writer
 from makeway.runtime.informers import watched_kinds
-from makeway.runtime.metrics import Metrics
+from makeway.runtime.metrics.registry import Metrics
 from makeway.runtime.ports import NotFound, SeededNames, Stored
 from makeway.runtime.virtual import Virtual, VirtualClock
 

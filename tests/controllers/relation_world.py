@@ -14,11 +14,11 @@ from typing import Any
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.objects.kubernetes import Namespace
 from makeway.api.versions import Kind, kind_of
-from makeway.controllers.budgets import Budgets
-from makeway.controllers.pod_scheduling import PodScheduling
+from makeway.controllers.pods.budgets import Budgets
+from makeway.controllers.pods.scheduling import PodScheduling
 from makeway.core.lowering.placement import cluster_of
 from makeway.core.model import Millis
-from makeway.core.placement.delayed import CycleAnswer, cycle
+from makeway.core.placement.cycle import CycleAnswer, cycle
 from makeway.core.placement.model import ForGroup, ForPod, Pod, Preemptor
 from makeway.core.placement.nodes import Placement
 from makeway.core.policy import Policy
@@ -29,8 +29,8 @@ from makeway.runtime.ports import SeededNames, Stored
 from makeway.runtime.virtual import Virtual, VirtualClock
 from tests.controllers.gang_world import BUDGETS, waiting_items
 from tests.controllers.pod_world import NODES, NOON, PODS, SECOND, Nodes, Tree, node
-from tests.controllers.test_pod_gangs import CLASSES, GANGS, gang, ranks
-from tests.controllers.test_pod_scheduling import pod
+from tests.controllers.pods.test_gangs import CLASSES, GANGS, gang, ranks
+from tests.controllers.pods.test_scheduling import pod
 
 NAMESPACES = kind_of(Namespace)
 RANKS = ("low", "mid", "high")

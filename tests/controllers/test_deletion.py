@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from makeway.adapters.server.upkeep import emptied
+from makeway.adapters.server.resources.upkeep import emptied
 from makeway.api.names import RESOURCE_IN_USE
 from makeway.api.objects.kubernetes import Namespace, PriorityClass
 from makeway.api.objects.meta import FOREGROUND
@@ -29,7 +29,7 @@ from makeway.api.objects.queueing import (
 from makeway.api.objects.scheduling import GangWorkload
 from makeway.api.versions import Kind, kind_of
 from makeway.runtime.ports import NotFound, Propagation, Stored
-from makeway.runtime.recount import recount
+from makeway.runtime.recount.recount import recount
 from tests.controllers.pod_world import JOBS, PODS, QUEUES, WORKLOADS, PodWorld, Tree, job, queues
 from tests.soaking import InTime
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.controllers.pod_world import NODES, PODS, PodWorld, node
-from tests.controllers.test_pod_gangs import disrupted, gang, members, places, ranks
-from tests.controllers.test_pod_scheduling import pod, why
+from tests.controllers.pods.test_gangs import disrupted, gang, members, places, ranks
+from tests.controllers.pods.test_scheduling import pod, why
 
 MODES = pytest.mark.parametrize("mode", ["Pod", "PodGroup"])
 WAITS = "It waits for pods of its gang that leave."

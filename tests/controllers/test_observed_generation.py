@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from makeway.api.objects.workload import Admission, Workload
-from makeway.controllers.admission_checks import Admit, TryAgain
+from makeway.controllers.checks.admission_checks import Admit, TryAgain
 from makeway.controllers.contract import Edit, Ref
-from makeway.controllers.eviction import Evict, Release, condition, replace, status_of
-from makeway.controllers.job_edits import End, Report
-from makeway.controllers.scheduling import Reserve, TellPending
-from makeway.controllers.workload_edits import Aim, BackOff, Deactivate, Requeue, Wait
-from makeway.controllers.workloads import Workloads
+from makeway.controllers.jobs.edits import End, Report
+from makeway.controllers.workloads.edits import Aim, BackOff, Deactivate, Requeue, Wait
+from makeway.controllers.workloads.eviction import Evict, Release, condition, replace, status_of
+from makeway.controllers.workloads.lifecycle import Workloads
 from makeway.core.policy import Requeuing
+from makeway.runtime.scheduling.plans import Reserve, TellPending
 from tests.controllers.views import FakeView, at, check, cluster_queue, flavor, local_queue, workload
 
 W = Ref("Workload", "default", "w")

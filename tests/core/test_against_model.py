@@ -14,13 +14,13 @@ import pytest
 
 from makeway.api import codec
 from makeway.api.quantity import Time
-from makeway.core import claims
-from makeway.core.cycle import Plan, Verdict, carry_out, decide, departed, heads, reason_kept
+from makeway.core.cycle.cycle import Plan, Verdict, carry_out, decide, departed, heads, reason_kept
 from makeway.core.lowering import Loaded, load_state, workload_of
 from makeway.core.model import Millis, QueueName, Workload, WorkloadKey
 from makeway.core.policy import Policy, Profile
+from makeway.core.preemption import claims
+from makeway.core.queueing.waking import next_expiry
 from makeway.core.state import State
-from makeway.core.waking import next_expiry
 from tests.model.arriving import arriving
 from tests.model.play import CYCLE_MILLIS, play
 from tests.model.scenarios import contended, fair, rotating, seeded

@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 
 from makeway.api import codec
 from makeway.api.quantity import Time
-from makeway.core import claims
-from makeway.core.cycle import carry_out, decide, departed, heads, reason_kept
+from makeway.core.cycle.cycle import carry_out, decide, departed, heads, reason_kept
 from makeway.core.lowering import load_state
 from makeway.core.model import Group, Millis, Workload, WorkloadKey
 from makeway.core.policy import Policy
+from makeway.core.preemption import claims
 from makeway.core.state import State
 from makeway.testing.builders import CPU, FLAVOR, cohort, holder, pod_set, queue, seconds, state, workload
-from tests.core.test_cycle_properties import World, over, worlds
+from tests.core.cycle.test_cycle_properties import World, over, worlds
 
 pytestmark = pytest.mark.slow
 

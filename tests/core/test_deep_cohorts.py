@@ -15,8 +15,8 @@ import pytest
 from makeway.core.model import FR, FlavorName, ResourceName
 from makeway.core.preemption.candidates import find_lenders
 from makeway.core.preemption.richest import Richest
-from makeway.core.quota import PATH_MAX, QuotaSpec, QuotaTree
-from makeway.core.shares import share
+from makeway.core.quota.shares import share
+from makeway.core.quota.tree import PATH_MAX, QuotaSpec, QuotaTree
 from makeway.core.undo import UndoLog
 
 CPU: FR = (FlavorName("f"), ResourceName("cpu"))

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from makeway.core.cycle import Verdict
-from makeway.core.flavors import Assignment, NoFit
+from makeway.core.cycle.cycle import Verdict
+from makeway.core.cycle.flavors import Assignment, NoFit
 from makeway.core.messages import (
     amount,
     assignment_message,
@@ -20,7 +20,7 @@ from makeway.core.messages import (
     reserved_message,
 )
 from makeway.core.model import Taint
-from makeway.core.pending import Requeue
+from makeway.core.queueing.pending import Requeue
 from makeway.core.trace import WORDS, Rule, Step
 from makeway.testing.builders import cycle, flavor, holder, queue, state, workload
 

@@ -12,9 +12,9 @@ import yaml
 from hypothesis import given
 
 from makeway.api.codec import read
-from makeway.api.documents import Tree
 from makeway.api.gates import GATES
 from makeway.api.objects.configuration import Configuration
+from makeway.api.reading.documents import Tree
 from makeway.core.lowering import policy_of
 from makeway.core.policy import Gates, PodsReady, Policy, Profile, Requeuing, Requirement, Transformation
 from makeway.testing.strategies import values

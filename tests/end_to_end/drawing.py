@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from makeway.api.shapes import Field, Leaf, ListOf, MapOf, Record
+from makeway.api.schema.shapes import Field, Leaf, ListOf, MapOf, Record
 from makeway.api.versions import Kind
 
 Tree = Any

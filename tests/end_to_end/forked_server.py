@@ -12,8 +12,8 @@ from pathlib import Path
 
 import httpx
 
-from makeway.cli.control_plane import ControlPlane, Settings
-from makeway.cli.local_node import controllers_of_pods
+from makeway.embedded.control_plane import ControlPlane, Settings
+from makeway.embedded.local_node import controllers_of_pods
 
 LONG_S = 60.0
 _FORKS = get_context("forkserver")

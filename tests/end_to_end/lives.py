@@ -21,8 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from makeway.adapters.node import processes
-from makeway.adapters.node.records import read_record
+from makeway.adapters.node.supervision import processes
+from makeway.adapters.node.supervision.records import read_record
 
 ROOT = Path(__file__).parents[2]
 ADDRESS_SPACE_BYTES = 4 * 2**30

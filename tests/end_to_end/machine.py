@@ -18,12 +18,12 @@ from typing import Any
 
 from makeway.adapters.kubernetes.client import Client
 from makeway.adapters.kubernetes.resources import Resource, resource_of
-from makeway.adapters.node import processes
-from makeway.adapters.node.records import read_record
+from makeway.adapters.node.supervision import processes
+from makeway.adapters.node.supervision.records import read_record
 from makeway.api.objects.kubernetes import Event, Job, Node, Pod
 from makeway.api.objects.workload import Workload
 from makeway.api.versions import find_kind, kind_of
-from makeway.cli.connection import local_target
+from makeway.cli.clients.connection import local_target
 from makeway.runtime.ports import NotFound, StoreError
 
 SRC = Path(__file__).parents[2] / "src"

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from makeway.adapters.server.bodies import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
-from makeway.adapters.server.routes import is_stored, parts_of, served
-from makeway.api.shapes import Record
+from makeway.adapters.server.http.bodies import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from makeway.adapters.server.http.routes import is_stored, parts_of, served
+from makeway.api.schema.shapes import Record
 from makeway.api.versions import Kind
 from tests.end_to_end.drawing import NAMES, NAMESPACES, Drawing, Tree, based, put
 from tests.end_to_end.lives import NODE

@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from makeway.adapters.server.bodies import MERGE_PATCH
-from makeway.adapters.server.routes import is_stored, served
+from makeway.adapters.server.http.bodies import MERGE_PATCH
+from makeway.adapters.server.http.routes import is_stored, served
 from makeway.api import codec
 from makeway.api.names import LASTING_NAMESPACES
 from makeway.api.objects.queueing import ClusterQueue
 from makeway.api.objects.workload import Workload
 from makeway.api.versions import Kind, kind_of
 from makeway.core.policy import Gates
-from makeway.runtime.recount import Held, held_by
+from makeway.runtime.recount.recount import Held, held_by
 from tests.end_to_end.lives import Answer, Lives
 from tests.end_to_end.operations import Operation
 

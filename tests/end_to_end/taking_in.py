@@ -15,14 +15,14 @@ from typing import Literal
 from makeway.adapters.node.environment import NotThere
 from makeway.adapters.node.environment import Place as Where
 from makeway.adapters.node.fields import Machine, gpus_in, planned
-from makeway.adapters.node.records import PLAN, read_plan, write
 from makeway.adapters.node.statuses import waiting_status
-from makeway.adapters.server.tables import table
+from makeway.adapters.node.supervision.records import PLAN, read_plan, write
+from makeway.adapters.server.resources.tables import table
 from makeway.api import codec
-from makeway.api.documents import Tree
 from makeway.api.objects.configuration import Configuration
 from makeway.api.problems import Problem, has_errors
 from makeway.api.quantity import Quantity
+from makeway.api.reading.documents import Tree
 from makeway.api.validation import validate
 from makeway.api.versions import KINDS, from_stored
 from makeway.core.lowering import policy_of

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from makeway.api import codec
-from makeway.api.documents import Tree
 from makeway.api.problems import Problem
-from makeway.api.shapes import Leaf
+from makeway.api.reading.documents import Tree
+from makeway.api.schema.shapes import Leaf
 from makeway.api.validation import validate
 from makeway.api.versions import KINDS
 from makeway.testing.bad_values import Place, bad_values, good_value, places, planted

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from makeway.api.documents import Tree
 from makeway.api.objects.configuration import Configuration
+from makeway.api.reading.documents import Tree
 from makeway.api.versions import KINDS, Kind
 from makeway.testing.bad_values import Place, bad_values, places, planted
 from tests.controllers.pod_world import node, queues

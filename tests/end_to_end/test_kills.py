@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from makeway.adapters.node import processes
-from makeway.adapters.node.records import read_record
+from makeway.adapters.node.supervision import processes
+from makeway.adapters.node.supervision.records import read_record
 from makeway.runtime.ports import NotFound
 from tests.adapters.node.holding import stuck
 from tests.end_to_end.machine import JOBS as JOB_KIND

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from makeway.api.objects.configuration import Configuration
 from makeway.api.quantity import Time
-from makeway.api.shapes import Leaf, Record, shape_of
+from makeway.api.schema.shapes import Leaf, Record, shape_of
 from makeway.cli.main import main
 from tests.end_to_end.machine import Machine, flavor, priority, queue, shell
 

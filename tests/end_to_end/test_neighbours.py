@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from makeway.adapters.server.access import new_token, token_object
+from makeway.adapters.server.access.tokens import new_token, token_object
 from makeway.api import codec
 from tests.end_to_end.machine import Machine, flavor, job, queue
 

@@ -16,8 +16,8 @@ class Mutant(NamedTuple):
     breaks: str
 
 
-QUOTA = "quota.py"
-STANDING = "preemption/standing.py"
+QUOTA = "quota/tree.py"
+ELIGIBILITY = "preemption/eligibility.py"
 CANDIDATES = "preemption/candidates.py"
 CLASSICAL = "preemption/classical.py"
 
@@ -81,31 +81,31 @@ MUTANTS = (
     Mutant(QUOTA, "1 + max(child.height for child in leaves)", "1", "S-2.15: no height"),
     # --- who may displace whom
     Mutant(
-        STANDING,
+        ELIGIBILITY,
         "if expiry is not None and since < expiry:",
         "if expiry is not None and since <= expiry:",
         "S2: the edge",
     ),
     Mutant(
-        STANDING,
+        ELIGIBILITY,
         "if running.priority < incoming.priority:\n        return Ground",
         "if running.priority <= incoming.priority:\n        return Ground",
         "S-7.7: no time-based reason",
     ),
     Mutant(
-        STANDING,
+        ELIGIBILITY,
         "return incoming.queued_at < running.queued_at or",
         "return incoming.queued_at <= running.queued_at or",
         "S5: two of one second",
     ),
     Mutant(
-        STANDING,
+        ELIGIBILITY,
         "or running.priority >= incoming.priority",
         "or running.priority > incoming.priority",
         "S-8.4: equals go",
     ),
     Mutant(
-        STANDING, "running.priority > queue.threshold", "running.priority >= queue.threshold", "S-8.4: the threshold"
+        ELIGIBILITY, "running.priority > queue.threshold", "running.priority >= queue.threshold", "S-8.4: the threshold"
     ),
     # --- candidates
     Mutant(CANDIDATES, "has_advantage = has_advantage or fits_here", "has_advantage = fits_here", "S-8.2: forgets"),

@@ -7,8 +7,8 @@ from typing import Any
 
 from makeway.controllers.contract import Ref
 from makeway.core.model import Millis, QueueName
-from makeway.runtime.exposition import Counter
-from makeway.runtime.metrics import Metrics
+from makeway.runtime.metrics.exposition import Counter
+from makeway.runtime.metrics.registry import Metrics
 from tests.controllers.views import FakeView
 
 NOW = Millis(1_767_225_600_000)

@@ -19,7 +19,7 @@ from makeway.api.objects.queueing import AdmissionCheck, ClusterQueue, Cohort, L
 from makeway.api.objects.workload import Workload
 from makeway.api.versions import find_kind, kind_of
 from makeway.controllers.contract import Ref
-from makeway.core.cycle import carry_out, decide, heads
+from makeway.core.cycle.cycle import carry_out, decide, heads
 from makeway.core.lowering import load_state
 from makeway.core.model import Millis, QueueName, WorkloadKey
 from makeway.core.policy import PodsReady, Policy

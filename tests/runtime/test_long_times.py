@@ -17,9 +17,9 @@ from makeway.api.objects.kubernetes import Job
 from makeway.api.objects.queueing import ClusterQueue
 from makeway.api.objects.workload import Workload
 from makeway.api.quantity import LAST_MILLIS, Time
-from makeway.api.shapes import Leaf, ListOf, MapOf, Record, Shape, shape_of
+from makeway.api.schema.shapes import Leaf, ListOf, MapOf, Record, Shape, shape_of
 from makeway.api.versions import kind_of
-from makeway.controllers.job_pods import JobPods
+from makeway.controllers.jobs.pods import JobPods
 from makeway.core.lowering import policy_of
 from makeway.core.model import Millis, WorkloadKey
 from makeway.runtime.engine import Engine
@@ -226,9 +226,9 @@ def at_place(path: str, value: Any) -> Tree:
 
 SETTINGS = sorted(each for each in durations(shape_of(Configuration)) if not each.startswith("metadata."))
 TRIED_ALONE = {  # what happens after it is seen in another test
-    "makeway.roundsEndAfter": "tests/core/test_rounds.py",
+    "makeway.roundsEndAfter": "tests/core/preemption/test_rounds.py",
     "makeway.journal.maxAge": "below",
-    "makeway.events.ttl": "tests/adapters/server/test_admission.py",
+    "makeway.events.ttl": "tests/adapters/server/resources/test_admission.py",
 }
 READ_ONLY = {  # nothing goes by it yet
     "makeway.optionMinStay", "makeway.optionEvaluationTimeout", "multiKueue.gcInterval", "multiKueue.workerLostTimeout",

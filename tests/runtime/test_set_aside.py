@@ -16,17 +16,17 @@ from makeway.api.objects.kubernetes import Pod, PodDisruptionBudget, view
 from makeway.api.objects.pods import PodSpec
 from makeway.api.objects.workload import Workload
 from makeway.api.versions import kind_of
-from makeway.cli.local_node import controllers_of_pods
-from makeway.controllers import pod_scheduling
 from makeway.controllers.contract import Action, Change, Controller, Note, Outcome, Ref, View
+from makeway.controllers.pods import scheduling as pod_scheduling
 from makeway.core.model import FlavorName, Millis, QueueName, ResourceName
-from makeway.core.placement.delayed import cycle as placing_cycle
+from makeway.core.placement.cycle import cycle as placing_cycle
 from makeway.core.placement.model import ForPod
 from makeway.core.policy import Policy
+from makeway.embedded.local_node import controllers_of_pods
 from makeway.runtime.engine import Engine
 from makeway.runtime.informers import watched_kinds
-from makeway.runtime.metrics import Metrics
-from makeway.runtime.recount import recount
+from makeway.runtime.metrics.registry import Metrics
+from makeway.runtime.recount.recount import recount
 from makeway.runtime.set_aside import TRIES_MAX, SetAside, anything, cause_of, logged
 from makeway.runtime.virtual import Virtual, VirtualClock
 from tests.runtime.wires import cluster_queue, cohort, condition, flavor, holder, local_queue, workload

@@ -15,21 +15,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 
-from makeway.adapters.simulator.arrivals import Source
 from makeway.adapters.simulator.faults import Faults
-from makeway.adapters.simulator.settling import STEP, delay
 from makeway.adapters.simulator.simulation import Linger, Settings, Simulation
+from makeway.adapters.simulator.sources.arrivals import Source
 from makeway.api import codec
-from makeway.api import manifests as files
 from makeway.api.conditions import find
 from makeway.api.objects.workload import Workload
+from makeway.api.reading import manifests as files
 from makeway.api.versions import Kind, find_kind
+from makeway.bench.stability.settling import STEP, delay
 from makeway.core.model import Millis, WorkloadKey
 from makeway.core.policy import Policy
-from makeway.runtime.exposition import Counter
 from makeway.runtime.journal import Entry
+from makeway.runtime.metrics.exposition import Counter
 from makeway.runtime.ports import NotFound
-from makeway.runtime.recount import recount
+from makeway.runtime.recount.recount import recount
 
 Tree = dict[str, Any]
 

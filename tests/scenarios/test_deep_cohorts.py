@@ -17,9 +17,9 @@ from click.testing import CliRunner
 
 from makeway.api import codec
 from makeway.api.objects.queueing import ClusterQueue, Cohort
+from makeway.cli.jobs.queues import _data, _lines
+from makeway.cli.jobs.quota_figures import grouped
 from makeway.cli.main import main
-from makeway.cli.queues import _data, _lines
-from makeway.cli.quota_figures import grouped
 from makeway.core.policy import Policy
 from tests.scenarios.stage import Stage, Tree, flavor, named, queue, quotas, work
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from makeway.core.model import Expression, Millis
-from makeway.core.placement.delayed import cycle
+from makeway.core.placement.cycle import cycle
 from makeway.core.placement.model import (
     Answer,
     Budget,
@@ -23,7 +23,7 @@ from makeway.core.placement.model import (
     SchedulingWorkload,
 )
 from makeway.core.placement.nodes import Placement
-from makeway.core.placement.preemption import decide
+from makeway.core.placement.preemption.decision import decide
 from makeway.core.placement.resolution import PriorityClass, Refused, known_classes, resolve
 from makeway.core.trace import Rule
 

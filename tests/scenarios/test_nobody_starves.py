@@ -13,9 +13,10 @@ import pytest
 
 from makeway.adapters.simulator.lives import Life
 from makeway.adapters.simulator.simulation import Simulation
-from makeway.api import codec, manifests
+from makeway.api import codec
 from makeway.api.conditions import find
 from makeway.api.objects.workload import Workload
+from makeway.api.reading import manifests
 from makeway.api.versions import kind_of
 from tests.scenarios.stage import clock, named
 from tests.scenarios.turns import (

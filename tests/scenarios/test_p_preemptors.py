@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from makeway.adapters.simulator.simulation import Linger
-from makeway.controllers.eviction import says
+from makeway.controllers.workloads.eviction import says
 from makeway.core.policy import Policy
 from makeway.runtime.ports import Conflict, Forbidden, Stored, StoreError, Unavailable
 from tests.scenarios.stage import Stage, after_20_s, job, never, queue, work

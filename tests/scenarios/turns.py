@@ -10,11 +10,11 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from makeway.adapters.simulator.arrivals import arrivals_of
 from makeway.adapters.simulator.lives import Departure, Life
 from makeway.adapters.simulator.simulation import Settings, Simulation
+from makeway.adapters.simulator.sources.arrivals import arrivals_of
 from makeway.api import codec
-from makeway.cli.simulate import FIGURES_MS
+from makeway.cli.offline.simulate import FIGURES_MS
 from makeway.core.model import Millis
 from makeway.core.policy import Policy
 

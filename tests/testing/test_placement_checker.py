@@ -27,7 +27,7 @@ from makeway.core.placement.model import (
     Term,
 )
 from makeway.core.placement.nodes import Placement
-from makeway.core.placement.preemption import decide
+from makeway.core.placement.preemption.decision import decide
 from makeway.testing.placement_checker import Ground, check
 
 

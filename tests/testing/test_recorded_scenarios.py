@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from makeway.core.shares import NO_SHARE, Share
+from makeway.core.quota.shares import NO_SHARE, Share
 from makeway.testing.vectors import judge, read_cases, summary
 from makeway.testing.vectors.reading import Case
 from makeway.testing.vectors.rounding import WHY, RoundedShare

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from makeway.api.manifests import findings, load
-from makeway.api.together import check_together
+from makeway.api.reading.manifests import findings, load
+from makeway.api.reading.together import check_together
 from makeway.core.model import Millis
 from makeway.testing.worlds import (
     BEGIN_MS,

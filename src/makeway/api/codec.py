@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from makeway.api.documents import Tree
-from makeway.api.kubernetes_rules import RULES
 from makeway.api.objects.meta import Wire
 from makeway.api.problems import Problem, has_errors
 from makeway.api.quantity import decode_hook, encode_hook
-from makeway.api.spellings import right_spelling
-from makeway.api.structure import Mode, Reader, did_you_mean, told
+from makeway.api.reading.documents import Tree
+from makeway.api.reading.spellings import right_spelling
+from makeway.api.reading.structure import Mode, Reader, did_you_mean, told
+from makeway.api.schema.kubernetes_rules import RULES
 from makeway.api.versions import KINDS, Kind, find_kind, older_path, to_stored
 
 T = TypeVar("T", bound=Wire)

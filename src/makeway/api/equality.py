@@ -7,7 +7,7 @@ Nothing was changed, so nothing that depends on a change may happen.
 Promises: known fields are compared by their types, fields that nobody knows (decision 0010) as they are written; the
 order of keys never counts, that of list items always does; one pass over each part, and none where the bytes are equal.
 
-Not here: whether a Job still asks for what its Workload says (``controllers.job_templates``), which counts only what
+Not here: whether a Job still asks for what its Workload says (``controllers.jobs.templates``), which counts only what
 is acted on.
 """
 
@@ -20,10 +20,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from makeway.api.documents import Tree
 from makeway.api.objects.workload import PodSet, WorkloadSpec
 from makeway.api.quantity import MicroTime, Quantity, Time
-from makeway.api.shapes import Leaf, ListOf, MapOf, Record, Shape, kubernetes_shape
+from makeway.api.reading.documents import Tree
+from makeway.api.schema.shapes import Leaf, ListOf, MapOf, Record, Shape, kubernetes_shape
 
 Meaning = dict[str, Any]
 _PARSERS: dict[str, Callable[[Any], object]] = {

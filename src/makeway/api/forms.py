@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from makeway.api.documents import Tree
 from makeway.api.objects.meta import DNS_LABEL, DNS_SUBDOMAIN
+from makeway.api.reading.documents import Tree
 
 NAME_HINT = "lower-case letters, digits, `-` and `.`; each part begins and ends with a letter or digit"
 LABEL_HINT = "lower-case letters, digits and `-`, at most 63; it begins and ends with a letter or digit"

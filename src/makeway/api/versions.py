@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
-from makeway.api.documents import Tree
 from makeway.api.objects import configuration, kubernetes, queueing, scheduling, workload
 from makeway.api.objects.meta import REQUIRED, Limit, Wire
 from makeway.api.problems import Problem, warning
-from makeway.api.shapes import Field, Leaf, ListOf, Record, kubernetes_kind, renamed, shape_of
+from makeway.api.reading.documents import Tree
+from makeway.api.schema.shapes import Field, Leaf, ListOf, Record, kubernetes_kind, renamed, shape_of
 
 KUEUE_GROUP = "kueue.x-k8s.io"
 CONFIG_GROUP = "config.kueue.x-k8s.io"

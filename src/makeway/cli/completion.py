@@ -54,8 +54,8 @@ def complete_kinds(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def _names(ctx: click.Context, kind: str) -> list[str]:
-    from makeway.cli.asking import Scope
-    from makeway.cli.connection import connected
+    from makeway.cli.clients.asking import Scope
+    from makeway.cli.clients.connection import connected
 
     try:
         with connected(ctx, seconds=SECONDS) as connection:

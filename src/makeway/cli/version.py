@@ -42,7 +42,7 @@ def version(alone: bool, output: str, data: str | None, kubeconfig: str | None, 
     elif output == "name":
         click.echo(f"makeway/{__version__}")
     else:
-        from makeway.cli.output import print_data
+        from makeway.cli.terminal.output import print_data
 
         print_data(told, output)
 
@@ -58,7 +58,7 @@ def _is_there(data: str | None) -> bool:
 
 def _server() -> tuple[dict[str, Any] | None, str]:
     """What the server says of itself, or why it says nothing."""
-    from makeway.cli.connection import connected
+    from makeway.cli.clients.connection import connected
 
     try:
         with connected(seconds=SECONDS) as connection:

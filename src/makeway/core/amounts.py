@@ -1,7 +1,7 @@
 """Integers that never wrap: 64 bits, saturating, with one value that means unlimited (S-1.2, 1.3).
 
-What many use together is summed up exactly (``quota``) and cut here, where it is compared: a sum that was cut while it
-was made could not be taken apart again. So whatever is at or above the largest value counts as that.
+What many use together is summed up exactly (``quota.tree``) and cut here, where it is compared: a sum that was cut
+while it was made could not be taken apart again. So whatever is at or above the largest value counts as that.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from makeway.api.quantity import Duration, Quantity, Time
-from makeway.core.cycle import Verdict
+from makeway.core.cycle.cycle import Verdict
 from makeway.core.model import Millis, Workload, WorkloadKey
 from makeway.core.policy import Policy
 from makeway.core.trace import Rule, Step

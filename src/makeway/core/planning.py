@@ -3,10 +3,10 @@
 Between two cycles the victims of the first have left and wait again, and the trees that lost usage are woken; nothing
 else happens. So a plan tells where the rules lead by themselves, if nobody comes, ends or changes anything.
 
-Promises: the same decisions as the live system makes on the same state (``core.cycle`` makes them); every loop ends;
-equal states give equal plans. The state given is used up: it is the state after the last cycle.
+Promises: the same decisions as the live system makes on the same state (``core.cycle.cycle`` makes them); every loop
+ends; equal states give equal plans. The state given is used up: it is the state after the last cycle.
 
-Not here: where the state comes from (``core.lowering``), and how a plan is shown (``cli.plan``).
+Not here: where the state comes from (``core.lowering``), and how a plan is shown (``cli.offline.plan``).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from typing import NamedTuple
 
-from makeway.core import claims
-from makeway.core.cycle import Plan, Verdict, carry_out, decide, departed, heads, reason_kept
-from makeway.core.figures import NodeShare, all_shares
+from makeway.core.cycle.cycle import Plan, Verdict, carry_out, decide, departed, heads, reason_kept
+from makeway.core.cycle.nomination import find_assignment
 from makeway.core.messages import back_off_message, pending_message, pending_reason
 from makeway.core.model import FR, FlavorName, Millis, QueueName, ResourceName, Workload, WorkloadKey
-from makeway.core.nomination import find_assignment
-from makeway.core.pending import Line, Shape, may_queue, place, shape
-from makeway.core.preemption.standing import Reason
+from makeway.core.preemption import claims
+from makeway.core.preemption.eligibility import Reason
+from makeway.core.queueing.pending import Line, Shape, may_queue, place, shape
+from makeway.core.quota.figures import NodeShare, all_shares
 from makeway.core.state import State
 from makeway.core.trace import Rule, Step
 

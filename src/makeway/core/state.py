@@ -6,11 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from makeway.core.claims import Claims
-from makeway.core.flavors import AT_END, Scan, Tried
-from makeway.core.holders import Holders
-from makeway.core.hope import NOTHING, Hope
-from makeway.core.line import Least
+from makeway.core.cycle.flavors import AT_END, Scan, Tried
 from makeway.core.model import (
     Claim,
     Flavor,
@@ -22,10 +18,14 @@ from makeway.core.model import (
     WorkloadKey,
     selects,
 )
-from makeway.core.pending import Pending, Shape, shape
 from makeway.core.policy import Policy
-from makeway.core.quota import QuotaSpec, QuotaTree
-from makeway.core.rounds import Round, Rounds
+from makeway.core.preemption.claims import Claims
+from makeway.core.preemption.rounds import Round, Rounds
+from makeway.core.queueing.pending import Pending, Shape, shape
+from makeway.core.queueing.prefilter import NOTHING, Hope
+from makeway.core.queueing.waiting_list import Least
+from makeway.core.quota.holders import Holders
+from makeway.core.quota.tree import QuotaSpec, QuotaTree
 from makeway.core.undo import UndoLog
 
 

@@ -25,27 +25,27 @@ from makeway.controllers.contract import (
     Write,
     workload_ref,
 )
-from makeway.controllers.eviction import Evict, holds_quota, says
-from makeway.controllers.pod_edits import PREEMPTED, Disrupt, whose
-from makeway.controllers.scheduling import Reserve, Scheduling
-from makeway.controllers.workload_edits import Wait
-from makeway.core import claims
-from makeway.core.cycle import Heads, Plan, Verdict
+from makeway.controllers.pods.edits import PREEMPTED, Disrupt, whose
+from makeway.controllers.workloads.edits import Wait
+from makeway.controllers.workloads.eviction import Evict, holds_quota, says
+from makeway.core.cycle.cycle import Heads, Plan, Verdict
 from makeway.core.model import Millis, QueueName, Workload, WorkloadKey
 from makeway.core.policy import Policy
+from makeway.core.preemption import claims
+from makeway.core.queueing.waking import after_expiry, next_expiry
 from makeway.core.state import State
-from makeway.core.waking import after_expiry, next_expiry
-from makeway.runtime.cycles import carried_out, in_trouble
 from makeway.runtime.executor import DirectWriter, Executor, Writer
 from makeway.runtime.facts import CYCLE, LOWERING, Facts
 from makeway.runtime.informers import INFORMERS, Informers
 from makeway.runtime.journal import Journal
 from makeway.runtime.journal_lines import note_placing, note_verdict
-from makeway.runtime.metrics import Metrics
+from makeway.runtime.metrics.registry import Metrics
+from makeway.runtime.metrics.tally import Tally
 from makeway.runtime.objects import Objects
 from makeway.runtime.ports import Store
+from makeway.runtime.scheduling.cycles import carried_out, in_trouble
+from makeway.runtime.scheduling.plans import Reserve, Scheduling
 from makeway.runtime.set_aside import REASON, Probe, SetAside, Tolerates, nothing, words
-from makeway.runtime.tally import Tally
 from makeway.runtime.workqueue import Looks, Timers, backoff_ms
 
 LOOKS_PER_STEP = 1000

@@ -32,7 +32,7 @@ from makeway.api.versions import kind_of
 from makeway.controllers.contract import GANG_WORKLOAD, Note, Ref
 from makeway.core.model import Millis, stored
 from makeway.runtime.executor import Call
-from makeway.runtime.live_writer import Submit
+from makeway.runtime.live.writer import Submit
 from makeway.runtime.ports import AlreadyExists, NotFound, Store, Stored
 from makeway.runtime.set_aside import REASON
 from makeway.runtime.workqueue import Timers

@@ -25,7 +25,6 @@ from makeway.api.objects.meta import Condition
 from makeway.api.objects.workload import Workload as WireWorkload
 from makeway.api.objects.workload import WorkloadStatus
 from makeway.controllers.contract import Ref
-from makeway.core import waking
 from makeway.core.lowering import (
     Surroundings,
     cohort_of,
@@ -38,7 +37,8 @@ from makeway.core.lowering import (
 )
 from makeway.core.lowering.workloads import is_accounted
 from makeway.core.model import FlavorName, LocalName, Millis, QueueName, Workload, WorkloadKey
-from makeway.core.pending import may_queue
+from makeway.core.queueing import waking
+from makeway.core.queueing.pending import may_queue
 from makeway.core.state import State
 from makeway.runtime.objects import OWNED, Objects
 from makeway.runtime.set_aside import Probe, SetAside

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from makeway.controllers.contract import Placing
-from makeway.core.cycle import Verdict
+from makeway.core.cycle.cycle import Verdict
 from makeway.core.messages import pending_reason
 from makeway.core.model import Millis
 from makeway.core.trace import Rule

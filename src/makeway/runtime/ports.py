@@ -47,10 +47,10 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 import msgspec
 
 from makeway.api import codec
-from makeway.api.documents import Tree
 from makeway.api.objects.meta import FOREGROUND, ORPHAN, ObjectMeta, Wire
 from makeway.api.problems import Problem
 from makeway.api.quantity import decode_hook
+from makeway.api.reading.documents import Tree
 from makeway.api.versions import Kind, from_stored
 from makeway.core.model import Millis, Selector, selects
 

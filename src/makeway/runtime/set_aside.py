@@ -20,7 +20,7 @@ import msgspec
 
 from makeway.controllers.contract import Note, Ref
 from makeway.core.model import Millis
-from makeway.runtime.metrics import Metrics
+from makeway.runtime.metrics.registry import Metrics
 from makeway.runtime.workqueue import Timers, backoff_ms
 
 log = logging.getLogger("makeway.set_aside")

@@ -14,9 +14,9 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from makeway.api.documents import Tree
 from makeway.api.names import QUEUE_LABEL
-from makeway.api.shapes import Field, Leaf, ListOf, MapOf, Record
+from makeway.api.reading.documents import Tree
+from makeway.api.schema.shapes import Field, Leaf, ListOf, MapOf, Record
 from makeway.api.versions import Kind
 
 ITEM, ENTRY = "[]", "{}"  # steps into the first item of a list, and to the value of a map's only key

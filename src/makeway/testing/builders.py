@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from makeway.core.cycle import Plan, carry_out, decide, departed
+from makeway.core.cycle.cycle import Plan, carry_out, decide, departed
 from makeway.core.model import (
     FR,
     Flavor,
@@ -30,7 +30,7 @@ from makeway.core.model import (
     WorkloadKey,
 )
 from makeway.core.policy import Policy
-from makeway.core.quota import WEIGHT_ONE, QuotaSpec
+from makeway.core.quota.tree import WEIGHT_ONE, QuotaSpec
 from makeway.core.state import State
 
 Amount = int | float

@@ -21,11 +21,11 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from makeway.api.documents import Tree
 from makeway.api.objects import kubernetes, pods, queueing
 from makeway.api.objects.meta import DNS_LABEL, DNS_SUBDOMAIN, SUBDOMAIN, Limit, Wire
 from makeway.api.quantity import Duration, MicroTime, Quantity, Time, decode_hook
-from makeway.api.shapes import Field, Leaf, ListOf, MapOf, Record, shape_of
+from makeway.api.reading.documents import Tree
+from makeway.api.schema.shapes import Field, Leaf, ListOf, MapOf, Record, shape_of
 from makeway.api.versions import CLASS_SOURCES, KINDS, Kind
 
 T = TypeVar("T", bound=Wire)

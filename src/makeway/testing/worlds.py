@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from makeway.adapters.simulator.arrivals import arrivals_of
 from makeway.adapters.simulator.faults import Faults
 from makeway.adapters.simulator.simulation import Settings, Simulation
+from makeway.adapters.simulator.sources.arrivals import arrivals_of
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api import codec
 from makeway.api.conditions import is_true
@@ -29,8 +29,8 @@ from makeway.api.objects.queueing import ClusterQueue, LocalQueue
 from makeway.api.objects.workload import Workload
 from makeway.api.quantity import Duration, Time
 from makeway.api.versions import kind_of
-from makeway.cli.simulate import FIGURES_MS, faults_end
-from makeway.controllers.queue_status import INTERVAL_MS
+from makeway.cli.offline.simulate import FIGURES_MS, faults_end
+from makeway.controllers.queues.status import INTERVAL_MS
 from makeway.core.model import Millis
 from makeway.core.policy import Policy
 from makeway.runtime.ports import AlreadyExists, NotFound

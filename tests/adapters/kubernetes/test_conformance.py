@@ -13,7 +13,7 @@ from makeway.adapters.kubernetes.client import Client
 from makeway.adapters.kubernetes.kubeconfig import Target
 from makeway.adapters.kubernetes.store import KubernetesStore
 from makeway.adapters.kubernetes.watching import FollowedWatch
-from makeway.adapters.server.limits import Limits
+from makeway.adapters.server.http.limits import Limits
 from makeway.api.objects.kubernetes import Namespace
 from makeway.api.objects.meta import ObjectMeta
 from makeway.api.objects.queueing import ClusterQueue

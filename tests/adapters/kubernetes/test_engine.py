@@ -15,13 +15,13 @@ import pytest
 from makeway.adapters.kubernetes.client import Client
 from makeway.adapters.kubernetes.store import KubernetesStore
 from makeway.adapters.simulator.simulation import controllers
-from makeway.api.manifests import load
 from makeway.api.objects.workload import Workload
+from makeway.api.reading.manifests import load
 from makeway.api.versions import kind_of
 from makeway.core.policy import Policy
 from makeway.runtime.engine import Engine
-from makeway.runtime.live import wall_clock
-from makeway.runtime.live_writer import LiveWriter, in_threads
+from makeway.runtime.live.driver import wall_clock
+from makeway.runtime.live.writer import LiveWriter, in_threads
 from tests.adapters.kubernetes.test_conformance import target_of
 from tests.adapters.server.serving import Server, running
 

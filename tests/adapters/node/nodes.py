@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from makeway.adapters.node import processes
 from makeway.adapters.node.agent import Agent, GaveUp, Settings
 from makeway.adapters.node.launching import Launcher
 from makeway.adapters.node.machine import Offer, base_environment, offers_of
 from makeway.adapters.node.objects import PODS
+from makeway.adapters.node.supervision import processes
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.quantity import Quantity
 from makeway.api.versions import find_kind

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from makeway.adapters.node import processes
 from makeway.adapters.node.launching import Launcher
-from makeway.adapters.node.logbook import piece_name
-from makeway.adapters.node.records import (
+from makeway.adapters.node.supervision import processes
+from makeway.adapters.node.supervision.logbook import piece_name
+from makeway.adapters.node.supervision.records import (
     LOGS,
     PLAN,
     STOP,

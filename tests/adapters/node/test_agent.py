@@ -11,13 +11,13 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from makeway.adapters.node import processes
 from makeway.adapters.node.folders import PodFolder
 from makeway.adapters.node.launching import Launcher
 from makeway.adapters.node.logs import LogQuery, NoLogYet, log_of
 from makeway.adapters.node.machine import LOCAL_LABEL
 from makeway.adapters.node.objects import PODS
-from makeway.adapters.node.records import read_record
+from makeway.adapters.node.supervision import processes
+from makeway.adapters.node.supervision.records import read_record
 from makeway.api.objects.kubernetes import Node
 from makeway.api.versions import kind_of
 from makeway.controllers.contract import Ref

@@ -12,7 +12,7 @@ import pytest
 
 from makeway.adapters.node.environment import WORD_BYTES_MAX, NotThere, Place, expanded
 from makeway.adapters.node.fields import Machine, Planned, gpus_in, planned
-from makeway.adapters.node.records import ContainerPlan, Handler, Http, Probe
+from makeway.adapters.node.supervision.records import ContainerPlan, Handler, Http, Probe
 from makeway.adapters.node.volumes import Folder, make
 from makeway.api import codec
 from makeway.api.objects.kubernetes import Pod

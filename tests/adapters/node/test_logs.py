@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from makeway.adapters.node.logbook import PIECES, LogBook
 from makeway.adapters.node.logs import BLOCK, LogQuery, LogReader
+from makeway.adapters.node.supervision.logbook import PIECES, LogBook
 
 SMALL = 4096 * PIECES  # the least that a log may keep
 T0 = 1_767_225_600_000  # 2026-01-01T00:00:00Z

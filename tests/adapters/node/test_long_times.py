@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from makeway.adapters.node import processes
-from makeway.adapters.node.containers import Container, Moment, Terms
 from makeway.adapters.node.folders import PodFolder
-from makeway.adapters.node.records import (
+from makeway.adapters.node.statuses import dated
+from makeway.adapters.node.supervision import processes
+from makeway.adapters.node.supervision.containers import Container, Moment, Terms
+from makeway.adapters.node.supervision.records import (
     STOP,
     ContainerRecord,
     Exit,
@@ -24,8 +25,7 @@ from makeway.adapters.node.records import (
     read_stop,
     write,
 )
-from makeway.adapters.node.statuses import dated
-from makeway.adapters.node.supervisor import clock
+from makeway.adapters.node.supervision.supervisor import clock
 from tests.adapters.node.nodes import TestNode
 from tests.adapters.node.pods import Pods, code, container, log, one, script, wait_for
 

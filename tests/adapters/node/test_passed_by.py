@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from makeway.adapters.node import control_groups, processes
 from makeway.adapters.node.launching import Launcher
-from makeway.adapters.node.records import PLAN, Handler, PodPlan, PodRecord, Probe, read_record, write
+from makeway.adapters.node.supervision import control_groups, processes
+from makeway.adapters.node.supervision.records import PLAN, Handler, PodPlan, PodRecord, Probe, read_record, write
 from tests.adapters.node.holding import stuck
 from tests.adapters.node.nodes import TestNode
 from tests.adapters.node.pods import Pods, code, log, one, script, wait_for
@@ -195,7 +195,7 @@ def test_the_first_process_of_a_container_collects_what_was_left_to_it() -> None
     unshare = shutil.which("unshare")
     program = (
         "import os, time\n"
-        "from makeway.adapters.node import processes\n"
+        "from makeway.adapters.node.supervision import processes\n"
         "pid = os.fork()\n"
         "if pid == 0:\n"
         "    os.setsid()\n"

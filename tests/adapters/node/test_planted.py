@@ -14,7 +14,7 @@ from makeway.adapters.node.fields import planned
 from makeway.adapters.node.folders import PodFolder
 from makeway.adapters.node.logs import LogQuery, log_of
 from makeway.adapters.node.objects import PODS
-from makeway.adapters.node.records import read_record
+from makeway.adapters.node.supervision.records import read_record
 from makeway.adapters.node.volumes import File, Folder, make
 from tests.adapters.node.nodes import TestNode
 from tests.adapters.node.test_fields import MACHINE, Known, pod

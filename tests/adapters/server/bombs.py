@@ -14,11 +14,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from makeway.adapters.server.bodies import read_json, read_yaml
-from makeway.adapters.server.field_ownership import ApplyConflict, applied, noted
-from makeway.adapters.server.patches import PatchRefused, json_patch, strategic_merge
-from makeway.adapters.server.selectors import CHARS_MAX, field_selector, label_selector
-from makeway.adapters.server.statuses import Refused
+from makeway.adapters.server.changes.field_ownership import ApplyConflict, applied, noted
+from makeway.adapters.server.changes.patches import PatchRefused, json_patch, strategic_merge
+from makeway.adapters.server.http.bodies import read_json, read_yaml
+from makeway.adapters.server.http.statuses import Refused
+from makeway.adapters.server.resources.selectors import CHARS_MAX, field_selector, label_selector
 from makeway.api import codec
 from makeway.api.forms import is_label_value, is_qualified, is_subdomain
 from makeway.api.objects.kubernetes import ConfigMap, Pod

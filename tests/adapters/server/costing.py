@@ -24,13 +24,13 @@ from urllib.parse import urlencode
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from makeway.adapters.server.access import Access
-from makeway.adapters.server.admission import Admission
-from makeway.adapters.server.app import App, application
-from makeway.adapters.server.beginning import admin_token, open_store
-from makeway.adapters.server.connections import bounded
-from makeway.adapters.server.limits import Limits
-from makeway.adapters.server.storage import SqliteStore
+from makeway.adapters.server.access.tokens import Access
+from makeway.adapters.server.http.app import App, application
+from makeway.adapters.server.http.connections import bounded
+from makeway.adapters.server.http.limits import Limits
+from makeway.adapters.server.resources.admission import Admission
+from makeway.adapters.server.storage.beginning import admin_token, open_store
+from makeway.adapters.server.storage.store import SqliteStore
 from makeway.runtime.ports import Change
 from tests.adapters.server.serving import NoExtras, clock
 

@@ -12,16 +12,16 @@ from typing import Any
 
 import httpx
 
-from makeway.adapters.server.access import Access, Role
-from makeway.adapters.server.admission import Admission
-from makeway.adapters.server.app import application
-from makeway.adapters.server.beginning import admin_token, open_store
-from makeway.adapters.server.certificates import certificate
-from makeway.adapters.server.limits import Limits
-from makeway.adapters.server.pod_calls import PodLogs
-from makeway.adapters.server.serving import Serving
-from makeway.adapters.server.storage import SqliteStore
-from makeway.api.documents import Tree
+from makeway.adapters.server.access.certificates import certificate
+from makeway.adapters.server.access.tokens import Access, Role
+from makeway.adapters.server.http.app import application
+from makeway.adapters.server.http.limits import Limits
+from makeway.adapters.server.http.serving import Serving
+from makeway.adapters.server.resources.admission import Admission
+from makeway.adapters.server.resources.pod_calls import PodLogs
+from makeway.adapters.server.storage.beginning import admin_token, open_store
+from makeway.adapters.server.storage.store import SqliteStore
+from makeway.api.reading.documents import Tree
 from makeway.core.model import Millis
 
 CORE = "/api/v1"

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from makeway.adapters.server.limits import Limits
+from makeway.adapters.server.http.limits import Limits
 from tests.adapters.server.raw import answered, connected, request, status
 from tests.adapters.server.serving import CONFIG_MAPS, CORE, LOCAL_QUEUES, QUEUEING, Server, config_map, queue, running
 

@@ -10,7 +10,7 @@ import httpx
 import msgspec
 import pytest
 
-from makeway.adapters.server.admission import Admission
+from makeway.adapters.server.resources.admission import Admission
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.objects.kubernetes import Pod
 from makeway.api.objects.meta import ObjectMeta

@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from makeway.adapters.server.patches import COPIED_BYTES_MAX, PatchRefused, json_patch, strategic_merge
-from makeway.adapters.server.selectors import CHARS_MAX
+from makeway.adapters.server.changes.patches import COPIED_BYTES_MAX, PatchRefused, json_patch, strategic_merge
+from makeway.adapters.server.resources.selectors import CHARS_MAX
 from makeway.api.objects.kubernetes import ConfigMap
 from makeway.api.validation.data import DATA_BYTES_MAX
 from makeway.api.versions import kind_of

@@ -9,12 +9,12 @@ from time import monotonic
 
 import pytest
 
-from makeway.adapters.server import storage
-from makeway.adapters.server.data_file import NotWritten
-from makeway.adapters.server.storage import LOOKS_PER_CALL, LOOKS_PER_GROUP, SqliteStore
+from makeway.adapters.server.storage import store as storage
+from makeway.adapters.server.storage.data_file import NotWritten
+from makeway.adapters.server.storage.store import LOOKS_PER_CALL, LOOKS_PER_GROUP, SqliteStore
 from makeway.core.model import Millis
-from makeway.runtime.memory import RuledObjects
 from makeway.runtime.ports import Change, Propagation, Stored
+from makeway.runtime.stores.rules import RuledObjects
 from makeway.testing.conformance import QUEUE, owned_by, queue
 from tests.cli.living import until
 

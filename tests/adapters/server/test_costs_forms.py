@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from makeway.adapters.server.protobuf import MEDIA
+from makeway.adapters.server.http.protobuf import MEDIA
 from tests.adapters.server.costing import Asked, World
+from tests.adapters.server.http.test_protobuf import field, varint
 from tests.adapters.server.serving import CONFIG_MAPS, CORE, QUEUEING, pod
 from tests.adapters.server.test_costs import (
     MERGE_PATCH,
@@ -30,7 +31,6 @@ from tests.adapters.server.test_costs import (
     owners,
     spread,
 )
-from tests.adapters.server.test_protobuf import field, varint
 from tests.soaking import SOAK_UNTIL, InTime
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from makeway.adapters.server import layout
-from makeway.adapters.server.data_file import DataFileRefused
-from makeway.adapters.server.layout import STEPS
-from makeway.adapters.server.leaving_out import leave_out_damaged
-from makeway.adapters.server.storage import SqliteStore
+from makeway.adapters.server.storage import layout
+from makeway.adapters.server.storage.data_file import DataFileRefused
+from makeway.adapters.server.storage.layout import STEPS
+from makeway.adapters.server.storage.leaving_out import leave_out_damaged
+from makeway.adapters.server.storage.store import SqliteStore
 from makeway.core.model import Millis
 from makeway.runtime.ports import Stored
 from makeway.testing.conformance import QUEUE, owned_by, queue

@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from makeway.adapters.server.data_file import DataFileRefused
-from makeway.adapters.server.storage import SqliteStore
+from makeway.adapters.server.storage.data_file import DataFileRefused
+from makeway.adapters.server.storage.store import SqliteStore
 from tests.adapters.server.serving import CONFIG_MAPS, Server, clock, config_map, running
 
 FILL = 40

@@ -20,10 +20,10 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from makeway.adapters.server.beginning import open_store
-from makeway.adapters.server.data_file import DataFileRefused
-from makeway.adapters.server.reserve import RESERVE_BYTES
-from makeway.adapters.server.storage import SqliteStore
+from makeway.adapters.server.storage.beginning import open_store
+from makeway.adapters.server.storage.data_file import DataFileRefused
+from makeway.adapters.server.storage.reserve import RESERVE_BYTES
+from makeway.adapters.server.storage.store import SqliteStore
 from makeway.cli.main import main
 from makeway.core.model import Millis
 from makeway.runtime.ports import StoreError, TimedOut, Unavailable

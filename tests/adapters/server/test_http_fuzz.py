@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from makeway.adapters.server.limits import Limits
-from makeway.adapters.server.routes import served
-from makeway.adapters.server.storage import SqliteStore
+from makeway.adapters.server.http.limits import Limits
+from makeway.adapters.server.http.routes import served
+from makeway.adapters.server.storage.store import SqliteStore
 from tests.adapters.server.raw import answered, request
 from tests.adapters.server.serving import Server, clock, pod, running
 from tests.soaking import InTime

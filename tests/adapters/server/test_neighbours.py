@@ -16,9 +16,9 @@ import httpx
 import pytest
 import yaml
 
-from makeway.adapters.server.access import Role
-from makeway.adapters.server.connections import STALLED_BYTES
-from makeway.adapters.server.limits import FILES_KEPT, Limits
+from makeway.adapters.server.access.tokens import Role
+from makeway.adapters.server.http.connections import STALLED_BYTES
+from makeway.adapters.server.http.limits import FILES_KEPT, Limits
 from makeway.api.quantity import Time
 from tests.adapters.server.raw import connected, request, status
 from tests.adapters.server.serving import CONFIG_MAPS, CORE, Server, clock, config_map, running, until
@@ -105,7 +105,7 @@ def test_who_takes_nothing_for_long_is_let_go(tmp_path: Path, path: str) -> None
 
 
 def test_of_many_who_take_nothing_the_first_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("makeway.adapters.server.connections.STALL_SECONDS", 0.0)
+    monkeypatch.setattr("makeway.adapters.server.http.connections.STALL_SECONDS", 0.0)
     limits = Limits(write_seconds=600, buffered_bytes=2 * STALLED_BYTES)
     with running(tmp_path, limits=limits) as server, server.client() as client, ExitStack() as stack:
         fill(server, 8)

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from makeway.adapters.server.access import Access, new_token, token_object
-from makeway.adapters.server.admission import Admission
-from makeway.adapters.server.beginning import open_store
-from makeway.adapters.server.pod_calls import evicted
-from makeway.adapters.server.storage import SqliteStore
-from makeway.adapters.server.tables import UNREADABLE as CELL
-from makeway.adapters.server.tables import table
-from makeway.adapters.server.upkeep import Upkeep
+from makeway.adapters.server.access.tokens import Access, new_token, token_object
+from makeway.adapters.server.resources.admission import Admission
+from makeway.adapters.server.resources.pod_calls import evicted
+from makeway.adapters.server.resources.tables import UNREADABLE as CELL
+from makeway.adapters.server.resources.tables import table
+from makeway.adapters.server.resources.upkeep import Upkeep
+from makeway.adapters.server.storage.beginning import open_store
+from makeway.adapters.server.storage.store import SqliteStore
 from makeway.api import codec
 from makeway.api.objects.kubernetes import DeleteOptions, Namespace
 from makeway.api.objects.meta import ObjectMeta
@@ -25,10 +25,10 @@ from makeway.api.versions import find_kind
 from makeway.controllers.contract import Ref
 from makeway.core.model import Millis
 from makeway.runtime.ports import Invalid, NotFound
-from makeway.runtime.repair import is_readable
+from makeway.runtime.stores.repair import is_readable
 from makeway.testing.bad_values import good_object
+from tests.adapters.server.resources.test_tables import stored as made_of
 from tests.adapters.server.serving import QUEUEING, running
-from tests.adapters.server.test_tables import stored as made_of
 from tests.unreadable import NOON, UNREADABLE, kind_of_tree, put_into_file
 
 NOW = Millis(Time.parse(NOON).millis)

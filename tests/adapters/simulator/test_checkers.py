@@ -15,7 +15,7 @@ from makeway.api.versions import kind_of
 from makeway.core.lowering import load_state
 from makeway.core.model import Millis, QueueName
 from makeway.core.policy import Policy
-from makeway.runtime.recount import recount
+from makeway.runtime.recount.recount import recount
 from makeway.testing.builders import holder as model_holder
 from makeway.testing.worlds import BEGIN_MS, MINUTE_MS, Shape, simulation
 from tests.runtime.wires import cluster_queue, condition, flavor, groups, holder, local_queue, workload

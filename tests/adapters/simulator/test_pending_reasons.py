@@ -12,14 +12,14 @@ from makeway.adapters.simulator.simulation import Simulation
 from makeway.api.conditions import find, is_true
 from makeway.api.objects.workload import WorkloadStatus
 from makeway.controllers.contract import Ref
-from makeway.controllers.resting import RESTS_MS
-from makeway.core.cycle import Heads, decide, heads
+from makeway.core.cycle.cycle import Heads, decide, heads
 from makeway.core.messages import pending_reason
 from makeway.core.model import Millis
 from makeway.core.model import Workload as Waiting
-from makeway.core.pending import may_queue
+from makeway.core.queueing.pending import may_queue
 from makeway.core.state import State
 from makeway.runtime.engine import Engine
+from makeway.runtime.scheduling.resting import RESTS_MS
 from makeway.testing.worlds import BEGIN_MS, MINUTE_MS, People, Shape, simulation
 from tests.soaking import InTime
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from makeway.adapters.simulator.sharing import NodeShares, Sharing, shares_through
-from makeway.adapters.simulator.usage import Stay
+from makeway.adapters.simulator.reports.sharing import NodeShares, Sharing, shares_through
+from makeway.adapters.simulator.reports.usage import Stay
 from makeway.cli.main import main
-from makeway.core.quota import WEIGHT_ONE, QuotaSpec
+from makeway.core.quota.tree import WEIGHT_ONE, QuotaSpec
 from makeway.testing.builders import amounts, cohort
 
 FAIR = Path(__file__).parents[3] / "examples" / "fair-sharing"

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from makeway.adapters.simulator.arrivals import arrivals_of
 from makeway.adapters.simulator.faults import Faults
 from makeway.adapters.simulator.simulation import Settings, Simulation
+from makeway.adapters.simulator.sources.arrivals import arrivals_of
 from makeway.controllers.contract import Ref
 from makeway.core.lowering import load_state
 from makeway.core.model import Millis, Workload
 from makeway.core.state import State
 from makeway.runtime.engine import Engine
 from makeway.runtime.informers import watched_kinds
-from makeway.runtime.live import Live
-from makeway.runtime.recount import recount
+from makeway.runtime.live.driver import Live
+from makeway.runtime.recount.recount import recount
 from makeway.testing.worlds import BEGIN_MS, CHANGES, HARMLESS, MINUTE_MS, People, Shape, faulty, simulation
 from tests.runtime.wires import cluster_queue, flavor, local_queue, workload
 from tests.soaking import InTime

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from makeway.adapters.simulator.arrivals import arrivals_of
 from makeway.adapters.simulator.faults import Faults
 from makeway.adapters.simulator.simulation import Simulation
-from makeway.cli.simulate import FIGURES_MS, faults_end
+from makeway.adapters.simulator.sources.arrivals import arrivals_of
+from makeway.cli.offline.simulate import FIGURES_MS, faults_end
 from makeway.core.model import Millis
 from makeway.core.policy import Policy
 from makeway.testing.worlds import LONG_MS, objects, simulation
-from tests.adapters.simulator.test_sharing import SHAPE, who_should_not_rest
+from tests.adapters.simulator.reports.test_sharing import SHAPE, who_should_not_rest
 from tests.adapters.simulator.test_simulation_faults import Patience, wrong_with
 from tests.soaking import InTime
 

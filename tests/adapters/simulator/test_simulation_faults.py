@@ -18,7 +18,7 @@ from makeway.cli.main import main
 from makeway.controllers.contract import Ref
 from makeway.core.model import Millis, WorkloadKey
 from makeway.runtime.engine import Engine
-from makeway.runtime.recount import recount
+from makeway.runtime.recount.recount import recount
 from makeway.testing.worlds import (
     BEGIN_MS,
     HARMLESS,

@@ -15,10 +15,10 @@ from makeway.api import codec
 from makeway.api.conditions import is_true
 from makeway.api.objects.workload import Workload
 from makeway.api.versions import kind_of
-from makeway.controllers.resting import Resting
 from makeway.core.model import Millis
 from makeway.core.policy import Policy
-from makeway.runtime.recount import recount
+from makeway.runtime.recount.recount import recount
+from makeway.runtime.scheduling.resting import Resting
 from makeway.testing.worlds import BEGIN_MS, MINUTE_MS, Shape, simulation
 from tests.soaking import InTime
 

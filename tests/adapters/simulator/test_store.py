@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from makeway.adapters.simulator.arrivals import arrivals_of
 from makeway.adapters.simulator.simulation import Settings, Simulation
+from makeway.adapters.simulator.sources.arrivals import arrivals_of
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api import codec
 from makeway.api.objects.kubernetes import Job, Namespace, Pod

@@ -11,7 +11,7 @@ from makeway.core.model import Expression, Taint
 from makeway.core.placement.hindrances import NOT_FOR_ALL, hindrances, might_take
 from makeway.core.placement.model import Cluster, ForPod, Node, Pod, Spread, Term
 from makeway.core.placement.nodes import Placement
-from makeway.core.placement.preemption import decide
+from makeway.core.placement.preemption.decision import decide
 
 APP = (Expression("app", "In", ("x",)),)
 

@@ -8,7 +8,7 @@ import pytest
 
 from makeway.core.placement.model import Answer, Cluster, ForPod
 from makeway.core.placement.nodes import Placement
-from makeway.core.placement.preemption import decide
+from makeway.core.placement.preemption.decision import decide
 from makeway.testing.clusters import Scene, scene
 from makeway.testing.placement_checker import Ground, check
 from tests.model.placement import expected

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from makeway.core.model import Expression, Taint
-from makeway.core.placement.contest import contest
-from makeway.core.placement.delayed import cycle
+from makeway.core.placement.cycle import cycle
 from makeway.core.placement.filters import RelationKind
 from makeway.core.placement.fit import seat_gang
 from makeway.core.placement.model import Cluster, Namespace, Node, Pod, Spread, Term
 from makeway.core.placement.nodes import Placement
-from makeway.core.placement.preemption import decide
+from makeway.core.placement.preemption.contest import contest
+from makeway.core.placement.preemption.decision import decide
+from makeway.core.placement.preemption.single_pod import offers
 from makeway.core.placement.room import MOST_DOMAINS, Room
-from makeway.core.placement.single_pod import offers
 from makeway.core.placement.units import units_below
 from makeway.core.trace import Rule
 from makeway.testing.placement_checker import check

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from makeway.api.documents import Tree
+from makeway.api.reading.documents import Tree
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 SERVERS_OWN = (  # fields of the metadata that only a server sets

@@ -35,7 +35,7 @@ from makeway import __version__
 from makeway.adapters.kubernetes.errors import NotTrusted, error_of, status_error
 from makeway.adapters.kubernetes.kubeconfig import Target
 from makeway.adapters.kubernetes.resources import Resource, preferred_versions, resources_in, resources_of_groups
-from makeway.api.documents import Tree
+from makeway.api.reading.documents import Tree
 from makeway.runtime.ports import Retryable, StoreError, TimedOut, TooManyRequests, Unavailable
 
 Object = dict[str, Tree]

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from makeway.api.documents import parse
-from makeway.api.structure import did_you_mean
+from makeway.api.reading.documents import parse
+from makeway.api.reading.structure import did_you_mean
 
 DEFAULT_NAMESPACE = "default"
 FILE_BYTES_MAX = 8 * 1024 * 1024

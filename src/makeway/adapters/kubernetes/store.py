@@ -24,9 +24,9 @@ from makeway.adapters.kubernetes.client import Answer, Client, Object
 from makeway.adapters.kubernetes.resources import Resource, resource_of
 from makeway.adapters.kubernetes.watching import FollowedWatch, Follower
 from makeway.api import codec
-from makeway.api.documents import Tree
 from makeway.api.objects.meta import Wire
 from makeway.api.problems import Problem
+from makeway.api.reading.documents import Tree
 from makeway.api.versions import Kind, find_kind, from_stored, to_stored
 from makeway.core.model import Expression, Selector
 from makeway.runtime.ports import (

@@ -27,7 +27,6 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from makeway.adapters.node import processes
 from makeway.adapters.node.environment import NotThere
 from makeway.adapters.node.fields import Machine, gpus_in, joined, planned
 from makeway.adapters.node.folders import PodFolder
@@ -35,8 +34,9 @@ from makeway.adapters.node.heartbeat import Heartbeat
 from makeway.adapters.node.launching import Launcher
 from makeway.adapters.node.machine import Offer
 from makeway.adapters.node.objects import PODS, PodFeed, StoredSources
-from makeway.adapters.node.records import PodRecord, opened
 from makeway.adapters.node.statuses import Lost, dated, lost_supervisor, status_of, stuck_supervisor, waiting_status
+from makeway.adapters.node.supervision import processes
+from makeway.adapters.node.supervision.records import PodRecord, opened
 from makeway.api.objects.kubernetes import Pod, view
 from makeway.api.objects.pods import PodSpec, PodStatus
 from makeway.controllers.contract import Note, Ref

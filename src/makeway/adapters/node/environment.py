@@ -17,7 +17,7 @@ from typing import Protocol
 from makeway.api.objects.kubernetes import Pod
 from makeway.api.objects.pods import Container, EnvVarSource, PodSpec, ResourceFieldSelector
 from makeway.api.quantity import Quantity
-from makeway.api.structure import short
+from makeway.api.reading.structure import short
 
 _REFERENCE = re.compile(r"\$\$|\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)")
 _KEYED = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")

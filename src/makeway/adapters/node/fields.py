@@ -16,8 +16,8 @@ from pathlib import Path
 
 from makeway.adapters.node.environment import POD_BYTES_MAX, NotThere, Place, Sources, TooMuch, environment
 from makeway.adapters.node.images import words_of
-from makeway.adapters.node.processes import CONTAINER_MARK, POD_MARK
-from makeway.adapters.node.records import SCRATCH, ContainerPlan, Handler, Http, PodPlan, Probe, Role
+from makeway.adapters.node.supervision.processes import CONTAINER_MARK, POD_MARK
+from makeway.adapters.node.supervision.records import SCRATCH, ContainerPlan, Handler, Http, PodPlan, Probe, Role
 from makeway.adapters.node.volumes import Folder, folders_of, volume_variable
 from makeway.api.objects import pods as api
 from makeway.api.objects.kubernetes import Pod, view

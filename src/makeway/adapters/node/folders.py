@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from makeway.adapters.node import control_groups, processes
 from makeway.adapters.node.fields import Planned
-from makeway.adapters.node.records import (
+from makeway.adapters.node.supervision import control_groups, processes
+from makeway.adapters.node.supervision.records import (
     LOGS,
     PLAN,
     SCRATCH,
@@ -31,7 +31,7 @@ from makeway.adapters.node.records import (
     read_stop,
     write,
 )
-from makeway.adapters.node.records import STOP as STOP_FILE
+from makeway.adapters.node.supervision.records import STOP as STOP_FILE
 from makeway.adapters.node.volumes import make
 
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from makeway.adapters.node.environment import NotThere
 from makeway.api.objects.pods import Container
-from makeway.api.structure import short
+from makeway.api.reading.structure import short
 
 NOT_RUNNABLE = "ImageNotRunnable"
 HINT = "give the container a command, or map the image to one in makeway.images of the configuration file"

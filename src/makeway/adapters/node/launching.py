@@ -14,7 +14,9 @@ import makeway
 
 MESSAGE_MAX = 4096
 _PACKAGES = str(Path(makeway.__file__).parents[1])
-_PROGRAM = f"import sys; sys.path.insert(0, {_PACKAGES!r}); from makeway.adapters.node.zygote import main; main()"
+_PROGRAM = (
+    f"import sys; sys.path.insert(0, {_PACKAGES!r}); from makeway.adapters.node.supervision.zygote import main; main()"
+)
 
 
 class Launcher:

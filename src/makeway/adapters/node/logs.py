@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from makeway.adapters.node.folders import PodFolder
-from makeway.adapters.node.logbook import ENTRY, TIMES_APART_MS, piece_name
-from makeway.adapters.node.processes import is_alive
-from makeway.adapters.node.records import RECORD, open_plain
+from makeway.adapters.node.supervision.logbook import ENTRY, TIMES_APART_MS, piece_name
+from makeway.adapters.node.supervision.processes import is_alive
+from makeway.adapters.node.supervision.records import RECORD, open_plain
 from makeway.api.quantity import Time
 
 BLOCK = 64 * 1024

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from makeway.adapters.node.environment import Place
-from makeway.adapters.node.records import ContainerRecord, Exit, PodRecord
+from makeway.adapters.node.supervision.records import ContainerRecord, Exit, PodRecord
 from makeway.api.conditions import cut
 from makeway.api.objects.kubernetes import Pod, amended, view
 from makeway.api.objects.pods import Container, PodSpec

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from makeway.adapters.node.environment import NotThere, Sources, variable_name
-from makeway.adapters.node.records import VOLUMES
+from makeway.adapters.node.supervision.records import VOLUMES
 from makeway.api.forms import is_file_name, is_inside, is_label
 from makeway.api.objects.pods import KeyToPath, PodSpec, Volume
 

@@ -4,7 +4,7 @@ A ``Witness`` has a watch of its own that knows no faults. It follows every revi
 wrong for an instant is seen too: an admission for which there was no quota, a workload that was given quota twice.
 ``at_rest`` asks the questions of the end: nothing waits that could be admitted, and nothing is half done.
 
-Not here: whether the engine's own books agree with the objects (``runtime.recount``).
+Not here: whether the engine's own books agree with the objects (``runtime.recount.recount``).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 from makeway.api.conditions import is_true
 from makeway.api.versions import Kind
 from makeway.controllers.contract import Ref
-from makeway.controllers.jobs import end_of
-from makeway.controllers.managed_jobs import why_unmanaged
-from makeway.core.cycle import carry_out, decide
+from makeway.controllers.jobs.managed import why_unmanaged
+from makeway.controllers.jobs.workloads import end_of
+from makeway.core.cycle.cycle import carry_out, decide
 from makeway.core.lowering import Surroundings, cohort_of, inactive_reasons, load_state, queue_of, workload_of
 from makeway.core.lowering.workloads import is_accounted
 from makeway.core.model import FR, Millis
 from makeway.core.policy import Policy
-from makeway.core.quota import QuotaTree
+from makeway.core.quota.tree import QuotaTree
 from makeway.core.state import State
 from makeway.core.undo import UndoLog
 from makeway.runtime.informers import ref_of, watched_kinds

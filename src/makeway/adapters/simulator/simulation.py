@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from makeway.adapters.simulator.arrivals import Arriving, Source, span_of
 from makeway.adapters.simulator.checkers import Broken, Witness
 from makeway.adapters.simulator.faults import (
     CLOCK_SET_MS_MAX,
@@ -24,20 +23,21 @@ from makeway.adapters.simulator.faults import (
     Unreadable,
 )
 from makeway.adapters.simulator.lives import Life
-from makeway.adapters.simulator.measures import Run
-from makeway.adapters.simulator.sharing import Sharing
+from makeway.adapters.simulator.reports.measures import Run
+from makeway.adapters.simulator.reports.sharing import Sharing
+from makeway.adapters.simulator.reports.words import span
+from makeway.adapters.simulator.sources.arrivals import Arriving, Source, span_of
 from makeway.adapters.simulator.store import MemoryStore
-from makeway.adapters.simulator.words import span
 from makeway.adapters.simulator.world import World
 from makeway.api.names import CHECKPOINT_INTERVAL, QUEUE_LABEL
 from makeway.api.objects.kubernetes import Job
 from makeway.api.objects.queueing import ClusterQueue, LocalQueue
 from makeway.api.objects.workload import Workload
 from makeway.controllers.contract import Controller
-from makeway.controllers.job_running import JobRunning
-from makeway.controllers.over_quota import OverQuota
-from makeway.controllers.queue_status import INTERVAL_MS, QueueStatus
-from makeway.controllers.workloads import Workloads
+from makeway.controllers.jobs.running import JobRunning
+from makeway.controllers.queues.status import INTERVAL_MS, QueueStatus
+from makeway.controllers.workloads.lifecycle import Workloads
+from makeway.controllers.workloads.over_quota import OverQuota
 from makeway.core.lowering import cohort_of, queue_of
 from makeway.core.model import Millis, QueueName, WorkloadKey
 from makeway.core.policy import Policy
@@ -45,7 +45,7 @@ from makeway.core.trace import Rule, Step
 from makeway.runtime.engine import Engine
 from makeway.runtime.informers import watched_kinds
 from makeway.runtime.journal import Entry, Journal
-from makeway.runtime.metrics import Metrics
+from makeway.runtime.metrics.registry import Metrics
 from makeway.runtime.ports import Clock, SeededNames
 from makeway.runtime.steady import SteadyClock
 from makeway.runtime.virtual import Actor, Virtual, VirtualClock

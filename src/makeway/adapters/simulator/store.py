@@ -1,7 +1,7 @@
 """A Store in memory, true to the real API: what a Kubernetes API server would answer, without one.
 
-The rules are those of ``runtime.memory``, which the embedded server follows too. Equal calls give equal objects, byte
-for byte.
+The rules are those of ``runtime.stores.rules``, which the embedded server follows too. Equal calls give equal objects,
+byte for byte.
 
 Promises: the Store conformance suite. Not here: faults (``faults`` puts them around any Store). One thread at a time.
 """
@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from makeway.api.names import DEFAULT_NAMESPACE
-from makeway.api.structure import Mode
+from makeway.api.reading.structure import Mode
 from makeway.api.validation import Surroundings, validate
-from makeway.runtime.history import History
-from makeway.runtime.memory import Admission, RuledObjects, refuse
 from makeway.runtime.ports import AlreadyExists, Body, Clock, Names, SeededNames, called, kind_key
+from makeway.runtime.stores.history import History
+from makeway.runtime.stores.rules import Admission, RuledObjects, refuse
 
 
 class MemoryStore(RuledObjects):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from makeway.adapters.simulator.arrivals import span_of
 from makeway.adapters.simulator.lives import Life
 from makeway.adapters.simulator.simulation import Simulation
+from makeway.adapters.simulator.sources.arrivals import span_of
 from makeway.api.names import RUNTIME
 from makeway.api.objects.kubernetes import Job
 from makeway.api.objects.meta import ObjectMeta

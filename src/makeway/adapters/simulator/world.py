@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from makeway.adapters.simulator.arrivals import span_of
 from makeway.adapters.simulator.lives import Glimpse, Lives, moment
+from makeway.adapters.simulator.sources.arrivals import span_of
 from makeway.api import codec
 from makeway.api.conditions import is_true, set_condition
 from makeway.api.names import CHECKPOINT_INTERVAL, RUNTIME

@@ -38,7 +38,7 @@ from makeway.api.objects.pods import PodSpec, PodStatus, PodTemplate
 from makeway.api.objects.scheduling import GangWorkload
 from makeway.api.objects.workload import Workload
 from makeway.api.problems import Problem, has_errors
-from makeway.api.shapes import Record, shape_of
+from makeway.api.schema.shapes import Record, shape_of
 from makeway.api.validation import data, events, pod_updates, pods, queues, scheduling, workloads
 from makeway.api.validation.configuration import check_configuration
 from makeway.api.validation.fields import check_metadata

@@ -11,7 +11,7 @@ from makeway.api.objects.configuration import INCREMENTAL, Configuration, Makewa
 from makeway.api.objects.meta import LabelSelector
 from makeway.api.problems import Problem, entry, warning
 from makeway.api.quantity import Duration
-from makeway.api.structure import did_you_mean, listed, short, told
+from makeway.api.reading.structure import did_you_mean, listed, short, told
 from makeway.api.validation.fields import check_selector
 
 STRATEGIES = (

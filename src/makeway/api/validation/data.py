@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from makeway.api.objects.kubernetes import ConfigMap, Secret
 from makeway.api.problems import Problem, entry
-from makeway.api.structure import told
+from makeway.api.reading.structure import told
 
 DATA_BYTES_MAX = 1024 * 1024  # of all values together; keys are not counted
 _HINT = "keep large data in files, or in several objects"

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from makeway.api.forms import is_qualified
 from makeway.api.objects.kubernetes import Event, EventSource
 from makeway.api.problems import Problem
-from makeway.api.structure import told
+from makeway.api.reading.structure import told
 
 TEXT_MAX = 128  # characters of action, reason and reportingInstance
 MESSAGE_BYTES_MAX = 1024

@@ -14,10 +14,10 @@ from makeway.api.forms import (
     is_qualified,
     is_subdomain,
 )
-from makeway.api.kubernetes_rules import check_toleration
 from makeway.api.objects.meta import LabelSelector, ObjectMeta, Taint, Toleration
 from makeway.api.problems import Problem, entry, warning
-from makeway.api.structure import told
+from makeway.api.reading.structure import told
+from makeway.api.schema.kubernetes_rules import check_toleration
 
 ANNOTATIONS_BYTES_MAX = 256 * 1024
 

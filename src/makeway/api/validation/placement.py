@@ -17,7 +17,7 @@ from makeway.api.objects.meta import Wire
 from makeway.api.objects.pods import PodSpec, PodTemplate
 from makeway.api.objects.workload import Workload
 from makeway.api.problems import Problem, warning
-from makeway.api.structure import short
+from makeway.api.reading.structure import short
 
 WORDS_MAX = 1000
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

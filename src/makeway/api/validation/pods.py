@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from makeway.api.documents import joined
 from makeway.api.forms import LABEL_HINT, NAME_HINT, is_label, is_subdomain
 from makeway.api.names import COMPLETIONS_EQUAL_PARALLELISM, MAX_EXEC_TIME_LABEL, MIN_PARALLELISM, WORKLOAD_REF
 from makeway.api.objects.kubernetes import Job, Pod, PriorityClass, view
 from makeway.api.problems import Problem, entry, warning
 from makeway.api.quantity import Quantity
-from makeway.api.structure import told
+from makeway.api.reading.documents import joined
+from makeway.api.reading.structure import told
 from makeway.api.validation.fields import check_annotations, check_labels
 
 JsonObject = dict[str, Any]

@@ -20,7 +20,7 @@ from makeway.api.objects.queueing import (
     ResourceQuota,
 )
 from makeway.api.problems import Problem, warning
-from makeway.api.structure import did_you_mean, listed, told
+from makeway.api.reading.structure import did_you_mean, listed, told
 from makeway.api.validation.fields import check_labels, check_selector, check_taints, check_tolerations
 
 FLAVORS_MAX = RESOURCES_MAX = 256

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from makeway.api.names import SYSTEM_CLASSES
 from makeway.api.objects.scheduling import GangWorkload, PodGroup
 from makeway.api.problems import Problem
-from makeway.api.structure import did_you_mean, told
+from makeway.api.reading.structure import did_you_mean, told
 
 _NOT_A_SEGMENT = re.compile(r"^\.\.?$|[/%]")
 

@@ -11,7 +11,7 @@ from makeway.api.equality import is_same_pod_sets
 from makeway.api.names import ADMISSION_GATED_BY, OPTION_NAME, PRIORITY_BOOST
 from makeway.api.objects.workload import PodSet, PodSetAssignment, Workload, WorkloadStatus
 from makeway.api.problems import Problem, entry, warning
-from makeway.api.structure import did_you_mean, listed, told
+from makeway.api.reading.structure import did_you_mean, listed, told
 from makeway.api.validation.fields import check_annotations, check_labels, check_tolerations
 from makeway.api.validation.pods import check_pod_resources, check_template_metadata
 

@@ -16,7 +16,7 @@ from makeway.core.lowering.queues import cohort_of, flavor_of, inactive_reasons,
 from makeway.core.lowering.workloads import Surroundings, is_accounted, is_queueable, workload_of
 from makeway.core.model import Millis, Queue, QueueName
 from makeway.core.policy import Policy
-from makeway.core.quota import QuotaSpec
+from makeway.core.quota.tree import QuotaSpec
 from makeway.core.state import State
 
 T = TypeVar("T", bound=Wire)

@@ -26,7 +26,7 @@ from makeway.core.model import (
     Taint,
     Toleration,
 )
-from makeway.core.quota import WEIGHT_ONE, QuotaSpec
+from makeway.core.quota.tree import WEIGHT_ONE, QuotaSpec
 from makeway.core.requests import units
 
 KEEPS_PODS_AWAY = ("NoSchedule", "NoExecute")

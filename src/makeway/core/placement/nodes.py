@@ -115,7 +115,7 @@ class Rows:
 
 
 class Placement:
-    """The live state of placement: change it through its methods, ask it through ``preemption`` and ``delayed``."""
+    """The live state of placement: change it through its methods, ask it through ``preemption`` and ``cycle``."""
 
     def __init__(self, *, scoring: Scoring = "Spread", thorough: bool = True) -> None:
         self.scoring: Scoring = scoring

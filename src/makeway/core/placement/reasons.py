@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from makeway.core.placement.contest import Result
 from makeway.core.placement.fit import in_queue_order
 from makeway.core.placement.nodes import Bools, Ints
+from makeway.core.placement.preemption.contest import Result
+from makeway.core.placement.preemption.single_pod import Offers
 from makeway.core.placement.room import NOT_PLACED, Room, Seats
 from makeway.core.placement.scoring import scores
-from makeway.core.placement.single_pod import Offers
 from makeway.core.trace import Rule, Step
 
 MOST = 50

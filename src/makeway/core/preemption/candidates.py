@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from makeway.core.holders import Holders
 from makeway.core.model import FR, Millis, Queue, QueueName, Usage, Workload
-from makeway.core.preemption.standing import Equals
-from makeway.core.quota import Node, QuotaTree
+from makeway.core.preemption.eligibility import Equals
+from makeway.core.quota.holders import Holders
+from makeway.core.quota.tree import Node, QuotaTree
 
 EVERYBODY = 2**62  # above every priority
 NOBODY = -EVERYBODY

@@ -13,10 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from makeway.core.amounts import add
-from makeway.core.line import Turn
 from makeway.core.model import FR, Millis, Queue, Usage, Workload
 from makeway.core.preemption.candidates import Candidate, Candidates, Lenders, find_lenders
-from makeway.core.preemption.standing import (
+from makeway.core.preemption.eligibility import (
     Equals,
     Ground,
     Reason,
@@ -24,8 +23,9 @@ from makeway.core.preemption.standing import (
     only_without_borrowing,
     own_queue_ground,
 )
-from makeway.core.quota import Node, QuotaTree
-from makeway.core.rounds import Round
+from makeway.core.preemption.rounds import Round
+from makeway.core.queueing.waiting_list import Turn
+from makeway.core.quota.tree import Node, QuotaTree
 from makeway.core.state import State
 from makeway.core.trace import Rule, Step
 

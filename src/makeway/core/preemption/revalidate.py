@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from makeway.core.model import Workload
-from makeway.core.quota import Node, QuotaTree
-from makeway.core.shares import NO_SHARE, Share, share
+from makeway.core.quota.shares import NO_SHARE, Share, share
+from makeway.core.quota.tree import Node, QuotaTree
 from makeway.core.trace import Rule
 
 

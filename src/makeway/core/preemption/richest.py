@@ -16,8 +16,8 @@ from heapq import heapify, heappop, heappush
 
 from makeway.core.amounts import MOST
 from makeway.core.model import Workload
-from makeway.core.quota import Node, QuotaTree
-from makeway.core.shares import Share, is_borrowing, share
+from makeway.core.quota.shares import Share, is_borrowing, share
+from makeway.core.quota.tree import Node, QuotaTree
 
 First = Callable[[Node], Workload | None]  # the next candidate of a queue
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from makeway.api.names import OPTION_RANK
-from makeway.core import cycle
-from makeway.core.flavors import Assignment
+from makeway.core.cycle import cycle
+from makeway.core.cycle.flavors import Assignment
+from makeway.core.cycle.nomination import Entry
+from makeway.core.cycle.options import preference
 from makeway.core.lowering import Loaded
 from makeway.core.messages import Conditions, conditions_after, conditions_of_leaving
 from makeway.core.model import PodSetUse, QueueName, Uid, Workload, WorkloadKey
-from makeway.core.nomination import Entry
-from makeway.core.options import preference
 from makeway.core.state import State
 from makeway.testing.vectors.facts import (
     ALLOWED_FLAVORS,

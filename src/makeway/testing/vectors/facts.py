@@ -10,11 +10,11 @@ from makeway.api import codec
 from makeway.api.objects.workload import Workload as WireWorkload
 from makeway.api.quantity import Quantity, Time
 from makeway.core.amounts import UNLIMITED
-from makeway.core.cycle import Verdict
+from makeway.core.cycle.cycle import Verdict
 from makeway.core.lowering import Loaded, load_state, workload_of
 from makeway.core.model import FR, FlavorName, Millis, QueueName, ResourceName, Usage, Workload
-from makeway.core.pending import Line
 from makeway.core.policy import FairStrategy, Policy
+from makeway.core.queueing.pending import Line
 from makeway.core.requests import units
 from makeway.core.state import State
 from makeway.core.trace import Step

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from makeway.core.flavors import Assignment, Mode, Search, is_better
+from makeway.core.cycle.flavors import Assignment, Mode, Search, is_better
+from makeway.core.cycle.nomination import search_counts
 from makeway.core.lowering import queue_of
 from makeway.core.model import FR
-from makeway.core.nomination import search_counts
 from makeway.testing.vectors.facts import Findings, load, rows, table, usage_of, wire_of, without_zeros, workload_from
 from makeway.testing.vectors.reading import Case
 

@@ -14,7 +14,7 @@ from makeway.api.problems import Problem
 from makeway.api.quantity import Quantity
 from makeway.api.validation import Surroundings, validate, validate_update
 from makeway.core.model import Expression, Millis, Selector, Taint, Toleration
-from makeway.core.placement.delayed import cycle
+from makeway.core.placement.cycle import cycle
 from makeway.core.placement.model import (
     Answer,
     Budget,
@@ -31,7 +31,7 @@ from makeway.core.placement.model import (
     Term,
 )
 from makeway.core.placement.nodes import Placement
-from makeway.core.placement.preemption import ONGOING, decide, refused, seeker
+from makeway.core.placement.preemption.decision import ONGOING, decide, refused, seeker
 from makeway.core.placement.resolution import (
     Classes,
     Priorities,

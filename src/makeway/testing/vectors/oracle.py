@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from makeway.api.quantity import Time
-from makeway.core import cycle
-from makeway.core.flavors import Choice
+from makeway.core.cycle import cycle
+from makeway.core.cycle.flavors import Choice
 from makeway.core.lowering import Loaded
 from makeway.core.messages import pending_message, pending_reason
 from makeway.core.model import Millis, QueueName

@@ -7,10 +7,11 @@ from dataclasses import replace
 from makeway.core.amounts import add, multiply
 from makeway.core.lowering import effective_priority
 from makeway.core.model import FR, PODS, FlavorName, Queue, QueueName, ResourceName, Uid, Workload, WorkloadKey
-from makeway.core.preemption import classical, fair_share
+from makeway.core.preemption import classical
+from makeway.core.preemption import fair_sharing as fair_share
 from makeway.core.preemption.candidates import Candidates, Lenders
-from makeway.core.preemption.standing import Equals, may_preempt
-from makeway.core.quota import Node
+from makeway.core.preemption.eligibility import Equals, may_preempt
+from makeway.core.quota.tree import Node
 from makeway.testing.vectors.facts import Findings, load, now_of, policy_of, rows, table, wire_of, workload_from
 from makeway.testing.vectors.reading import Case
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
-from makeway.core.cycle import heads as heads_of
+from makeway.core.cycle.cycle import heads as heads_of
 from makeway.core.lowering import Loaded, is_worth_a_look
 from makeway.core.model import Millis, QueueName, ResourceName, Workload, WorkloadKey
-from makeway.core.pending import Requeue, may_queue
+from makeway.core.queueing.pending import Requeue, may_queue
 from makeway.core.state import State
 from makeway.testing.vectors.facts import Findings, listed, load, now_of, parked, rows, waiting, wire_of, workload_from
 from makeway.testing.vectors.reading import Case

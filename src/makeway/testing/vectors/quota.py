@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from makeway.core.amounts import multiply
-from makeway.core.figures import Figure, figures_of
 from makeway.core.lowering import Loaded
 from makeway.core.model import FR, QueueName, WorkloadKey
-from makeway.core.quota import Node, QuotaTree
+from makeway.core.quota.figures import Figure, figures_of
+from makeway.core.quota.tree import Node, QuotaTree
 from makeway.core.state import State
 from makeway.testing.vectors.facts import Findings, amount_of, amounts_of, load, rows, table, usage_of, workload_from
 from makeway.testing.vectors.reading import Case

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from makeway.core.quota import WEIGHT_ONE
-from makeway.core.shares import THOUSAND, Share
+from makeway.core.quota.shares import THOUSAND, Share
+from makeway.core.quota.tree import WEIGHT_ONE
 
 WHY = "shares that are equal differ there by the rounding of doubles"
 

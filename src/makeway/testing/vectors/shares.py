@@ -6,8 +6,8 @@ from fractions import Fraction
 
 from makeway.core.model import QueueName, Workload
 from makeway.core.preemption.richest import Richest
-from makeway.core.quota import Node, QuotaTree
-from makeway.core.shares import Share, is_borrowing, share
+from makeway.core.quota.shares import Share, is_borrowing, share
+from makeway.core.quota.tree import Node, QuotaTree
 from makeway.testing.vectors.facts import Findings, load, rows, table, usage_of
 from makeway.testing.vectors.reading import Case
 

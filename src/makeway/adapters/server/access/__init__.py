@@ -1,0 +1,1 @@
+"""Who may do what (``tokens``), and how each side knows the other (``certificates``)."""

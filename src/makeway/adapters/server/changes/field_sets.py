@@ -1,0 +1,335 @@
+"""Sets of fields, as ``metadata.managedFields`` writes them (FieldsV1), and what they are made from.
+
+A set is a tree of mappings whose keys are steps of a path: ``f:name`` of a field or map entry, ``k:{"name":"a"}`` of an
+item of a keyed list, ``v:"a"`` of an item of a set. A path is in the set where its mapping is empty or has the entry
+``.``; else the mapping only leads further down. At the root an empty mapping is the empty set.
+
+Promises: nothing here changes what it is given, and values may be shared between what goes in and what comes out; the
+work is bounded by the trees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from makeway.adapters.server.changes.merging import Node
+from makeway.api.quantity import Duration, Quantity, Time
+from makeway.api.reading.documents import DEPTH_MAX, Tree
+
+Fields = dict[str, Any]  # str -> Fields
+Changes = tuple[Fields | None, Fields | None]  # what was set, what was removed
+ITSELF = "."
+_PARSE = {"quantity": Quantity.parse, "duration": Duration.parse, "time": Time.parse, "microTime": Time.parse}
+_STEPS = ("f:", "k:", "v:", "i:")
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+# --- as sets ---------------------------------------------------------------------------------------------------------
+
+
+def _is_in(fields: Fields) -> bool:
+    return not fields or ITSELF in fields
+
+
+def _made(inside: Fields, is_in: bool) -> Fields | None:
+    """A mapping with what is inside, and itself; None where neither is."""
+    if inside and is_in:
+        return {ITSELF: {}, **inside}
+    return inside or ({} if is_in else None)
+
+
+def union(left: Fields, right: Fields) -> Fields:
+    if not left or not right:
+        return left or right
+    result = dict(left)
+    for step, each in right.items():
+        result[step] = _union(result[step], each) if step in result else each
+    return result
+
+
+def _union(left: Fields, right: Fields) -> Fields:
+    if left is right:
+        return left
+    inside = union(
+        {step: each for step, each in left.items() if step != ITSELF},
+        {step: each for step, each in right.items() if step != ITSELF},
+    )
+    return _made(inside, _is_in(left) or _is_in(right)) or {}
+
+
+def united(sets: Sequence[Fields]) -> Fields:
+    """The union of many, at the cost of all of them: one after the other would copy the widest each time."""
+    some = [each for each in sets if each]
+    if len(some) < 2:
+        return some[0] if some else {}
+    inside: dict[str, list[Fields]] = {}
+    for fields in some:
+        for step, each in fields.items():
+            if step != ITSELF:
+                inside.setdefault(step, []).append(each)
+    return {step: _united(each) for step, each in inside.items()}
+
+
+def _united(sets: list[Fields]) -> Fields:
+    return sets[0] if len(sets) == 1 else _made(united(sets), any(map(_is_in, sets))) or {}
+
+
+def difference(left: Fields, right: Fields) -> Fields:
+    """What is in ``left`` and not in ``right``; that a field is gone does not take what is below it."""
+    return {step: each for step in left if (each := _difference(left[step], right.get(step))) is not None}
+
+
+def _difference(left: Fields, right: Fields | None) -> Fields | None:
+    if right is None:
+        return left
+    inside = difference({step: each for step, each in left.items() if step != ITSELF}, right)
+    return _made(inside, _is_in(left) and not _is_in(right))
+
+
+def intersection(left: Fields, right: Fields) -> Fields:
+    return {
+        step: each
+        for step in left
+        if step in right and step != ITSELF and (each := _intersection(left[step], right[step])) is not None
+    }
+
+
+def _intersection(left: Fields, right: Fields) -> Fields | None:
+    return _made(intersection(left, right), _is_in(left) and _is_in(right))
+
+
+def without(fields: Fields, roots: Fields) -> Fields:
+    """What of a set is neither at nor below the ends of ``roots``."""
+    result: Fields = {}
+    for step, each in fields.items():
+        under = roots.get(step) if step != ITSELF else None
+        if under is None:
+            result[step] = each
+        elif under:
+            inside = without({below: its for below, its in each.items() if below != ITSELF}, under)
+            kept = _made(inside, _is_in(each))
+            if kept is not None:
+                result[step] = kept
+    return result
+
+
+def below(fields: Fields, roots: Fields) -> Fields:
+    """What of a set is at or below the ends of ``roots``."""
+    result: Fields = {}
+    for step in roots if len(roots) <= len(fields) else fields:  # whoever owns little is quickly looked through
+        under, each = roots.get(step), fields.get(step)
+        if under is not None and each is not None and (not under or (each := below(each, under))):
+            result[step] = each
+    return result
+
+
+def paths(fields: Fields, prefix: str = "") -> Iterator[str]:
+    """All paths of a set as messages name them, in the order of their steps."""
+    for step in sorted(fields):
+        if step != ITSELF:
+            path = prefix + _shown(step)
+            if _is_in(fields[step]):
+                yield path
+            yield from paths(fields[step], path)
+
+
+def _shown(step: str) -> str:
+    sort, text = step[:2], step[2:]
+    match sort:
+        case "f:":
+            return f".{text}"
+        case "k:":
+            keys = msgspec.json.decode(text)
+            return "[" + ",".join(f"{name}={_encode(value).decode()}" for name, value in sorted(keys.items())) + "]"
+        case "v:":
+            return f"[={text}]"
+    return f"[{text}]"
+
+
+def cleaned(fields: Tree, depth: int = 0) -> Fields | None:
+    """A set as somebody sent it, in the one form that equal sets have; None where it is none."""
+    if not isinstance(fields, dict) or depth > DEPTH_MAX:
+        return None
+    inside: Fields = {}
+    for step, each in fields.items():
+        if step == ITSELF:
+            continue
+        below = cleaned(each, depth + 1) if step.startswith(_STEPS) and _is_step(step) else None
+        if below is None:
+            return None
+        inside[step] = below
+    if depth == 0:
+        return inside
+    return {ITSELF: {}, **inside} if inside and ITSELF in fields else inside
+
+
+def _is_step(step: str) -> bool:
+    if step.startswith("f:"):
+        return True
+    try:
+        value = msgspec.json.decode(step[2:])
+    except msgspec.DecodeError:
+        return False
+    return isinstance(value, dict) or not step.startswith("k:")
+
+
+# --- from values -----------------------------------------------------------------------------------------------------
+
+
+def fields_of(value: Tree, node: Node) -> Fields | None:
+    """What of a value can be owned; None where nothing is there."""
+    if value is None:
+        return None
+    if node.merge == "atomic":
+        return {}
+    if isinstance(value, dict) and node.by_field:
+        return _fields_of_mapping(value, node)
+    if isinstance(value, list) and node.sort == "list" and node.item is not None:
+        if node.merge == "set":
+            return {step_of(each, node): {} for each in value}
+        return {step_of(each, node): _item_fields(each, node.item) for each in value}
+    return {}
+
+
+def _fields_of_mapping(value: dict[str, Tree], node: Node) -> Fields | None:
+    result: Fields = {}
+    item = node.item
+    if item is not None:
+        for name, each in value.items():
+            if (inside := fields_of(each, item)) is not None:
+                result[f"f:{name}"] = inside
+        return result
+    known, keeps_unknown = node.fields, node.keeps_unknown
+    for name, each in value.items():
+        found = known.get(name)
+        if found is None:
+            if keeps_unknown and each is not None:
+                result[f"f:{name}"] = {}
+            continue
+        step, inner = found
+        if inner.merge == "atomic":
+            if each is not None:
+                result[step] = {}
+        elif (inside := fields_of(each, inner)) is not None:
+            result[step] = inside
+    return result if result or not value else None  # all that is in it belongs to nobody
+
+
+def _item_fields(value: Tree, item: Node) -> Fields:
+    inside = fields_of(value, item)
+    return {ITSELF: {}, **inside} if inside else {}
+
+
+def step_of(item: Tree, node: Node) -> str:
+    """How an item of a keyed list or of a set is found."""
+    if node.merge == "set" or not isinstance(item, dict):
+        return f"v:{_encode(item).decode()}"
+    keys = {name: item.get(name, default) for name, default in node.keys}
+    return f"k:{_encode({name: value for name, value in keys.items() if value is not None}).decode()}"
+
+
+def steps(items: list[Tree], node: Node) -> dict[str, Tree]:
+    """Items by their steps; of several with one step the first counts."""
+    result: dict[str, Tree] = {}
+    for each in items:
+        result.setdefault(step_of(each, node), each)
+    return result
+
+
+# --- between values --------------------------------------------------------------------------------------------------
+
+
+def changes(old: Tree, new: Tree, node: Node) -> Changes:
+    """What was set (added or changed) and what was removed on the way from ``old`` to ``new``; None: nothing.
+
+    What was set are fields, one by one; what was removed ends where all that was below went too (``without``).
+    """
+    if old is None:
+        return fields_of(new, node), None
+    if new is None:
+        return None, {}
+    if node.by_field and isinstance(old, dict) and isinstance(new, dict):
+        return _mapping_changes(old, new, node)
+    if node.merge in ("keyed", "set") and isinstance(old, list) and isinstance(new, list):
+        return _list_changes(old, new, node)
+    return (None, None) if same(old, new, node) else ({}, None)
+
+
+def _mapping_changes(old: dict[str, Tree], new: dict[str, Tree], node: Node) -> Changes:
+    if old == new:
+        return None, None
+    entries = {
+        f"f:{name}": _entry_changes(old.get(name), new.get(name), name, node)
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    }
+    return _gathered(entries)
+
+
+def _entry_changes(old: Tree, new: Tree, name: str, node: Node) -> Changes:
+    if node.item is not None:
+        return changes(old, new, node.item)
+    found = node.fields.get(name)
+    if found is not None:
+        return changes(old, new, found[1])
+    if not node.keeps_unknown:
+        return None, None
+    return (None, {}) if new is None else ({}, None)
+
+
+def _list_changes(old: list[Tree], new: list[Tree], node: Node) -> Changes:
+    before, after = steps(old, node), steps(new, node)
+    entries = {step: _item_changes(step, before, after, node) for step in sorted(before.keys() | after.keys())}
+    return _gathered(entries)
+
+
+def _item_changes(step: str, before: dict[str, Tree], after: dict[str, Tree], node: Node) -> Changes:
+    item = node.item if node.merge == "keyed" else None
+    if step not in before:
+        return ({} if item is None else _item_fields(after[step], item)), None
+    if step not in after:
+        return None, {}
+    return (None, None) if item is None else changes(before[step], after[step], item)
+
+
+def _gathered(entries: dict[str, Changes]) -> Changes:
+    more = {step: each for step, (each, _) in entries.items() if each is not None}
+    less = {step: each for step, (_, each) in entries.items() if each is not None}
+    return more or None, less or None
+
+
+def same(old: Tree, new: Tree, node: Node) -> bool:
+    """Whether two values mean the same: amounts and times by what they say, absent fields by their defaults."""
+    if node.sort == "leaf":
+        return _same_leaf(old, new, node.name)
+    if isinstance(old, dict) and isinstance(new, dict):
+        return all(_same_entry(old, new, name, node) for name in old.keys() | new.keys())
+    if isinstance(old, list) and isinstance(new, list) and node.item is not None:
+        item = node.item
+        return len(old) == len(new) and all(same(a, b, item) for a, b in zip(old, new, strict=True))
+    return bool(old == new)
+
+
+def _same_entry(old: dict[str, Tree], new: dict[str, Tree], name: str, node: Node) -> bool:
+    found = node.fields.get(name)
+    inner = found[1] if found else node.item
+    if inner is None:
+        return bool(old.get(name) == new.get(name))
+    default = inner.default if inner.sort == "leaf" else None
+    before, after = old.get(name, default), new.get(name, default)
+    return before is after if before is None or after is None else same(before, after, inner)
+
+
+def _same_leaf(old: Tree, new: Tree, name: str) -> bool:
+    if old == new:
+        return isinstance(old, bool) == isinstance(new, bool)
+    parse = _PARSE.get(name)
+    if parse is None:
+        return False
+    try:
+        return bool(parse(old) == parse(new))
+    except (ValueError, TypeError):
+        return False

@@ -1,0 +1,278 @@
+"""Connections whose patience ends: uvicorn's protocol, within limits, and who may have how many of them.
+
+What uvicorn leaves to the operator is bounded here: how large the head of a request may be and how long it may take to
+arrive, how long a client may take nothing of its answer, how much waits for it meanwhile, how many connections there
+are. Whoever exceeds one of them is told so where that is possible, and the connection ends.
+
+A connection is *unknown* from when it is accepted, before TLS, until it shows a good token. Strangers have a share of
+their own: when it is used up the one that came first goes, so that whoever comes next gets in. So nobody without a
+token takes a place from anybody who has one, and who has one always gets as far as showing it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from http import HTTPStatus
+from typing import ClassVar
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from makeway.adapters.server.access.tokens import User
+from makeway.adapters.server.http.limits import Limits
+from makeway.adapters.server.http.statuses import Refused
+
+TOO_LARGE = b"the head of the request is too large"
+HIGH_BYTES, LOW_BYTES = 64 * 1024, 16 * 1024  # when a connection has no room for more of an answer, and again has
+STALLED_BYTES = 192 * 1024  # what one that is not read may hold: what is above, a slice, and the same below TLS
+STALL_SECONDS = 1.0  # that everybody is granted, however many do not read
+RETRY_SECONDS = 5
+
+
+class Connections:
+    """All connections of one server, by who has them. On the HTTP loop only."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._unknown: dict[Bounded, None] = {}  # oldest first
+        self._known: dict[str, dict[Bounded, None]] = {}  # by token
+        self._admins = 0  # of the known ones
+        self._stalled: dict[Bounded, float] = {}  # since when; longest first
+        self._stalled_max = max(1, limits.buffered_bytes // STALLED_BYTES)
+        self.ended: Counter[str] = Counter()  # by the server, for what reason
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {"unknown": len(self._unknown), "known": self._known_count(), "stalled": len(self._stalled)}
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What waits in this process for clients to take it, as far as TLS knows."""
+        everybody = [*self._unknown, *(each for mine in self._known.values() for each in mine)]
+        return sum(each.transport.get_write_buffer_size() for each in everybody if each.transport is not None)
+
+    def _known_count(self) -> int:
+        return sum(map(len, self._known.values()))
+
+    # --- coming and going ---
+
+    def arrive(self, each: Bounded) -> None:
+        self._unknown[each] = None
+        while len(self._unknown) > self._limits.unknown_connections:
+            self.turn_away_oldest()
+
+    def turn_away_oldest(self) -> None:
+        """There is no room for more, whatever the limits say."""
+        if self._unknown:
+            self._turn_away(next(iter(self._unknown)), "unknown")
+
+    def leave(self, each: Bounded) -> None:
+        self._unknown.pop(each, None)
+        self._stalled.pop(each, None)
+        if each.user is not None:
+            mine = self._known[each.user.token]
+            del mine[each]
+            self._admins -= each.user.role == "admin"
+            if not mine:
+                del self._known[each.user.token]
+            each.user = None
+
+    def admit(self, each: Bounded, user: User) -> None:
+        """A connection has shown a token. Raises ``Refused`` (429) where no more of them may be had, and says why.
+
+        Before that an idle one makes way: first of the same token, and where all are many of anybody.
+        """
+        self.leave(each)
+        limits, is_admin = self._limits, user.role == "admin"
+        mine = self._known.get(user.token, {})
+        if len(mine) >= limits.connections_per_token and not self._make_way(mine):
+            self.arrive(each)
+            words = f"too many connections: this token has {len(mine)}, which is all that one may have"
+            raise Refused(429, words, retry_seconds=RETRY_SECONDS, closes=True)
+        most = limits.connections - limits.unknown_connections - (0 if is_admin else limits.admin_connections)
+        count = self._known_count() if is_admin else self._known_count() - self._admins
+        if count >= most and not self._make_way(self._idle_for(is_admin)):
+            self.arrive(each)
+            words = f"too many connections: all clients together have {count}, and no more are served"
+            raise Refused(429, words, retry_seconds=RETRY_SECONDS, closes=True)
+        each.user = user
+        self._known.setdefault(user.token, {})[each] = None
+        self._admins += is_admin
+
+    def _idle_for(self, is_admin: bool) -> dict[Bounded, None]:
+        everybody = (each for mine in self._known.values() for each in mine)
+        return {each: None for each in everybody if is_admin or (each.user is not None and each.user.role != "admin")}
+
+    def _make_way(self, among: dict[Bounded, None]) -> bool:
+        idle = [each for each in among if not each.is_busy]
+        if idle:
+            self._turn_away(min(idle, key=lambda each: each.idle_since), "idle")
+        return bool(idle)
+
+    def _turn_away(self, each: Bounded, why: str) -> None:
+        self.ended[why] += 1
+        each.hang_up()
+        self.leave(each)
+
+    def check(self, is_valid: Callable[[User], bool]) -> None:
+        """Tokens have ended: who has nothing but an open line loses it. What is being answered says so itself."""
+        everybody = [each for mine in self._known.values() for each in mine]
+        for each in everybody:
+            if each.user is not None and not is_valid(each.user) and not each.is_busy:
+                self._turn_away(each, "token")
+
+    # --- those that are not read ---
+
+    def stall(self, each: Bounded, now: float) -> None:
+        """Its client takes nothing at present. Where those are too many, the one that is so for longest goes."""
+        self._stalled[each] = now
+        while len(self._stalled) > self._stalled_max:
+            longest, since = next(iter(self._stalled.items()))
+            if now - since < STALL_SECONDS:
+                break
+            longest.give_up()
+
+    def move_on(self, each: Bounded) -> None:
+        self._stalled.pop(each, None)
+
+
+def bounded(limits: Limits, connections: Connections) -> type[Bounded]:
+    """The protocol for a server with these limits."""
+    return type("BoundedWithin", (Bounded,), {"limits": limits, "all": connections})
+
+
+class Bounded(HttpToolsProtocol):
+    """One connection. A class of its own for each server: ``limits`` and ``all`` belong to it."""
+
+    limits: ClassVar[Limits] = Limits()
+    all: ClassVar[Connections] = Connections(Limits())
+    user: User | None = None  # who has shown a token on it
+    line: socket.socket | None = None  # while TLS is not agreed on
+    idle_since = 0.0
+    _is_head = True  # a request has not begun, or its head is not complete
+    _unread_bytes = 0  # of a head that is not complete
+    _header_bytes = 0  # of the headers that were read
+    _is_too_large = False
+    _patience: asyncio.TimerHandle | None = None  # runs while a head is awaited
+    _stall: asyncio.TimerHandle | None = None  # runs while the client takes nothing
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is on its way, or being answered."""
+        return not self._is_head or self._unread_bytes > 0 or not (self.cycle is None or self.cycle.response_complete)
+
+    @property
+    def is_stalled(self) -> bool:
+        return self._stall is not None
+
+    def is_of(self, user: User) -> None:
+        """It has shown a token. Raises ``Refused``, see ``Connections.admit``."""
+        if self.user != user:
+            self.all.admit(self, user)
+            self.timeout_keep_alive = int(self.limits.idle_seconds)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.line = None
+        transport.set_write_buffer_limits(HIGH_BYTES, LOW_BYTES)
+        self.timeout_keep_alive = max(1, int(self.limits.unknown_seconds))
+        self._patience = self.loop.call_later(self.limits.header_seconds, self._lose_patience)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._calm()
+        self._move_on()
+        super().connection_lost(error)
+        self.all.leave(self)
+
+    def hang_up(self) -> None:
+        """End it in whatever state it is; a stranger gets no farewell, for which one would have to wait."""
+        if self.line is not None:
+            with suppress(OSError):
+                self.line.shutdown(socket.SHUT_RDWR)
+        elif self.user is None:
+            self.transport.abort()
+        else:
+            self.transport.close()
+
+    def cut(self) -> None:
+        self.transport.abort()
+
+    def give_up(self) -> None:
+        """Its client takes nothing of what it asked for."""
+        self.all.ended["unread"] += 1
+        self._move_on()
+        self.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self._is_head:
+            self._unread_bytes += len(data)
+            if self._patience is None:
+                self._patience = self.loop.call_later(self.limits.header_seconds, self._lose_patience)
+        super().data_received(data)
+        if self._is_head and self._unread_bytes > self.limits.header_bytes:
+            self._end(431, TOO_LARGE)
+
+    def on_message_begin(self) -> None:
+        self._header_bytes = 0
+        super().on_message_begin()
+        self.scope["state"]["connection"] = self
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._header_bytes += len(name) + len(value)
+        if self._header_bytes + len(self.url) > self.limits.header_bytes:
+            self._is_too_large = True
+            raise httptools.HttpParserError("the head is too large")
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._is_head, self._unread_bytes = False, 0
+        self._calm()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._is_head = True
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self.idle_since = self.loop.time()
+        super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        self._end(431, TOO_LARGE) if self._is_too_large else self._end(400, msg.encode())
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._stall is None:
+            self._stall = self.loop.call_later(self.limits.write_seconds, self.give_up)
+            self.all.stall(self, self.loop.time())
+
+    def resume_writing(self) -> None:
+        self._move_on()
+        super().resume_writing()
+
+    def _calm(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _move_on(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+            self.all.move_on(self)
+
+    def _lose_patience(self) -> None:
+        self._patience = None
+        self._end(408, b"the request took too long to arrive")
+
+    def _end(self, status: int, words: bytes) -> None:
+        if not self.transport.is_closing():
+            head = b"HTTP/1.1 %d %b\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+            self.transport.write(head % (status, HTTPStatus(status).phrase.encode(), len(words)) + words)
+            self.transport.close()

@@ -1,0 +1,192 @@
+"""How the server says no: every error is a Kubernetes ``Status``, in the shape that kubectl takes apart and prints.
+
+A request fails with ``Refused``, which knows its code and words, or with an error of the Store. ``status`` makes of
+either what goes over the wire. Nothing here repeats a value of the request that could be a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from makeway.api.problems import Problem
+from makeway.api.reading.documents import Tree
+from makeway.api.reading.structure import short
+from makeway.api.versions import Kind
+from makeway.runtime.ports import Expired, Invalid, Retryable, StoreError, TooLarge
+
+TOLD_MAX = 1000  # problems of one object: an answer is not many times as large as what was asked
+DECODING = ("UnknownField", "DuplicateField")  # what fieldValidation=Strict refuses
+_CAUSES = {  # the reason of a cause, and the words that kubectl's users know it by
+    "Required": ("FieldValueRequired", "Required value"),
+    "Invalid": ("FieldValueInvalid", "Invalid value"),
+    "NotSupported": ("FieldValueNotSupported", "Unsupported value"),
+    "Duplicate": ("FieldValueDuplicate", "Duplicate value"),
+    "Forbidden": ("FieldValueForbidden", "Forbidden"),
+    "NotFound": ("FieldValueNotFound", "Not found"),
+    "TooMany": ("FieldValueTooMany", "Too many"),
+    "TooLong": ("FieldValueTooLong", "Too long"),
+    "TypeInvalid": ("FieldValueTypeInvalid", "Invalid value"),
+}
+_REASONS = {
+    400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 405: "MethodNotAllowed",
+    406: "NotAcceptable", 408: "Timeout", 409: "Conflict", 410: "Expired", 413: "RequestEntityTooLarge",
+    414: "", 415: "UnsupportedMediaType", 422: "Invalid", 429: "TooManyRequests", 431: "", 500: "InternalError",
+    501: "NotImplemented", 503: "ServiceUnavailable", 504: "Timeout",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    reason: str
+    message: str
+    field: str = ""
+
+    def tree(self) -> dict[str, Tree]:
+        return {"reason": self.reason, "message": self.message, **({"field": self.field} if self.field else {})}
+
+
+class Refused(Exception):
+    """A request that cannot be answered otherwise. ``reason`` is that of the code where none is given."""
+
+    def __init__(
+        self, code: int, message: str, *, reason: str = "", causes: Sequence[Cause] = (),
+        retry_seconds: int | None = None, about: tuple[str, str, str] = ("", "", ""), closes: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(message)
+        self.code = code
+        self.reason = reason or _REASONS.get(code, "")
+        self.message = message
+        self.causes = tuple(causes)
+        self.retry_seconds = retry_seconds
+        self.about = about  # group, kind or resource, name
+        self.closes = closes  # the connection is of no use any more
+
+    def status(self) -> dict[str, Tree]:
+        group, kind, name = self.about
+        details: dict[str, Tree] = {
+            **({"name": name} if name else {}),
+            **({"group": group} if group else {}),
+            **({"kind": kind} if kind else {}),
+            **({"causes": [each.tree() for each in self.causes]} if self.causes else {}),
+            **({"retryAfterSeconds": self.retry_seconds} if self.retry_seconds else {}),
+        }
+        return {
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message,
+            **({"reason": self.reason} if self.reason else {}),
+            **({"details": details} if details else {}), "code": self.code,
+        }  # fmt: skip
+
+
+def refusal(error: StoreError, kind: Kind | None, version: str = "", name: str = "") -> Refused:
+    """An error of the Store, as the client of a request about ``kind`` is told."""
+    if isinstance(error, Invalid) and not isinstance(error, TooLarge):
+        return invalid(error.problems, kind, version, name)
+    about = ("", "", "") if kind is None else (kind.group, kind.plural, name)
+    seconds = None
+    if isinstance(error, Retryable):
+        seconds = max(1, -(-(error.retry_after or 1000) // 1000))
+    causes = (Cause("ResourceVersionTooLarge", "Too large resource version"),) if "too large res" in str(error) else ()
+    code, reason = (504, "Timeout") if causes else (error.code, error.reason)
+    message = "; ".join(map(_worded, error.problems)) if isinstance(error, TooLarge) else str(error)
+    if isinstance(error, Expired):
+        about = ("", "", "")
+    return Refused(code, message, reason=reason, causes=causes, retry_seconds=seconds, about=about)
+
+
+def invalid(problems: Sequence[Problem], kind: Kind | None, version: str, name: str) -> Refused:
+    errors = [each for each in problems if each.severity == "error"]
+    wrong = [_discreet(each, kind) for each in errors[:TOLD_MAX]]
+    rest = f" and {len(errors) - TOLD_MAX} more" if len(errors) > TOLD_MAX else ""
+    if kind is None:
+        return Refused(400, "; ".join(map(_worded, wrong)) + rest)
+    if all(each.cause in DECODING for each in errors):
+        listed = ", ".join(map(decoding_words, wrong))
+        message = f'{kind.name} in version "{version}" cannot be handled as a {kind.name}: strict decoding error: '
+        return Refused(400, message + listed + rest)
+    causes = [_cause(each) for each in wrong]
+    words = [f"{each.field}: {each.message}" for each in causes]
+    called = f"{kind.name}.{kind.group}" if kind.group else kind.name
+    message = f'{called} "{name}" is invalid: {words[0] if len(words) == 1 else "[" + ", ".join(words) + "]"}{rest}'
+    return Refused(422, message, causes=causes, about=(kind.group, kind.name, name))
+
+
+def _discreet(problem: Problem, kind: Kind | None) -> Problem:
+    """What is wrong with a value of a Secret is told without the value; that there is too much of it shows none."""
+    if (
+        problem.cause == "TooLong"
+        or kind is None
+        or kind.name != "Secret"
+        or not problem.path.startswith(("data", "stringData"))
+    ):
+        return problem
+    return replace(problem, message="this value is not taken", hint="texts stand in stringData, base64 in data")
+
+
+def decoding_words(problem: Problem) -> str:
+    """An unknown or repeated field, as kubectl's users know it; the hint, where there is one, says what to write."""
+    what = "duplicate field" if problem.cause == "DuplicateField" else "unknown field"
+    return f'{what} "{short(problem.path)}"' + (f" ({problem.hint})" if problem.hint else "")
+
+
+def _cause(problem: Problem) -> Cause:
+    reason, words = _CAUSES.get(problem.cause, ("FieldValueInvalid", "Invalid value"))
+    return Cause(
+        reason, words if problem.message == "required" else f"{words}: {_told(problem)}", problem.path or "<nil>"
+    )
+
+
+def _told(problem: Problem) -> str:
+    return f"{problem.message} ({problem.hint})" if problem.hint else problem.message
+
+
+def _worded(problem: Problem) -> str:
+    return f"{problem.path}: {_told(problem)}" if problem.path else _told(problem)
+
+
+def warning_words(problem: Problem) -> str:
+    """One warning, for a Warning header: one line, printable ASCII."""
+    text = decoding_words(problem) if problem.cause in DECODING else _worded(problem)
+    return text.encode("ascii", "replace").decode().replace("\n", " ")
+
+
+# --- the refusals of the protocol itself -----------------------------------------------------------------------------
+
+
+def bad_request(message: str, causes: Sequence[Cause] = ()) -> Refused:
+    return Refused(400, message, causes=causes)
+
+
+def not_found_path() -> Refused:
+    return Refused(404, "the server could not find the requested resource")
+
+
+def not_allowed() -> Refused:
+    return Refused(405, "the server does not allow this method on the requested resource")
+
+
+def not_acceptable(served: Sequence[str]) -> Refused:
+    return Refused(406, f"only the following media types are accepted: {', '.join(served)}")
+
+
+def unsupported_media(served: Sequence[str]) -> Refused:
+    message = "the body of the request was in an unknown format - accepted media types include: "
+    return Refused(415, message + ", ".join(served))
+
+
+def too_large(limit: int) -> Refused:
+    return Refused(413, f"Request entity too large: limit is {limit}", closes=True)
+
+
+def unauthorized() -> Refused:
+    return Refused(401, "Unauthorized")
+
+
+def failed(message: str = "an internal error occurred; the log of the server says more") -> Refused:
+    return Refused(500, f"Internal error occurred: {message}", causes=[Cause("", message)])
+
+
+def success(kind: Kind, name: str, uid: str) -> Mapping[str, Tree]:
+    """What a removal answers once the object is gone."""
+    details = {"name": name, **({"group": kind.group} if kind.group else {}), "kind": kind.plural, "uid": uid}
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}

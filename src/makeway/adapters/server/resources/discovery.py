@@ -1,0 +1,231 @@
+"""What is served, as clients ask for it: groups, versions, resources, verbs.
+
+Two forms of one table (``RESOURCES``): the old one, a document per group and version, and the aggregated one, all in
+one document for those who ask with ``as=APIGroupDiscoveryList``. kubectl takes a name such as ``workloads`` to mean
+the first group that has it, so the order here is a choice: the queueing kinds come before the other Workloads.
+
+Promise: equal bytes for equal questions; each answer is made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import msgspec
+
+from makeway.api.reading.documents import Tree
+from makeway.api.versions import CONFIG_GROUP, KINDS, KUEUE_GROUP, Kind
+
+JSON = "application/json"
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
+AGGREGATED_VERSIONS = ("v2", "v2beta1")
+DEFINITIONS_GROUP = "apiextensions.k8s.io"
+VISIBILITY_GROUP = f"visibility.{KUEUE_GROUP}"
+VISIBILITY_VERSION = "v1beta2"
+
+VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+STATUS_VERBS = ("get", "patch", "update")
+ONLY_CREATE = ("create",)
+ONLY_GET = ("get",)
+_ALL = ("all",)  # what ``kubectl get all`` lists
+_CATEGORIES = {("", "Pod"): _ALL, ("batch", "Job"): _ALL}
+_UNSERVED = {(CONFIG_GROUP, "Configuration"), ("", "Binding"), ("policy", "Eviction")}  # a file; two subresources
+_DEFINITIONS = f"apis/{DEFINITIONS_GROUP}/v1/customresourcedefinitions"  # kubectl looks there for unknown kinds
+_QUESTIONS = ("authorization.k8s.io", "authentication.k8s.io")  # created, answered, never stored
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    name: str
+    answers: tuple[str, str, str]  # group, version, kind
+    verbs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind in one of its versions. ``kind`` is None where only subresources are served."""
+
+    group: str
+    version: str
+    plural: str
+    namespaced: bool
+    kind: Kind | None
+    verbs: tuple[str, ...] = ()
+    subresources: tuple[Subresource, ...] = ()
+
+
+def _subresources(kind: Kind, version: str) -> Iterator[Subresource]:
+    if (kind.group, kind.name) == ("", "Pod"):
+        yield Subresource("binding", ("", "v1", "Binding"), ONLY_CREATE)
+        yield Subresource("eviction", ("policy", "v1", "Eviction"), ONLY_CREATE)
+        yield Subresource("log", ("", "v1", "Pod"), ONLY_GET)
+    if kind.has_status:
+        yield Subresource("status", (kind.group, version, kind.name), STATUS_VERBS)
+
+
+def _verbs(kind: Kind) -> tuple[str, ...]:
+    if kind.group in _QUESTIONS:
+        return ONLY_CREATE
+    if (kind.group, kind.name) == ("", "Namespace"):  # nobody empties a whole cluster by one request
+        return tuple(verb for verb in VERBS if verb != "deletecollection")
+    return VERBS
+
+
+def _resources() -> Iterator[Resource]:
+    for kind in KINDS:
+        if (kind.group, kind.name) not in _UNSERVED:
+            for version in kind.versions:
+                inner = tuple(_subresources(kind, version))
+                yield Resource(kind.group, version, kind.plural, kind.namespaced, kind, _verbs(kind), inner)
+    summary = (VISIBILITY_GROUP, VISIBILITY_VERSION, "PendingWorkloadsSummary")
+    pending = (Subresource("pendingworkloads", summary, ONLY_GET),)
+    for plural, namespaced in (("clusterqueues", False), ("localqueues", True)):
+        yield Resource(VISIBILITY_GROUP, VISIBILITY_VERSION, plural, namespaced, None, (), pending)
+
+
+RESOURCES: tuple[Resource, ...] = tuple(_resources())
+
+
+@cache
+def versions_by_group() -> Mapping[str, Mapping[str, tuple[Resource, ...]]]:
+    """Group -> version -> its resources; the preferred version first, the core group ("") before all others."""
+    groups: dict[str, dict[str, list[Resource]]] = {"": {}}
+    for each in RESOURCES:
+        groups.setdefault(each.group, {}).setdefault(each.version, []).append(each)
+    return {
+        group: {version: tuple(versions[version]) for version in sorted(versions, key=_rank)}
+        for group, versions in groups.items()
+    }
+
+
+def _rank(version: str) -> tuple[int, str]:
+    """Stable before beta before alpha, a later one before an earlier."""
+    stage = 0 if version == "v1" else 1 if "beta" in version else 2
+    return stage, "".join(chr(0x7E - ord(c)) for c in version)
+
+
+def discovery(path: str, accept: str) -> tuple[str, bytes] | None:
+    """The content type and body of an answer about what is served; None where ``path`` asks for something else."""
+    path = path.strip("/")
+    if path in ("api", "apis") and (version := _aggregated_version(accept)):
+        return AGGREGATED.format(version), _aggregated(path, version)
+    body = _documents().get(path)
+    return None if body is None else (JSON, body)
+
+
+def _aggregated_version(accept: str) -> str:
+    """Which aggregated form is asked for before plain JSON; "" where none is."""
+    for clause in accept.split(","):
+        media, *rest = (part.strip() for part in clause.split(";"))
+        wanted = dict(part.split("=", 1) for part in rest if "=" in part)
+        if media == JSON and wanted.get("as") == "APIGroupDiscoveryList" and wanted.get("g") == "apidiscovery.k8s.io":
+            if wanted.get("v") in AGGREGATED_VERSIONS:
+                return wanted["v"]
+        elif media in (JSON, "application/*", "*/*") and "as" not in wanted:
+            return ""
+    return ""
+
+
+# --- a document per group and version --------------------------------------------------------------------------------
+
+
+@cache
+def _documents() -> Mapping[str, bytes]:
+    """All of them by their path."""
+    groups = versions_by_group()
+    named = {name: _group(name) for name in groups if name}
+    documents = {
+        "api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
+        "apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": list(named.values())},
+        _DEFINITIONS: {
+            "kind": "CustomResourceDefinitionList", "apiVersion": f"{DEFINITIONS_GROUP}/v1",
+            "metadata": {"resourceVersion": "1"}, "items": [],
+        },
+    }  # fmt: skip
+    documents |= {f"apis/{name}": {"kind": "APIGroup", "apiVersion": "v1", **each} for name, each in named.items()}
+    for group, versions in groups.items():
+        for version, resources in versions.items():
+            group_version = f"{group}/{version}" if group else version
+            documents[f"{'apis' if group else 'api'}/{group_version}"] = _resource_list(group_version, resources)
+    return {path: msgspec.json.encode(each) for path, each in documents.items()}
+
+
+def _group(name: str) -> dict[str, Tree]:
+    versions = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions_by_group()[name]]
+    return {"name": name, "versions": versions, "preferredVersion": versions[0]}
+
+
+def _resource_list(group_version: str, resources: tuple[Resource, ...]) -> dict[str, Tree]:
+    entries = [entry for each in sorted(resources, key=lambda r: r.plural) for entry in _entries(each)]
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": entries}
+
+
+def _entries(each: Resource) -> Iterator[dict[str, Tree]]:
+    if each.kind is not None:
+        entry: dict[str, Tree] = {
+            "name": each.plural, "singularName": each.kind.name.lower(), "namespaced": each.namespaced,
+            "kind": each.kind.name, "verbs": each.verbs,
+        }  # fmt: skip
+        yield entry | _called(each.kind)
+    for sub in each.subresources:
+        group, version, kind = sub.answers
+        other = {"group": group, "version": version} if (group, version) != (each.group, each.version) else {}
+        yield {
+            "name": f"{each.plural}/{sub.name}", "singularName": "", "namespaced": each.namespaced, **other,
+            "kind": kind, "verbs": sub.verbs,
+        }  # fmt: skip
+
+
+def _called(kind: Kind) -> dict[str, Tree]:
+    names = {
+        "shortNames": kind.short_names if kind.view_of is None else (),  # one name for two groups: kubectl would wonder
+        "categories": _CATEGORIES.get((kind.group, kind.name), ()),
+    }
+    return {name: each for name, each in names.items() if each}
+
+
+# --- one document for all --------------------------------------------------------------------------------------------
+
+
+@cache
+def _aggregated(root: str, version: str) -> bytes:
+    groups = [name for name in versions_by_group() if bool(name) == (root == "apis")]
+    items = [_group_discovery(name) for name in groups]
+    list_version = f"apidiscovery.k8s.io/{version}"
+    return msgspec.json.encode(
+        {"kind": "APIGroupDiscoveryList", "apiVersion": list_version, "metadata": {}, "items": items}
+    )
+
+
+def _group_discovery(name: str) -> dict[str, Tree]:
+    versions = [
+        {
+            "version": version,
+            "resources": [_resource_discovery(each) for each in sorted(resources, key=lambda r: r.plural)],
+            "freshness": "Current",
+        }
+        for version, resources in versions_by_group()[name].items()
+    ]
+    metadata = {"name": name} if name else {}
+    return {"metadata": {**metadata, "creationTimestamp": None}, "versions": versions}
+
+
+def _resource_discovery(each: Resource) -> dict[str, Tree]:
+    entry: dict[str, Tree] = {"resource": each.plural, "scope": "Namespaced" if each.namespaced else "Cluster"}
+    if each.kind is not None:
+        entry["responseKind"] = _gvk(each.group, each.version, each.kind.name)
+        entry["singularResource"] = each.kind.name.lower()
+        entry |= _called(each.kind)
+    entry["verbs"] = each.verbs
+    if each.subresources:
+        entry["subresources"] = [
+            {"subresource": sub.name, "responseKind": _gvk(*sub.answers), "verbs": sub.verbs}
+            for sub in each.subresources
+        ]
+    return entry
+
+
+def _gvk(group: str, version: str, kind: str) -> dict[str, str]:
+    return {"group": group, "version": version, "kind": kind}

@@ -1,0 +1,258 @@
+"""What a simulated run was like, in exact integers: waiting, use of quota, evictions, lost work, fairness.
+
+A run is what was recorded; nothing is simulated here. Only what lies between its beginning and its end counts.
+Times are milliseconds, quota over time is amount times milliseconds; seconds and shares are made when they are shown.
+
+Promises: O(n log n) in the number of spells, equal runs give equal measures, and of every workload the time
+with quota and the time without it add up to the time it was there.
+
+Not here: quota over time (``usage``), shares (``sharing``), two runs side by side (``comparison``), text and JSON
+(``report``), the page.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import NamedTuple
+
+from makeway.adapters.simulator.lives import Departure, Life
+from makeway.adapters.simulator.reports.sharing import NodeShares, Sharing, shares_through
+from makeway.adapters.simulator.reports.usage import QuotaUse, Stay, quota_uses, total_uses
+from makeway.core.model import FR, Millis, WorkloadKey, invariant
+
+PERCENTILES = (50, 95, 99)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What a simulation recorded."""
+
+    lives: Sequence[Life]
+    queues: Mapping[str, Mapping[FR, int]]  # nominal quota
+    cohorts: Mapping[str, str]  # queue -> the root of its tree; a queue without one is not here
+    began_at: Millis
+    ended_at: Millis
+    cycles: int = 0
+    writes: int = 0
+    decisions: int = 0
+    cpu_seconds: float = 0.0
+    journal_sha256: str = ""
+    faults_fired: Mapping[str, int] = field(default_factory=dict)
+    lending_limits: Mapping[str, Mapping[FR, int]] = field(default_factory=dict)  # not here: all of it may be lent
+    sharing: Sharing | None = None  # None: without fair sharing
+
+    @property
+    def span_ms(self) -> int:
+        return self.ended_at - self.began_at
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How long workloads were without quota."""
+
+    count: int
+    total_ms: int
+    percentiles_ms: tuple[int, ...]  # of ``PERCENTILES``; empty where nobody is
+
+    @property
+    def mean_ms(self) -> Fraction | None:
+        return Fraction(self.total_ms, self.count) if self.count else None
+
+
+@dataclass(frozen=True, slots=True)
+class Fairness:
+    """How evenly equals were served: workloads of one queue and priority, by the time that they ran."""
+
+    spread_ms: int
+    jain: Fraction | None  # 1: all the same; 1/n: one had it all; None: nobody ran
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """What became of some workloads."""
+
+    workloads: int
+    admitted: int  # had quota at least once
+    finished: int
+    evictions: Mapping[str, int]  # by reason, in the order of names
+    ran_ms: int
+    lost_ms: int
+    waiting: Waiting
+
+    @property
+    def evicted(self) -> int:
+        return sum(self.evictions.values())
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityMeasures:
+    priority: int
+    tally: Tally
+    fairness: Fairness | None = None  # None: across queues, where nobody is equal
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMeasures:
+    queue: str
+    cohort: str  # "": none
+    tally: Tally
+    quotas: tuple[QuotaUse, ...]  # in the order of flavor and resource
+    priorities: tuple[PriorityMeasures, ...]  # the highest first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measures:
+    run: Run
+    seen: tuple[Seen, ...]  # workload by workload, in the order of the run's lives
+    total: Tally
+    quotas: tuple[QuotaUse, ...]  # of all queues together
+    queues: tuple[QueueMeasures, ...]  # in the order of names
+    priorities: tuple[PriorityMeasures, ...]  # of all queues together, the highest first
+    preemptions: Mapping[tuple[str, str], int]  # (queue of the preemptor, queue of the victim); "": not known
+    shares: tuple[NodeShares, ...] = ()  # of queues and cohorts; none without fair sharing
+
+
+class Seen(NamedTuple):
+    """What of a workload lies within the run. With Options it is the Parent that counts, and what they did is its."""
+
+    life: Life
+    admitted: bool
+    waited_ms: int
+    ran_ms: int
+    lost_ms: int
+    stays: Sequence[Stay]
+    evictions: Sequence[Departure]
+
+
+def measure(run: Run) -> Measures:
+    invariant(run.span_ms >= 0, "a run ends at {0}, before it began at {1}", run.ended_at, run.began_at)
+    everyone = seen(run)
+    by_queue: dict[str, list[Seen]] = {name: [] for name in run.queues}
+    by_priority: dict[int, list[Seen]] = {}
+    for each in everyone:
+        by_queue.setdefault(each.life.queue, []).append(each)
+        by_priority.setdefault(each.life.priority, []).append(each)
+    stays = {name: [stay for each in members for stay in each.stays] for name, members in by_queue.items()}
+    uses = quota_uses(stays, run.queues, run.cohorts, run.lending_limits, run.began_at, run.ended_at)
+    return Measures(
+        run=run,
+        seen=everyone,
+        total=_tally(everyone),
+        quotas=total_uses(uses.values()),
+        queues=tuple(_queue(run, name, by_queue[name], uses[name]) for name in sorted(by_queue)),
+        priorities=tuple(
+            PriorityMeasures(priority, _tally(by_priority[priority])) for priority in sorted(by_priority, reverse=True)
+        ),
+        preemptions=_preemptions(run.lives, everyone),
+        shares=() if run.sharing is None else shares_through(run.sharing, stays, run.began_at, run.ended_at),
+    )
+
+
+def seen(run: Run) -> tuple[Seen, ...]:
+    """The workloads of a run in the order of its lives, those that are Options told with their Parents."""
+    names = {life.workload for life in run.lives}
+    options: dict[str, list[Life]] = {}
+    alone = []
+    for life in run.lives:
+        if life.parent and life.parent in names:
+            options.setdefault(life.parent, []).append(life)
+        else:
+            alone.append(life)
+    # of two lives of one name, one after the other, the first has the Options
+    return tuple(_seen(run, life, options.pop(life.workload, [])) for life in alone)
+
+
+def _seen(run: Run, life: Life, options: Sequence[Life]) -> Seen:
+    came = max(life.created_at, run.began_at)
+    left = run.ended_at
+    for end in (life.finished_at, life.gone_at):
+        if end is not None and end < left:
+            left = end
+    stays = _stays(run, life)
+    waited = max(0, left - came)
+    for began, ended, _ in stays:
+        waited -= max(0, min(ended, left) - max(began, came))
+    alone = Seen(life, bool(life.spells), waited, life.ran_ms, life.lost_ms, stays, life.evictions)
+    return _with_options(run, alone, options) if options else alone
+
+
+def _with_options(run: Run, parent: Seen, options: Sequence[Life]) -> Seen:
+    """A Parent tells the evictions of its Options again, without who asked for them; theirs count, not its own."""
+    evictions = sorted((each for option in options for each in option.evictions), key=lambda each: each.at)
+    return parent._replace(
+        admitted=parent.admitted or any(option.spells for option in options),
+        ran_ms=parent.ran_ms + sum(option.ran_ms for option in options),
+        lost_ms=parent.lost_ms + sum(option.lost_ms for option in options),
+        stays=[*parent.stays, *(stay for option in options for stay in _stays(run, option))],
+        evictions=evictions or parent.evictions,
+    )
+
+
+def _stays(run: Run, life: Life) -> list[Stay]:
+    """The spells within the run, none of them beginning before the last one ended: stored times are cut."""
+    stays: list[Stay] = []
+    free_at = run.began_at
+    for spell in life.spells:
+        began = max(spell.began_at, free_at)
+        ended = run.ended_at if spell.ended_at is None else min(spell.ended_at, run.ended_at)
+        if began < ended:
+            stays.append(Stay(began, ended, spell.usage))
+            free_at = ended
+    return stays
+
+
+def _queue(run: Run, name: str, members: list[Seen], uses: tuple[QuotaUse, ...]) -> QueueMeasures:
+    by_priority: dict[int, list[Seen]] = {}
+    for each in members:
+        by_priority.setdefault(each.life.priority, []).append(each)
+    priorities = tuple(
+        PriorityMeasures(priority, _tally(equals), fairness([each.ran_ms for each in equals]))
+        for priority, equals in sorted(by_priority.items(), reverse=True)
+    )
+    return QueueMeasures(name, run.cohorts.get(name, ""), _tally(members), uses, priorities)
+
+
+def _tally(members: Sequence[Seen]) -> Tally:
+    evictions = Counter(eviction.reason for each in members for eviction in each.evictions)
+    return Tally(
+        workloads=len(members),
+        admitted=sum(1 for each in members if each.admitted),
+        finished=sum(1 for each in members if each.life.finished_at is not None),
+        evictions=dict(sorted(evictions.items())),
+        ran_ms=sum(each.ran_ms for each in members),
+        lost_ms=sum(each.lost_ms for each in members),
+        waiting=waiting(each.waited_ms for each in members),
+    )
+
+
+def waiting(waited_ms: Iterable[int]) -> Waiting:
+    ordered = sorted(waited_ms)
+    found = tuple(percentile(ordered, percent) for percent in PERCENTILES) if ordered else ()
+    return Waiting(len(ordered), sum(ordered), found)
+
+
+def percentile(ordered: Sequence[int], percent: int) -> int:
+    """The least value that ``percent`` of 100 do not exceed (nearest rank); always one of those that are there."""
+    return ordered[max(0, (percent * len(ordered) + 99) // 100 - 1)]
+
+
+def fairness(ran_ms: Sequence[int]) -> Fairness:
+    """Of equals, at least one."""
+    squares = sum(each * each for each in ran_ms)
+    jain = Fraction(sum(ran_ms) ** 2, len(ran_ms) * squares) if squares else None
+    return Fairness(max(ran_ms) - min(ran_ms), jain)
+
+
+def _preemptions(lives: Sequence[Life], everyone: Sequence[Seen]) -> dict[tuple[str, str], int]:
+    """Who made whom leave, queue by queue; evictions that nobody asked for are left out."""
+    homes = {life.workload: life.queue for life in lives}
+    counted = Counter(
+        (homes.get(WorkloadKey(eviction.by), ""), each.life.queue)
+        for each in everyone
+        for eviction in each.evictions
+        if eviction.by
+    )
+    return dict(sorted(counted.items()))

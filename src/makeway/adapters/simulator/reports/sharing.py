@@ -1,0 +1,90 @@
+"""Shares through a run: how rich each queue and cohort was on average, at most, and at the end (S-9.2).
+
+Counted afterwards, from who held what and when, and exactly: a share changes only where a queue or one below a cohort
+takes or gives back quota, and stays as it is in between. Quota and weights are those of the end of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import NamedTuple
+
+from makeway.adapters.simulator.reports.usage import Stay
+from makeway.core.quota.shares import NO_SHARE, Share, share
+from makeway.core.quota.tree import Node, QuotaSpec, QuotaTree
+from makeway.core.undo import UndoLog
+
+
+class Sharing(NamedTuple):
+    """What shares are measured by."""
+
+    queues: tuple[QuotaSpec, ...]
+    cohorts: tuple[QuotaSpec, ...]
+
+
+@dataclass(slots=True)
+class NodeShares:
+    """Of one queue or cohort."""
+
+    name: str
+    is_queue: bool
+    weight: int  # in billionths
+    last: Share = NO_SHARE
+    highest: Share = NO_SHARE
+    infinite_ms: int = 0  # borrowed with weight zero: such time does not count in the mean
+    span_ms: int = 0
+    _sums: dict[int, int] = field(default_factory=dict)  # by denominator: share times milliseconds
+
+    def pass_time(self, millis: int) -> None:
+        """It had its last share for so long; one that it had for no time at all does not count."""
+        if not millis:
+            return
+        self.span_ms += millis
+        self.highest = max(self.highest, self.last)
+        number, scale = self.last.fraction()
+        if scale:
+            self._sums[scale] = self._sums.get(scale, 0) + number * millis
+        else:
+            self.infinite_ms += millis
+
+    @property
+    def mean(self) -> Fraction | None:
+        """Over the time in which it was not infinite; None: there was no such time."""
+        finite = self.span_ms - self.infinite_ms
+        if not finite:
+            return None
+        return sum((Fraction(total, scale) for scale, total in self._sums.items()), Fraction(0)) / finite
+
+
+def shares_through(
+    sharing: Sharing, stays: Mapping[str, Iterable[Stay]], began_at: int, ended_at: int
+) -> tuple[NodeShares, ...]:
+    """Of all queues and cohorts that are part of a cohort: queues by name, then cohorts."""
+    tree = QuotaTree(UndoLog())
+    tree.configure(sharing.queues, sharing.cohorts)
+    nodes = [node for node in (*tree.queues.values(), *tree.cohorts.values()) if node.parent is not None]
+    found = {node: NodeShares(node.name, node.is_queue, node.weight) for node in nodes}
+    since = dict.fromkeys(nodes, began_at)
+    for at, node, stay, begins in sorted(_changes(tree, stays), key=lambda change: (change[0], change[1].name)):
+        if at >= ended_at:  # who has quota at the end keeps it, as far as we know
+            break
+        (tree.charge_all if begins else tree.release_all)(node, stay.usage)
+        for each in (node, *node.ancestors()):
+            if each in found:
+                found[each].pass_time(at - since[each])
+                found[each].last, since[each] = share(tree, each), at
+    for node, shares in found.items():
+        shares.pass_time(ended_at - since[node])
+    return tuple(sorted(found.values(), key=lambda each: (not each.is_queue, each.name)))
+
+
+def _changes(tree: QuotaTree, stays: Mapping[str, Iterable[Stay]]) -> Iterator[tuple[int, Node, Stay, bool]]:
+    """What is taken and given back, when and where; of queues that are there."""
+    for name, members in stays.items():
+        node = tree.queues.get(name)
+        for stay in members if node is not None else ():
+            assert node is not None
+            yield stay.began_at, node, stay, True
+            yield stay.ended_at, node, stay, False

@@ -1,0 +1,1 @@
+"""Where simulated work comes from: manifests (``arrivals``), recipes (``generator``), traces (``swf``, ``traces``)."""

@@ -1,0 +1,130 @@
+"""Lists that are too long to be one document, cut into their items: what ``kubectl get -A`` prints of a whole cluster.
+
+A list is cut in its text, before a tree is made of it. What is left, its *head*, is a small document on the same lines:
+the items are replaced by as many line breaks as they have. So only one item has to be a tree at a time.
+
+Promises: linear in the text; None for what is not of this form, which then is one document like any other.
+
+Not here: what the parts mean (``documents``), and whether the head is that of a list (``manifests``).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import NamedTuple
+
+from makeway.api.reading.json_lines import after_space
+
+ITEMS_MAX = 500_000  # more cannot be objects: 256 MiB would leave each less than it takes to say what it is
+_ANY = json.JSONDecoder(parse_int=float).raw_decode  # only for where a value ends: a long integer is no reason to stop
+_ITEMS = re.compile(r"^items:[ \t]*(?:#.*)?\n(?:[ \t]*(?:#.*)?\n)*( *)-(?=[ \n])", re.MULTILINE)
+
+
+class Piece(NamedTuple):
+    """One item."""
+
+    start: int
+    end: int
+    line: int  # so many lines of the list are before it
+
+
+class Cut(NamedTuple):
+    head: str  # the list without its items
+    end: int  # where the text after the list begins
+    pieces: list[Piece]
+
+
+# --- JSON -----------------------------------------------------------------------------------------------------------
+
+
+def cut_json(text: str, start: int) -> Cut | None:
+    """The object at ``start``. Raises JSONDecodeError with the place for what is no JSON, and RecursionError."""
+    items: tuple[int, int] | None = None
+    pieces: list[Piece] = []
+    at = after_space(text, start + 1)
+    if not text.startswith("{", start) or text.startswith("}", at):
+        return None
+    while True:
+        if not text.startswith('"', at):
+            raise json.JSONDecodeError("Expecting property name enclosed in double quotes", text, at)
+        key, at = _ANY(text, at)
+        begin = at = _after(":", text, at)
+        if key == "items" and text.startswith("[", at):
+            if items is not None:
+                return None
+            pieces, at = _json_pieces(text, start, at)
+            items = (begin, at)
+        else:
+            _, at = _ANY(text, at)
+        at = after_space(text, at)
+        if text.startswith("}", at):
+            break
+        at = _after(",", text, at)
+    if items is None or len(pieces) > ITEMS_MAX:
+        return None
+    breaks = "\n" * text.count("\n", *items)
+    return Cut(f"{text[start : items[0]]}[{breaks}]{text[items[1] : at + 1]}", at + 1, pieces)
+
+
+def _json_pieces(text: str, start: int, at: int) -> tuple[list[Piece], int]:
+    """The items of the array at ``at``, and where it ends."""
+    pieces: list[Piece] = []
+    line, counted = 0, start
+    at = after_space(text, at + 1)
+    if text.startswith("]", at):
+        return pieces, at + 1
+    while True:
+        line, counted = line + text.count("\n", counted, at), at
+        _, end = _ANY(text, at)
+        if len(pieces) <= ITEMS_MAX:
+            pieces.append(Piece(at, end, line))
+        at = after_space(text, end)
+        if text.startswith("]", at):
+            return pieces, at + 1
+        at = _after(",", text, at)
+
+
+def _after(mark: str, text: str, at: int) -> int:
+    at = after_space(text, at)
+    if not text.startswith(mark, at):
+        raise json.JSONDecodeError(f"Expecting '{mark}' delimiter", text, at)
+    return after_space(text, at + 1)
+
+
+# --- YAML -----------------------------------------------------------------------------------------------------------
+
+
+def cut_yaml(chunk: str) -> Cut | None:
+    """A document in block style: a key ``items`` of its own, and below it dashes that all have the same indent.
+
+    Whatever an item has on further lines has a deeper indent, also a text of several lines.
+    """
+    found = _ITEMS.search(chunk)
+    if found is None:
+        return None
+    indent = len(found.group(1))
+    mark = re.compile(rf"^ {{{indent}}}(-)(?=[ \n])|^ {{0,{indent}}}(?!-[ \n])[^ #\n]", re.MULTILINE)
+    pieces: list[Piece] = []
+    line, at, last = 0, 0, len(chunk)
+    start: int | None = None
+    for each in mark.finditer(chunk, found.start(1)):
+        if len(pieces) >= ITEMS_MAX:
+            return None
+        if start is not None:
+            pieces.append(Piece(start, each.start(), line))
+        if each.group(1) is None:
+            last, start = each.start(), None
+            break
+        line, at = line + chunk.count("\n", at, each.start()), each.start()
+        start = each.end()
+    if start is not None:
+        pieces.append(Piece(start, last, line))
+    breaks = "\n" * chunk.count("\n", found.start(), last)
+    return Cut(f"{chunk[: found.start()]}items: []{breaks}{chunk[last:]}", len(chunk), pieces)
+
+
+def yaml_item(chunk: str, piece: Piece) -> str:
+    """The text of an item as a document, each word in the column where it was."""
+    before = chunk.rfind("\n", 0, piece.start) + 1
+    return " " * (piece.start - before) + chunk[piece.start : piece.end]

@@ -1,0 +1,198 @@
+"""Who waits although its own queue's quota would hold it, and for what (design: stability).
+
+A workload is *entitled* if some choice of flavors keeps its queue within nominal quota, and that room is free or is
+used by others from whom the queue may take it back. It may then wait for three things only: quota that is kept free for
+a blocked head (``reservation``), a scan that settled on other flavors (``flavor scan``), or its next look, when those
+from whom it could take were admitted in the cycle of its last one or later (``admission``): an admission wakes nobody
+(S-4.6). A fourth one ends when those
+have left who were asked to: with a closed gate, it stopped its scan at them (``gate``, S-14.9), and its next look comes
+with their departure (S-5.1). Any other cause is a fault and says so.
+
+Entitlement is counted here anew, from quota and policies alone, so that a rule that bars somebody cannot also hide it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import product
+from typing import NamedTuple
+
+from makeway.core.cycle.flavors import Assignment, Mode
+from makeway.core.cycle.nomination import find_assignment
+from makeway.core.model import FR, FlavorName, Millis, Queue, QueueName, ResourceName, Workload, WorkloadKey
+from makeway.core.preemption.classical import Victims
+from makeway.core.queueing.pending import may_queue, shape
+from makeway.core.quota.tree import Node
+from makeway.core.state import State
+
+RESERVATION = "reservation"
+FLAVOR_SCAN = "flavor scan"
+GATE = "gate"
+ADMISSION = "admission"
+ALLOWED = (RESERVATION, FLAVOR_SCAN, ADMISSION)  # however long nothing changes
+
+
+class Entitled(NamedTuple):
+    """Somebody who waits for what is its queue's own."""
+
+    workload: WorkloadKey
+    cause: str  # one of ``ALLOWED``, ``GATE``, or "other:…"
+
+
+class Look(NamedTuple):
+    """The last one at a workload."""
+
+    at: Millis
+    resumed: bool  # it began in the middle of its flavors: what it left out is not known (S-6.8)
+
+
+def entitled_waiting(state: State, now: Millis, looks: Mapping[WorkloadKey, Look]) -> list[Entitled]:
+    """All of them, by queue; who stands behind the head of a StrictFIFO queue waits for that, as its queue wants.
+
+    A look counts for all who are alike and share its verdict (S-4.5.3).
+    """
+    found = []
+    for name in sorted(state.pending.lines):
+        if not state.is_active(name):
+            continue
+        line = state.pending.lines[name]
+        members = [*line.waiting.values(), *line.parked.values()]
+        of_shape = {shape(each): looks[each.key] for each in members if each.key in looks}
+        for each in sorted(members, key=lambda workload: workload.key):
+            if line.strict and each.key != state.pending.first(name):
+                continue
+            if may_queue(each, now) and not each.refusal and _is_entitled(state, each):
+                found.append(Entitled(each.key, _cause(state, each, now, of_shape.get(shape(each)))))
+    return found
+
+
+# --- to what it is entitled ------------------------------------------------------------------------------------------
+
+
+def _is_entitled(state: State, workload: Workload) -> bool:
+    node = state.tree.queues[workload.queue]
+    for usage in _ways(state.queues[workload.queue], workload):
+        within = all(node.usage.get(fr, 0) + amount <= node.nominal.get(fr, 0) for fr, amount in usage.items())
+        if within and _can_have(state, workload, node, usage):
+            return True
+    return False
+
+
+def _ways(queue: Queue, workload: Workload) -> Iterator[dict[FR, int]]:
+    """What all its pods would use, for every choice of flavors; a podSet has one per resource group."""
+    asked: list[dict[ResourceName, int]] = []
+    choices: list[tuple[FlavorName, ...]] = []
+    for pod_set in workload.pod_sets:
+        amounts = {resource: amount * pod_set.count for resource, amount in pod_set.requests.items()}
+        if any(amount and queue.group_of(resource) is None for resource, amount in amounts.items()):
+            return
+        for group in queue.groups:
+            part = {resource: amounts[resource] for resource in group.resources if resource in amounts}
+            if part:
+                asked.append(part)
+                choices.append(tuple(name for name in group.flavors if not pod_set.allowed or name in pod_set.allowed))
+    for flavors in product(*choices):
+        usage: dict[FR, int] = {}
+        for flavor, part in zip(flavors, asked, strict=True):
+            for resource, amount in part.items():
+                usage[flavor, resource] = usage.get((flavor, resource), 0) + amount
+        yield usage
+
+
+def _can_have(state: State, workload: Workload, node: Node, usage: Mapping[FR, int]) -> bool:
+    """Whether it fits, or would if those left from whom its queue may take back what it lent (S-8.2, 8.3, 8.7)."""
+    need = [fr for fr, amount in usage.items() if amount > state.tree.available(node, fr)]
+    if not need:
+        return True
+    reclaim = state.queues[workload.queue].reclaim
+    if reclaim == "Never" or node.parent is None or workload.gated:
+        return False
+    with state.trial():
+        for each, owner in _borrowers(state, node):
+            is_lower = reclaim == "Any" or each.priority < workload.priority
+            if is_lower and any((each.usage or {}).get(fr) for fr in need) and _borrows(state, owner, node, need):
+                state.tree.release_all(owner, each.usage or {})
+                if all(amount <= state.tree.available(node, fr) for fr, amount in usage.items()):
+                    return True
+    return False
+
+
+def _borrowers(state: State, node: Node) -> list[tuple[Workload, Node]]:
+    """Holders in other queues of the tree, the first to leave first (S-7.6); who was asked to and stays is no help."""
+    others = [name for name in state.tree_of(QueueName(node.name)) if name != node.name and state.is_active(name)]
+    found = [
+        (each, state.tree.queues[name])
+        for name in others
+        for each in state.holders.of_queue.get(name, {}).values()
+        if not each.evicted
+    ]
+    return sorted(found, key=lambda pair: (pair[0].priority, -(pair[0].reserved_at or 0), pair[0].uid, pair[0].key))
+
+
+def _borrows(state: State, owner: Node, node: Node, need: list[FR]) -> bool:
+    """Whether the queue and all cohorts between it and the common one use more than is theirs."""
+    above = {id(each) for each in node.ancestors()}
+    at: Node | None = owner
+    while at is not None and id(at) not in above:
+        if state.tree.within_nominal(at, need):
+            return False
+        at = at.parent
+    return True
+
+
+# --- for what it waits -----------------------------------------------------------------------------------------------
+
+
+def _cause(state: State, workload: Workload, now: Millis, look: Look | None) -> str:
+    if workload.key in state.pending.lines[workload.queue].held_back:
+        return RESERVATION
+    found = find_assignment(state, workload, now, tried={})
+    if _leads_on(found, workload):
+        if look is not None and look.resumed:
+            return FLAVOR_SCAN
+        if workload.gated and _some_are_leaving(state, workload):
+            return GATE
+        if look is not None and not _led_on_then(state, workload, now, look):
+            return ADMISSION
+        fits = found[0].mode is Mode.FIT
+        return "other:it fits and is not looked at" if fits else "other:it could preempt and is not looked at"
+    with _without_stability(state):
+        if _leads_on(find_assignment(state, workload, now, tried={}), workload):
+            return "other:barred by an epoch"
+    return FLAVOR_SCAN
+
+
+def _led_on_then(state: State, workload: Workload, now: Millis, look: Look) -> bool:
+    """Whether it would have, without those who were admitted in the cycle of that look or after it."""
+    with state.trial():
+        for name in state.tree_of(workload.queue):
+            for each in list(state.holders.of_queue.get(name, {}).values()):
+                if (each.reserved_at or 0) >= look.at:
+                    state.release(each)
+        return _leads_on(find_assignment(state, workload, now, tried={}), workload)
+
+
+def _some_are_leaving(state: State, workload: Workload) -> bool:
+    """Whether its scan stops where it can preempt, and somebody whom it may have found there is on the way out."""
+    if state.queues[workload.queue].try_next_when_preempting:
+        return False
+    holders = (state.holders.of_queue.get(name, {}).values() for name in state.tree_of(workload.queue))
+    return any(each.evicted for those in holders for each in those)
+
+
+def _leads_on(found: tuple[Assignment, Victims], workload: Workload) -> bool:
+    assignment, victims = found
+    return assignment.mode is Mode.FIT or (bool(victims.targets) and not workload.gated)
+
+
+@contextmanager
+def _without_stability(state: State) -> Iterator[None]:
+    """As the rules would decide that know neither claims nor epochs."""
+    policy = state.policy
+    state.policy = replace(policy, gates=replace(policy.gates, preemption_claims=False, preemption_epochs=False))
+    try:
+        yield
+    finally:
+        state.policy = policy

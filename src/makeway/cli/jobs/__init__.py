@@ -1,0 +1,1 @@
+"""Commands about jobs and queues: submit, logs, cancel, wait, queues."""

@@ -1,0 +1,1 @@
+"""Commands about objects of a server: apply, get, describe, delete, events."""

@@ -1,0 +1,1 @@
+"""Commands that need no server: validate, crds, plan, place, simulate."""

@@ -1,0 +1,1 @@
+"""Commands about the server of this machine: up, down, status, demo, kubeconfig, token."""

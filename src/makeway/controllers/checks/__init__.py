@@ -1,0 +1,1 @@
+"""Admission checks: the second phase of admission (``admission_checks``)."""

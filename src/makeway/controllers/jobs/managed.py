@@ -1,0 +1,79 @@
+"""Which batch/v1 Jobs are managed: begin suspended, get a Workload, and are started and stopped with it (api 18.1).
+
+The API server asks it when a Job is created, the controllers whenever they see one, ``plan`` and ``simulate`` of the
+Jobs in files: all of them get the same answer from the same objects.
+
+A Job is managed if all of these hold:
+
+- ``integrations.frameworks`` lists batch/job;
+- it has a queue name, or ``manageJobsWithoutQueueName`` is set;
+- its namespace is selected by ``managedJobsNamespaceSelector``, queue name or not (decision 0072);
+- no Job above it is managed: the Workload of that one accounts for it (decision 0072).
+
+Promises: at most ``OWNERS_MAX`` Jobs are read; owners in a circle, or in a longer chain, account for nobody, so that
+each of them is managed by itself.
+
+Not here: what becomes of a Job that has a Workload and is no longer managed (``running``: it stays ours until it
+ends).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from makeway.api.names import DEFAULT_NAMESPACE, NAMESPACE_LABEL, QUEUE_LABEL
+from makeway.api.objects.meta import ObjectMeta
+from makeway.controllers.contract import Ref
+from makeway.core.model import Expression, selects
+from makeway.core.policy import Jobs
+
+FRAMEWORK = "batch/job"
+OWNERS_MAX = 10
+
+Find = Callable[[Ref], Any | None]  # an object as it is stored; None where there is none
+
+
+def why_unmanaged(meta: ObjectMeta, jobs: Jobs, find: Find) -> str:
+    """Why a Job is not managed; "": it is. ``find`` is asked for its Namespace and for the Jobs above it."""
+    namespace = meta.namespace or DEFAULT_NAMESPACE
+    if FRAMEWORK not in jobs.frameworks:
+        return f"the configuration does not list {FRAMEWORK} among its frameworks"
+    if not _asks(meta, jobs):
+        return f"it has no label {QUEUE_LABEL}, so it is not managed"
+    if not _is_selected(namespace, jobs, find):
+        return f"namespace {namespace} is not selected by managedJobsNamespaceSelector"
+    above = _managed_owner(meta, namespace, jobs, find)
+    return f"its owner Job {above} is managed, and the Workload of that one accounts for it" if above else ""
+
+
+def _asks(meta: ObjectMeta, jobs: Jobs) -> bool:
+    """Whether a Job is to be managed, as far as it has a say."""
+    return jobs.without_queue_name or bool(meta.labels.get(QUEUE_LABEL))
+
+
+def _is_selected(namespace: str, jobs: Jobs, find: Find) -> bool:
+    if jobs.namespaces is None:
+        return namespace not in ("kube-system", jobs.own_namespace)
+    found = find(Ref("Namespace", "", namespace))
+    known: Mapping[str, str] = {} if found is None else found.metadata.labels
+    selector = tuple(Expression(each.key, each.operator, each.values) for each in jobs.namespaces)
+    return selects(selector, {NAMESPACE_LABEL: namespace, **known})
+
+
+def _managed_owner(meta: ObjectMeta, namespace: str, jobs: Jobs, find: Find) -> str:
+    """The name of the topmost Job above this one that is managed; "": there is none.
+
+    An owner counts if it is there with the UID that the reference names; one that is gone ends the chain.
+    """
+    topmost = ""
+    for _ in range(OWNERS_MAX):
+        owner = next((each for each in meta.owner_references if each.controller), None)
+        if owner is None or owner.kind != "Job" or not owner.api_version.startswith("batch/"):
+            return topmost
+        found = find(Ref("Job", namespace, owner.name))
+        if found is None or found.metadata.uid != owner.uid:
+            return topmost
+        meta = found.metadata
+        topmost = meta.name if _asks(meta, jobs) else topmost
+    return ""

@@ -1,0 +1,87 @@
+"""Priorities that move: a class gets another number, a Job another class (api 6).
+
+A Workload keeps the class that it got at its creation until its Job's label names another one: a default class that
+comes or goes later moves nobody. The number follows the class at any time, unless somebody else keeps it in step:
+an Option follows its Parent (S-12.2), a copy from another cluster the original (S-13.7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from makeway.api.names import DEFAULT_PRIORITY_CLASS, ORIGIN_LABEL, PRIORITY_CLASS_LABEL
+from makeway.api.objects.kubernetes import Job, JobSpec, view
+from makeway.api.objects.pods import PodTemplate
+from makeway.api.objects.workload import PriorityClassRef, Workload
+from makeway.controllers.contract import Ref, View
+from makeway.controllers.jobs.workloads import KUBERNETES, OURS, Classes
+from makeway.controllers.workloads.eviction import holds_quota, mode_of, says
+
+replace = msgspec.structs.replace
+
+
+def classes_of(around: View) -> Classes:
+    classes = [*around.all("WorkloadPriorityClass"), *around.all("PriorityClass")]
+    return Classes.among(classes, defaulting=around.policy.gates.workload_priority_class_defaulting)
+
+
+def value_of(ref: PriorityClassRef | None, classes: Classes) -> int | None:
+    """The number of a class; None where there is none such, or none is named."""
+    if ref is None:
+        return None
+    return (classes.pods if ref.kind == KUBERNETES[1] else classes.ours).get(ref.name)
+
+
+def is_renamed(workload: Workload, job: Job) -> bool:
+    """Whether the Job's label asks for another class than the Workload has."""
+    label, ref = job.metadata.labels.get(PRIORITY_CLASS_LABEL, ""), workload.spec.priority_class_ref
+    ours = ref.name if ref is not None and ref.kind == OURS[1] else ""
+    return ours != label if label else ours not in ("", DEFAULT_PRIORITY_CLASS)
+
+
+def may_become(workload: Workload, ref: PriorityClassRef | None) -> bool:
+    """Whether a Workload may change over to that class as it stands (api 5.1)."""
+    before = workload.spec.priority_class_ref
+    if not holds_quota(workload) or before == ref:
+        return True
+    return before is not None and ref is not None and before.kind == ref.kind == OURS[1]
+
+
+def follows_class(workload: Workload) -> bool:
+    """Whether its number is ours to keep in step with its class."""
+    copied = ORIGIN_LABEL in workload.metadata.labels or mode_of(workload) == "ResourceFlavorOption"
+    return not copied and not says(workload, "Finished")
+
+
+@dataclass(frozen=True, slots=True)
+class Revalue:
+    """The number that a class has now, for a Workload that still names it."""
+
+    ref: PriorityClassRef
+    value: int
+
+    def __call__(self, workload: Any) -> Any:
+        if workload.spec.priority_class_ref != self.ref or not follows_class(workload):
+            return None
+        return replace(workload, spec=replace(workload.spec, priority=self.value))
+
+
+def who_names(named: Ref, around: View) -> Iterator[Ref]:
+    """All whom a class concerns: Workloads that have it, and Jobs that still wait for it to get one."""
+    for workload in around.all("Workload"):
+        ref = workload.spec.priority_class_ref
+        if ref is not None and (ref.kind, ref.name) == (named.kind, named.name) and follows_class(workload):
+            yield Ref.of(workload)
+    for job in around.all("Job"):
+        if not any(around.owned(job.metadata.uid)) and _asked_for(job, named.kind) == named.name:
+            yield Ref.of(job)
+
+
+def _asked_for(job: Job, kind: str) -> str:
+    if kind == OURS[1]:
+        return job.metadata.labels.get(PRIORITY_CLASS_LABEL, "")
+    return view(view(job.spec, JobSpec).template, PodTemplate).spec.priority_class_name

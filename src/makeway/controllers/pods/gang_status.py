@@ -1,0 +1,224 @@
+"""What a scheduling Workload is told: its priorities, where nobody filled them in, how much of it is on nodes, and why
+it waits (S-15.8, decision 0064).
+
+Its condition ``Placed`` says what its pods are told, in one place. A change of state or reason is written at once, one
+of numbers and words once a second at most, so that a large gang costs a few writes and not one for each pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from makeway.api.conditions import Status, find, set_condition
+from makeway.api.objects.meta import Condition
+from makeway.api.objects.scheduling import GangWorkload, GangWorkloadStatus
+from makeway.api.quantity import Time
+from makeway.controllers.contract import GANG_WORKLOAD, NOTHING, Action, Change, Note, Outcome, Ref, View
+from makeway.controllers.jobs.gangs import gang_in_queue, priority_in_queue
+from makeway.controllers.pods.cluster import PodCluster
+from makeway.controllers.pods.messages import too_few
+from makeway.core.model import Millis, stored
+from makeway.core.placement.model import ForPod, Pod, Preemptor, SchedulingWorkload
+from makeway.core.placement.nodes import Placement
+from makeway.core.placement.resolution import NOT_MATCHING, Divergence, divergence
+
+MESSAGE_MAX = 32_768  # as long as a condition's message may be
+COUNTS_MS = 1000  # so often numbers and words alone are written at most
+
+PLACED = "Placed"  # the condition, and its reason while it holds
+UNSCHEDULABLE = "Unschedulable"
+FOR_PODS = "WaitingForPods"
+FOR_MEMBERS = "WaitingForMembers"
+FOR_VICTIMS = "WaitingForVictims"
+PREEMPTED = "Preempted"
+
+replace = msgspec.structs.replace
+
+Name = tuple[str, str]  # namespace and name of a Workload
+
+
+class Said(NamedTuple):
+    """Why pods of a gang wait."""
+
+    reason: str
+    message: str
+
+
+class Told(NamedTuple):
+    """A condition without its times."""
+
+    type: str
+    status: Status
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How much of a Workload is on nodes. ``why`` it is not all of it; None: that is not decided yet."""
+
+    gang: str
+    placed: str
+    state: Literal["Waiting", "Partly", "Placed", "Leaving"]
+    why: Said | None
+
+
+def standing(known: SchedulingWorkload, state: Placement, said: Mapping[Preemptor, Said]) -> Standing:
+    """``said``: what was decided last about those of its pods that wait."""
+    pods = [state.pods[key] for key in state.referring(known.namespace, known.name)]
+    on_nodes = sum(pod.node is not None for pod in pods)
+    lacking = _lacking(known, pods)
+    why: Said | None = lacking
+    if on_nodes < len(pods):
+        why = said[min(said, key=_name_of)] if said else None
+    what: Literal["Waiting", "Partly", "Placed", "Leaving"] = "Partly" if on_nodes else "Waiting"
+    if any(pod.terminating and pod.preempted_by_scheduler for pod in pods):
+        what, why = "Leaving", Said(PREEMPTED, "Pods of it had to make way.")
+    elif on_nodes == len(pods) and lacking is None:
+        what = "Placed"
+    counts = ["-" if group.min_count is None else str(group.min_count) for group in known.groups]
+    return Standing(",".join(counts), f"{on_nodes}/{len(pods)}", what, why)
+
+
+def _name_of(item: Preemptor) -> tuple[str, ...]:
+    return item.key if isinstance(item, ForPod) else (item.namespace, item.member.group, item.member.replica)
+
+
+def _lacking(known: SchedulingWorkload, pods: list[Pod]) -> Said | None:
+    """That pods do not exist which its groups need; each replica is a gang of its own."""
+    if not pods:
+        return Said(FOR_PODS, "No pod of it exists.")
+    exist: dict[tuple[str, str], int] = {}
+    for pod in pods:
+        if pod.member is not None:
+            which = (pod.member.group, pod.member.replica)
+            exist[which] = exist.get(which, 0) + 1
+    for group in known.groups:
+        name = group.key[2]
+        found = [count for (of, _), count in sorted(exist.items()) if of == name]
+        if group.min_count is not None and min(found, default=0) < group.min_count:
+            return Said(FOR_PODS, too_few(min(found, default=0), group.min_count))
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class TellGang:
+    """Its standing and conditions, and what ``known`` says of its priorities where the status says nothing."""
+
+    known: SchedulingWorkload
+    standing: Standing
+    conditions: tuple[Told, ...]
+    at: Millis
+
+    def __call__(self, gang: Any) -> Any:
+        status = gang.status or GangWorkloadStatus()
+        conditions = status.conditions
+        for told in self.conditions:
+            if not _says(find(conditions, told.type), told):
+                now = Time.of_millis(stored(self.at))
+                conditions = set_condition(
+                    conditions, now=now, observed_generation=gang.metadata.generation or None, **told._asdict()
+                )
+        shown = self.standing
+        after = replace(
+            self._filled(status), conditions=conditions, gang=shown.gang, placed=shown.placed, state=shown.state
+        )
+        return gang if after == gang.status else replace(gang, status=after)
+
+    def _filled(self, status: GangWorkloadStatus) -> GangWorkloadStatus:
+        known = self.known
+        return replace(
+            status,
+            priority=known.priority if status.priority is None else status.priority,
+            preemption_priority=(
+                known.preemption_priority if status.preemption_priority is None else status.preemption_priority
+            ),
+            preemption_policy=status.preemption_policy or known.policy,
+        )
+
+
+def _says(found: Condition | None, told: Told) -> bool:
+    return found is not None and (found.status, found.reason, found.message) == told[1:]
+
+
+class GangBoard:
+    """What was decided last about the pods of each Workload that wait, and when its numbers were shown."""
+
+    def __init__(self) -> None:
+        self._said: dict[Name, dict[Preemptor, Said]] = {}
+        self._shown: dict[Name, Millis] = {}
+        self._short: dict[Name, Millis] = {}  # since when pods are missing of what was placed
+
+    def say(self, name: Name, item: Preemptor, said: Said) -> None:
+        self._said.setdefault(name, {})[item] = said
+
+    def look(self, whom: Ref, cluster: PodCluster, view: View, now: Millis) -> Outcome:
+        """The status of a Workload, where it is another than the stored one."""
+        name = (whom.namespace, whom.name)
+        gang: GangWorkload | None = view.get(whom)
+        known = cluster.state.workloads.get(name)
+        said = {item: each for item, each in self._said.pop(name, {}).items() if cluster.members(item)}
+        if said and known is not None:
+            self._said[name] = said
+        if gang is None or known is None or gang.metadata.deletion_timestamp is not None or _is_a_stranger(gang, view):
+            self._shown.pop(name, None)
+            self._short.pop(name, None)
+            return NOTHING
+        shown = standing(known, cluster.state, said)
+        edit = TellGang(known, shown, tuple(_conditions(gang, known, shown, cluster.state, view)), now)
+        fresh = edit(gang)
+        due = self._due(name, gang.status or GangWorkloadStatus(), fresh.status, now)
+        if fresh is gang or now < due:
+            return Outcome(again_at=None if fresh is gang else due)
+        self._shown[name] = now
+        return Outcome((Action(Change(whom, edit, uid=gang.metadata.uid), notes=tuple(_notes(gang, fresh))),))
+
+    def _due(self, name: Name, before: GangWorkloadStatus, after: GangWorkloadStatus, now: Millis) -> Millis:
+        """When this is told. That pods of a placed gang are missing may be over when its Job has counted them."""
+        told = find(after.conditions, PLACED)
+        if before.state == "Placed" and told is not None and told.reason == FOR_PODS:
+            return Millis(self._short.setdefault(name, now) + COUNTS_MS)
+        self._short.pop(name, None)
+        if _weighty(before) != _weighty(after) or name not in self._shown:
+            return now
+        return Millis(self._shown[name] + COUNTS_MS)
+
+
+def _weighty(status: GangWorkloadStatus) -> GangWorkloadStatus:
+    """Without what may be told a little later: how many they are, and in which words."""
+    conditions = tuple(replace(each, message="") for each in status.conditions)
+    return replace(status, gang="", placed="", conditions=conditions)
+
+
+def _is_a_stranger(gang: GangWorkload, view: View) -> bool:
+    """Whether it only has the name of a Job's gang: what counts is not what it says, and it is left alone."""
+    made = gang_in_queue(gang.metadata.namespace, gang.metadata.name, view)
+    return made is not None and priority_in_queue(gang, view) is None
+
+
+def _conditions(
+    gang: GangWorkload, known: SchedulingWorkload, shown: Standing, state: Placement, view: View
+) -> Iterator[Told]:
+    if shown.state == "Placed":
+        yield Told(PLACED, "True", PLACED, "Every pod of it is on a node.")
+    elif shown.why is not None:
+        yield Told(PLACED, "False", shown.why.reason, shown.why.message[:MESSAGE_MAX])
+    found = Divergence(())  # where the queue says the priority, that of the pods was never meant to be the same
+    if priority_in_queue(gang, view) is None:
+        pods = (state.pods[key] for key in state.referring(known.namespace, known.name))
+        found = divergence(known.namespace, known.name, known.priority, pods)
+    yield Told(NOT_MATCHING, found.status, found.reason, found.message[:MESSAGE_MAX])
+
+
+def _notes(before: GangWorkload, after: GangWorkload) -> Iterator[Note]:
+    """An Event where it is for another reason than before that it is placed, or not; that it is new is none."""
+    old = find(before.status.conditions if before.status is not None else (), PLACED)
+    new = find(after.status.conditions if after.status is not None else (), PLACED)
+    if new is None or (old is not None and old.reason == new.reason) or (old is None and new.reason == FOR_PODS):
+        return
+    ref = Ref(GANG_WORKLOAD, after.metadata.namespace, after.metadata.name)
+    yield Note(ref, "Warning" if new.reason == UNSCHEDULABLE else "Normal", new.reason, new.message)

@@ -1,0 +1,132 @@
+"""Embedded mode: pods whose node is no more have to leave, so that whoever made them can make them anew elsewhere.
+
+A node that is missing is waited for first, its *quarantine*: one that is deleted and made again at once, as our own
+agent does with its nodes, costs nobody anything. Then its pods are told and deleted in order. Where somebody still
+looks after their processes these get their grace period, and the object goes last. Where nobody does, the pod has
+failed when that time is over, and its object goes at once.
+
+Promises: a look costs what has changed, not what runs; only when a node went missing is remembered, so after a restart
+its quarantine begins anew.
+
+Not here: nodes that are there and not ready, and what the loss of a pod means to its Job (``jobs.pods``,
+``jobs.gangs``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from makeway.api.objects.kubernetes import Pod, amended
+from makeway.api.objects.kubernetes import view as read
+from makeway.api.objects.meta import Wire, ready
+from makeway.controllers.contract import NOTHING, Action, Change, Delete, Note, Outcome, Ref, View
+from makeway.controllers.jobs.counts import may_run
+from makeway.controllers.pods.edits import NODE_LOST, Disrupt
+from makeway.core.model import Millis
+
+QUARANTINE_MS = 40_000
+UNANSWERED_MS = 5_000  # beyond its grace period; then nobody is left who could end a pod
+
+replace = msgspec.structs.replace
+
+
+@ready
+class _Bound(Wire, frozen=True):
+    """Of a pod's spec, where it runs: the rest is not read for every change of every pod."""
+
+    node_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """How a pod ended, where nobody is left who could say."""
+
+    message: str
+
+    def __call__(self, pod: Any) -> Any:
+        if not may_run(pod):
+            return pod
+        return replace(
+            pod, status=amended(pod.status, {"phase": "Failed", "reason": "NodeLost", "message": self.message})
+        )
+
+
+class LostNodes:
+    def __init__(self) -> None:
+        self._pods_on: dict[str, dict[Ref, None]] = {}
+        self._node_of: dict[Ref, str] = {}
+        self._missing: dict[str, Millis] = {}  # nodes that are named by pods and are not there, since when
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        return frozenset({"Pod", "Node"})
+
+    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
+        if whom.kind == "Node":
+            return self._look_at_node(whom, view, now)
+        pod = view.get(whom)
+        name = "" if pod is None else read(pod.spec, _Bound).node_name
+        self._note(whom, name)
+        node = Ref("Node", "", name)
+        if pod is None or not name or view.get(node) is not None:
+            return NOTHING
+        since = self._missing.get(name)
+        if since is None:
+            return Outcome(look=(node,))
+        return _let_go(pod, name, now) if now >= since + QUARANTINE_MS else NOTHING
+
+    def _look_at_node(self, node: Ref, view: View, now: Millis) -> Outcome:
+        pods = self._pods_on.get(node.name, {})
+        if not pods or view.get(node) is not None:
+            self._missing.pop(node.name, None)
+            return NOTHING
+        due = Millis(self._missing.setdefault(node.name, now) + QUARANTINE_MS)
+        return Outcome(again_at=due) if now < due else Outcome(look=tuple(pods))
+
+    def _note(self, pod: Ref, node: str) -> None:
+        before = self._node_of.get(pod, "")
+        if before == node:
+            return
+        if before:
+            left = self._pods_on[before]
+            del left[pod], self._node_of[pod]
+            if not left:
+                del self._pods_on[before]
+                self._missing.pop(before, None)
+        if node:
+            self._pods_on.setdefault(node, {})[pod] = None
+            self._node_of[pod] = node
+
+
+def _let_go(pod: Pod, node: str, now: Millis) -> Outcome:
+    """One step further out for a pod whose node is no more; nothing where only a finalizer keeps it."""
+    meta = pod.metadata
+    if meta.deletion_timestamp is None:
+        return Outcome(tuple(_told_to_leave(pod, node, now)))
+    if may_run(pod):
+        due = Millis(meta.deletion_timestamp.millis + UNANSWERED_MS)
+        if now < due:
+            return Outcome(again_at=due)
+        change = Change(Ref.of(pod), Fail(f"Node {node} is gone; how the pod ended is unknown"), uid=meta.uid)
+        return Outcome((Action(change, then=(_removed(pod),)),))
+    return Outcome((_removed(pod),)) if meta.deletion_grace_period_seconds else NOTHING
+
+
+def _told_to_leave(pod: Pod, node: str, now: Millis) -> Iterator[Action]:
+    ref, uid = Ref.of(pod), pod.metadata.uid
+    if not may_run(pod):
+        yield Action(Delete(ref, uid))
+        return
+    message = f"Node {node} is gone"
+    note = Note(ref, "Warning", "NodeLost", message)
+    yield Action(
+        Change(ref, Disrupt(NODE_LOST, message, now), uid=uid), then=(Action(Delete(ref, uid)),), notes=(note,)
+    )
+
+
+def _removed(pod: Pod) -> Action:
+    return Action(Delete(Ref.of(pod), pod.metadata.uid, grace=0))

@@ -1,0 +1,116 @@
+"""What a pod that waits is told: which nodes it cannot use and why, and why nobody leaves for it.
+
+Each pod of a gang is told what keeps that pod from its nodes; members that are alike are told the same. The first
+sentence is worded as Kubernetes words it, for people and scripts know it. What was tried by preemption follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from makeway.controllers.pods.news import labels_of, look_of
+from makeway.core.model import Millis
+from makeway.core.placement.cycle import CycleAnswer
+from makeway.core.placement.filters import are_some_kept_away, has_relations
+from makeway.core.placement.hindrances import hindrances
+from makeway.core.placement.model import Pod, PodKey
+from makeway.core.placement.nodes import Placement
+from makeway.core.placement.preemption.decision import NEVER, ONGOING
+from makeway.core.trace import Rule, Step
+
+TRIED = " Preemption does not help:"
+RENEWED_AFTER_MS = 30_000
+MOST_KINDS = 32  # of unlike members of a gang; those beyond are told what the first one is told
+IN_VAIN = (
+    Rule.PLACE_NOBODY_LOWER, Rule.PLACE_SHORT, Rule.PLACE_TOO_SMALL, Rule.PLACE_LACKS, Rule.PLACE_APART,
+)  # fmt: skip
+
+
+class Told:
+    """When pods were last told who holds what they lack: that changes with every pod that comes and goes.
+
+    So a message that differs in nothing else is written at most every 30 seconds.
+    """
+
+    def __init__(self) -> None:
+        self._at: dict[PodKey, Millis] = {}
+
+    def renewed(self, key: PodKey, before: str, after: str, now: Millis) -> str:
+        """What a pod is told that was told ``before``: the same, if nothing is new but who holds what it lacks."""
+        is_alike = before.partition(TRIED)[0] == after.partition(TRIED)[0]
+        if before == after or (is_alike and now < self._at.setdefault(key, now) + RENEWED_AFTER_MS):
+            return before
+        self._at[key] = now
+        return after
+
+    def forget(self, key: PodKey) -> None:
+        self._at.pop(key, None)
+
+
+def told_waiting(
+    state: Placement, unready: Collection[str], members: Sequence[Pod], standing: int, least: int, answer: CycleAnswer
+) -> Mapping[PodKey, str]:
+    """Of each member why it has no node. ``standing``: pods of its gang that have one, ``least``: how many must."""
+    rules = {step.rule for step in answer.why}
+    if Rule.PLACE_UNRESOLVED in rules:
+        return {pod.key: _unresolved(pod) for pod in members}
+    exist = standing + len(members)
+    if exist < least:
+        return dict.fromkeys((pod.key for pod in members), too_few(exist, least))
+    rest = _together(members, standing, least) + _preemption(answer)
+    apart = any(map(has_relations, members)) or are_some_kept_away(state)
+    kinds = {pod.key: (*look_of(pod), *(labels_of(pod) if apart else ())) for pod in members}
+    samples: dict[object, Pod] = {}
+    for pod in members:
+        if len(samples) < MOST_KINDS:
+            samples.setdefault(kinds[pod.key], pod)
+    counted = hindrances(state, list(samples.values()), unready)
+    words = {kind: _nodes(len(state.nodes), each) + rest for kind, each in zip(samples, counted, strict=True)}
+    anybody = next(iter(words.values()))
+    return {key: words.get(kind, anybody) for key, kind in kinds.items()}
+
+
+def too_few(exist: int, least: int) -> str:
+    return f"Of its gang {exist} {'pod exists' if exist == 1 else 'pods exist'}, and {least} are needed."
+
+
+def _unresolved(pod: Pod) -> str:
+    member = pod.member
+    return f"There is no group {member.group} in a Workload {member.workload}." if member else "No such group."
+
+
+def _nodes(count: int, ruled_out: Mapping[str, int]) -> str:
+    told = ", ".join(f"{number} {why}" for why, number in sorted(ruled_out.items()))
+    return f"0/{count} nodes are available: {told}." if told else "0/0 nodes are available."
+
+
+def _together(members: Sequence[Pod], standing: int, least: int) -> str:
+    if len(members) == 1 and least == 1 and not standing:
+        return ""
+    return f" {max(1, least - standing)} pods of its gang must be placed together."
+
+
+def _preemption(answer: CycleAnswer) -> str:
+    if answer.reason == ONGOING:
+        return " It waits for pods that make way."
+    if answer.reason == NEVER:
+        return " Its preemptionPolicy is Never."
+    steps = [_said(step) for step in answer.why if step.rule in IN_VAIN] + _kept(answer.why)
+    return f"{TRIED} {'; '.join(steps)}." if steps else ""
+
+
+def _said(step: Step) -> str:
+    """The step with what it is about; the pod itself need not be named to it."""
+    others = step.subjects[1:]
+    return f"{', '.join(others)}: {step}" if others else str(step)
+
+
+def _kept(why: Sequence[Step]) -> list[str]:
+    """Those who are too important to leave the nearest node."""
+    kept = [step for step in why if step.rule == Rule.PLACE_KEPT]
+    if not kept:
+        return []
+    names = [f"{step.subjects[1]} (priority {step.numbers[0]})" for step in kept]
+    names += [f"{step.numbers[0]} more" for step in why if step.rule == Rule.PLACE_MORE]
+    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return [f"on {kept[0].subjects[0]} too important to leave: {listed}"]

@@ -1,0 +1,1 @@
+"""ClusterQueues, LocalQueues and Cohorts: what their status shows (``status``)."""

@@ -1,0 +1,523 @@
+"""The life of a Workload between its reservation and its end: eviction, back-off, requeue, retention (S-10, S-3.3).
+
+A look reads the Workload and its queues and goes through the rules below in their order. The first that has something
+to write answers; the others have their turn when that is stored. Rules that wait for a time name it, and the earliest
+is when the Workload is looked at again.
+
+1. Being deleted: quota and finalizer go when nothing runs. 2. Finished: kept as long as configured. Nothing else
+happens to such a Workload. Then:
+3. Deactivation, wanted or done; it ends whatever else goes on. 4. Execution time. 5. Rejected checks.
+6. Stopped queues. 7. Retry. 8. Pods that are not ready in time. So what ends a workload comes before what only
+sends it back, and of those the administrator's word comes first.
+9. An evicted workload without an owner gives its quota back. 10. Checks are listed, and the workload is admitted.
+11. The end of a back-off. 12. Preemption gates. 13. Why it cannot be considered at all. 14. The owner of a workload
+that we switched off goes after its time.
+
+Promises: on a Workload that is as it should be the answer is empty; all times that are stored are whole seconds.
+Back-off has no jitter: equal histories have equal times, and who returns at the same time is ordered by the queue.
+
+Options (KEP-8691) leave with their Parent's job: execution time and readiness are judged on the Parent alone, and
+their quota is given back by whoever handles the family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from makeway.api.names import ADMISSION_GATED_BY, RESOURCE_IN_USE
+from makeway.api.objects.kubernetes import Job
+from makeway.api.objects.meta import OwnerReference
+from makeway.api.objects.queueing import ClusterQueue, LocalQueue
+from makeway.api.objects.workload import RequeueState, Workload
+from makeway.api.quantity import Duration
+from makeway.controllers.checks.admission_checks import (
+    Admit,
+    ListChecks,
+    TryAgain,
+    admitted_message,
+    in_state,
+    may_be_admitted,
+    rejected_message,
+    retry_message,
+)
+from makeway.controllers.contract import NOTHING, Action, Change, Delete, Edit, Note, Outcome, Ref, View
+from makeway.controllers.jobs.counts import may_run
+from makeway.controllers.jobs.edits import has_pods, lets_go
+from makeway.controllers.jobs.managed import FRAMEWORK
+from makeway.controllers.jobs.workloads import status_of_job
+from makeway.controllers.workloads.edits import (
+    Aim,
+    BackOff,
+    Deactivate,
+    InTurn,
+    LetGo,
+    ListGates,
+    Requeue,
+    SwitchOff,
+    Wait,
+)
+from makeway.controllers.workloads.eviction import (
+    DEACTIVATED,
+    OUT_OF_TIME,
+    Evict,
+    Release,
+    condition,
+    event_of_eviction,
+    holds_quota,
+    message_of_eviction,
+    mode_of,
+    says,
+    since,
+    status_of,
+)
+from makeway.core.messages import shown_reason
+from makeway.core.model import Millis, Queue
+from makeway.core.policy import PodsReady, Policy
+
+Answer = Action | Millis | None  # what to write, or until when to wait
+BACKED_OFF = ("PodsReadyTimeout", "AdmissionCheck")
+RESTARTS = {"ClusterQueueStopped": "ClusterQueueRestarted", "LocalQueueStopped": "LocalQueueRestarted"}
+BY_US = f"{DEACTIVATED}DueTo"  # so begins the reason of an eviction by our own deactivation
+GATED_BY = "Admission is gated by "
+NO_QUEUE = "No LocalQueue is named"
+REPLACEMENT = "WaitingForReplacementPods"
+WAITS_FOR_PODS = f"It is not considered while its condition {REPLACEMENT} is True"
+
+
+def no_linger(workload: Workload) -> int:
+    return 0
+
+
+# --- one look --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A Workload with what its rules ask about."""
+
+    whom: Ref
+    workload: Workload
+    view: View
+    now: Millis
+    linger: Callable[[Workload], int]
+
+    @property
+    def policy(self) -> Policy:
+        return self.view.policy
+
+    @property
+    def owner(self) -> OwnerReference | None:
+        for each in self.workload.metadata.owner_references:
+            if each.controller:
+                return each
+        return None
+
+    @property
+    def is_option(self) -> bool:
+        return mode_of(self.workload) == "ResourceFlavorOption"
+
+    @property
+    def stays(self) -> bool:
+        """Whether it is active and was not asked to leave."""
+        return self.workload.spec.active and not says(self.workload, "Evicted")
+
+    @property
+    def local_queue(self) -> LocalQueue | None:
+        found: LocalQueue | None = self.view.get(
+            Ref("LocalQueue", self.workload.metadata.namespace, self.workload.spec.queue_name)
+        )
+        return found
+
+    @property
+    def cluster_queue(self) -> ClusterQueue | None:
+        found: ClusterQueue | None = self.view.get(Ref("ClusterQueue", "", self.view.queue_of(self.workload)))
+        return found
+
+    @property
+    def queue(self) -> Queue | None:
+        return self.view.state.queues.get(self.view.queue_of(self.workload))
+
+    def owner_object(self) -> Any | None:
+        """What the owner reference names, if it is still there."""
+        owner = self.owner
+        if owner is None:
+            return None
+        found = self.view.get(Ref(owner.kind, self.workload.metadata.namespace, owner.name))
+        return found if found is not None and found.metadata.uid == owner.uid else None
+
+    def change(self, edit: Edit, *notes: Note, status: bool = True) -> Action:
+        return Action(Change(self.whom, edit, status=status, uid=self.workload.metadata.uid), notes=notes)
+
+    def note(self, type: str, reason: str, message: str) -> Note:
+        return Note(self.whom, type, reason, message)
+
+
+class Workloads:
+    """``linger`` says for how many milliseconds after its eviction a workload without an owner keeps its quota."""
+
+    kinds = frozenset({"Workload"})
+
+    def __init__(self, linger: Callable[[Workload], int] = no_linger) -> None:
+        self._linger = linger
+
+    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
+        workload = view.get(whom)
+        if workload is None:
+            return NOTHING
+        look = Look(whom, workload, view, now, self._linger)
+        until: Millis | None = None
+        for rule in _rules(look):
+            answer = rule(look)
+            if answer is None:
+                continue
+            if isinstance(answer, Action):
+                return Outcome(actions=(answer,))
+            until = answer if until is None else min(until, answer)
+        return NOTHING if until is None else Outcome(again_at=until)
+
+
+def _rules(look: Look) -> tuple[Callable[[Look], Answer], ...]:
+    if look.workload.metadata.deletion_timestamp is not None:
+        return (let_go,)
+    if says(look.workload, "Finished"):
+        return (keep_finished,)
+    return HOLDING if holds_quota(look.workload) else WAITING
+
+
+# --- the ends --------------------------------------------------------------------------------------------------------
+
+
+def let_go(look: Look) -> Answer:
+    """Nothing frees quota while something runs on it: the finalizer stays as long (S-10.3)."""
+    workload, finalizers = look.workload, look.workload.metadata.finalizers
+    if RESOURCE_IN_USE not in finalizers and not holds_quota(workload):
+        return None
+    owner = None if says(workload, "Finished") else look.owner_object()
+    if isinstance(owner, Job) and _runs(owner, look.policy):
+        return None
+    if owner is None and _leaves_pods(look):
+        return None
+    if isinstance(owner, Workload) and owner.metadata.deletion_timestamp is None and holds_quota(workload):
+        return None  # an Option whose Parent lives leaves first (S-12.10)
+    if holds_quota(workload) and set(finalizers) - {RESOURCE_IN_USE}:  # somebody keeps it, but not its quota
+        return look.change(Release(look.now, shown_reason("PendingEvaluation", look.policy), "It is being deleted"))
+    return look.change(LetGo(), status=False) if RESOURCE_IN_USE in finalizers else None
+
+
+def _runs(job: Job, policy: Policy) -> bool:
+    """Whether it has pods, may get some, or still carries what its admission gave it; whoever stops Jobs mends that."""
+    return not lets_go(job) if FRAMEWORK in policy.jobs.frameworks else has_pods(status_of_job(job))
+
+
+def _leaves_pods(look: Look) -> bool:
+    """Whether pods of a Job that is gone are still on their way out, where that can be seen."""
+    owner = None if says(look.workload, "Finished") else look.owner
+    return owner is not None and any(may_run(each) for each in look.view.owned(owner.uid, "Pod"))
+
+
+def keep_finished(look: Look) -> Answer:
+    """S-10.11. Options go with their Parent."""
+    keep = look.policy.keep_finished_ms
+    if keep is None or look.is_option:
+        return None
+    until = Millis(since(condition(look.workload, "Finished"), look.now) + keep)
+    if look.now < until:
+        return until
+    told = look.note("Normal", "Deleted", "Deleted: its time after the finish is over")
+    return Action(Delete(look.whom, uid=look.workload.metadata.uid), notes=(told,))
+
+
+def keep_deactivated(look: Look) -> Answer:
+    """S-10.11: who was switched off by us may be removed together with its job."""
+    keep = look.policy.keep_deactivated_ms
+    if keep is None or look.workload.spec.active:
+        return None
+    evicted, owner = condition(look.workload, "Evicted"), look.owner_object()
+    if evicted is None or evicted.status != "True" or not evicted.reason.startswith(BY_US):
+        return None
+    if owner is None or isinstance(owner, Workload) or owner.metadata.deletion_timestamp is not None:
+        return None
+    until = Millis(since(evicted, look.now) + keep)
+    if look.now < until:
+        return until
+    told = look.note("Normal", "Deleted", "Deleted with its job: its time after the deactivation is over")
+    return Action(Delete(Ref.of(owner), uid=owner.metadata.uid), notes=(told,))
+
+
+def deactivate(look: Look) -> Answer:
+    """S-10.10: first what is wanted, in the spec; then what follows from it, in the status."""
+    workload, target = look.workload, condition(look.workload, "DeactivationTarget")
+    wanted = target is not None and target.status == "True"
+    if workload.spec.active:
+        return look.change(SwitchOff(), status=False) if wanted else None
+    leaves = not says(workload, "Evicted")
+    if not (leaves or wanted or status_of(workload).requeue_state is not None):
+        return None
+    waits = explain_wait(look)
+    if isinstance(waits, Action) and isinstance(waits.write, Change):  # it holds no quota: one write tells both
+        return look.change(InTurn(Deactivate(look.now), waits.write.edit), *waits.notes)
+    cause, message = (target.reason, target.message) if wanted and target else ("", message_of_eviction(DEACTIVATED))
+    told = (event_of_eviction(look.whom, DEACTIVATED, message, cause),) if leaves and holds_quota(workload) else ()
+    return look.change(Deactivate(look.now), *told)
+
+
+def limit_execution(look: Look) -> Answer:
+    """S-10.9."""
+    limit, workload = look.workload.spec.maximum_execution_time_seconds, look.workload
+    if limit is None or look.is_option or not look.stays or not says(workload, "Admitted"):
+        return None
+    left = limit - (status_of(workload).accumulated_past_execution_time_seconds or 0)
+    until = Millis(since(condition(workload, "Admitted"), look.now) + left * 1000)
+    if look.now < until:
+        return until
+    message = f"The maximum execution time of {limit}s is used up"
+    return look.change(Aim(OUT_OF_TIME, message, look.now), look.note("Warning", OUT_OF_TIME, message))
+
+
+def heed_rejection(look: Look) -> Answer:
+    """S-11.4."""
+    if not status_of(look.workload).admission_checks or not look.workload.spec.active:
+        return None
+    rejected = in_state(look.workload, "Rejected")
+    if not rejected:
+        return None
+    message = rejected_message(rejected)
+    told = look.note("Warning", "AdmissionCheckRejected", message)
+    return look.change(Aim("AdmissionCheck", message, look.now), told)
+
+
+# --- the ways back ---------------------------------------------------------------------------------------------------
+
+
+def stop_with_queue(look: Look) -> Answer:
+    """S-3.3: a reservation of a stopped queue ends; what runs stays, unless the queue is drained.
+
+    So does a reservation of a ClusterQueue that is being deleted, or is gone: it is not used yet, and would keep the
+    queue for as long as a check takes.
+    """
+    workload = look.workload
+    if not holds_quota(workload):
+        return None
+    cluster, local = look.cluster_queue, look.local_queue
+    gone = going(cluster, look.view.queue_of(workload))
+    if gone and not says(workload, "Admitted"):
+        return look.change(Release(look.now, shown_reason("Misconfigured", look.policy), gone))
+    for queue, reason in ((cluster, "ClusterQueueStopped"), (local, "LocalQueueStopped")):
+        if queue is None or queue.spec.stop_policy == "None":
+            continue
+        if not says(workload, "Admitted"):
+            public = shown_reason("Suspended", look.policy)
+            return look.change(Release(look.now, public, inactive(queue.kind, queue.metadata.name)))
+        if queue.spec.stop_policy == "HoldAndDrain" and look.stays:
+            message = f"{queue.kind} {queue.metadata.name} is stopped"
+            return look.change(Evict(reason, message, look.now), event_of_eviction(look.whom, reason, message))
+    return None
+
+
+def heed_retry(look: Look) -> Answer:
+    """S-11.3."""
+    retrying = in_state(look.workload, "Retry") if status_of(look.workload).admission_checks else ()
+    if not retrying:
+        return None
+    leaves = holds_quota(look.workload) and not says(look.workload, "Evicted")
+    told = (event_of_eviction(look.whom, "AdmissionCheck", retry_message(retrying)),) if leaves else ()
+    return look.change(TryAgain(look.now), *told)
+
+
+def expect_pods(look: Look) -> Answer:
+    """S-10.7: pods that are not ready in time send the workload back, and too often is for good."""
+    settings = look.policy.pods_ready
+    if settings is None or look.is_option or not look.stays or not says(look.workload, "Admitted"):
+        return None
+    expected = _pods_expected(look.workload, settings, look.now)
+    if expected is None:
+        return None
+    cause, until, span_ms = expected
+    if look.now < until:
+        return until
+    requeuing = look.policy.requeuing
+    count = ((status_of(look.workload).requeue_state or RequeueState()).count or 0) + 1
+    if requeuing.backoff_limit_count is not None and count > requeuing.backoff_limit_count:
+        message = f"Its pods were not ready in time, and it was requeued {count - 1} times already"
+        return look.change(Aim("RequeuingLimitExceeded", message, look.now))
+    message = f"{message_of_eviction('PodsReadyTimeout', cause)}, which is {Duration(span_ms * 10**6).short()}"
+    told = event_of_eviction(look.whom, "PodsReadyTimeout", message, cause)
+    return look.change(BackOff(cause, message, look.now, requeuing), told)
+
+
+def _pods_expected(workload: Workload, settings: PodsReady, now: Millis) -> tuple[str, Millis, int] | None:
+    """What its pods are waited for, until when, and how long that is; None where nobody waits.
+
+    A loss of pods that is older than the admission belongs to an earlier attempt: its clock does not count here.
+    """
+    ready, admitted = condition(workload, "PodsReady"), since(condition(workload, "Admitted"), now)
+    if ready is not None and ready.status == "True":
+        return None
+    if ready is not None and ready.reason == "WaitForRecovery" and since(ready, now) >= admitted:
+        span = settings.recovery_timeout_ms
+        return None if span is None else ("WaitForRecovery", Millis(since(ready, now) + span), span)
+    return "WaitForStart", Millis(admitted + settings.timeout_ms), settings.timeout_ms
+
+
+def give_back(look: Look) -> Answer:
+    """S-10.3 of a workload that nobody runs: its quota is free as soon as it has been asked to leave.
+
+    A Parent goes after its Option was asked too, so that it does not take the same admission over again (S-12.10).
+    """
+    workload = look.workload
+    if not says(workload, "Evicted") or look.owner is not None or not holds_quota(workload):
+        return None
+    if mode_of(workload) == "Parent":
+        family = look.view.owned(workload.metadata.uid)
+        if any(says(each, "Admitted") and not says(each, "Evicted") for each in family):
+            return None
+    until = Millis(since(condition(workload, "Evicted"), look.now) + look.linger(workload))
+    if look.now < until:
+        return until
+    return look.change(Release(look.now, shown_reason("PendingEvaluation", look.policy)))
+
+
+def pass_checks(look: Look) -> Answer:
+    """S-11.1, 11.2."""
+    workload, queue = look.workload, look.queue
+    if queue is None or not workload.spec.active:
+        return None
+    if queue.checks or status_of(workload).admission_checks:
+        lists = ListChecks(queue, look.now)
+        if lists(workload) is not workload:
+            return look.change(lists)
+    if not holds_quota(workload) or says(workload, "Admitted"):
+        return None
+    owner = look.owner
+    siblings = look.view.owned(owner.uid) if look.is_option and owner is not None else ()
+    if not may_be_admitted(queue, workload, siblings):
+        return None
+    told = look.note("Normal", "Admitted", admitted_message(workload, look.now))
+    return look.change(Admit(queue, look.now), told)
+
+
+def end_back_off(look: Look) -> Answer:
+    """S-10.5. A time to wait for that came beside another eviction ends the same way, whatever that one's reason."""
+    workload, requeued = look.workload, condition(look.workload, "Requeued")
+    if holds_quota(workload) or not workload.spec.active:
+        return None
+    reason = requeued.reason if requeued is not None and requeued.status == "False" else ""
+    state = status_of(workload).requeue_state
+    until = None if state is None or state.requeue_at is None else Millis(state.requeue_at.millis)
+    if reason.startswith(DEACTIVATED):
+        return look.change(Requeue("Reactivated", "The workload is active again", look.now))
+    if reason in RESTARTS:
+        kind = reason.removesuffix("Stopped")
+        queue = look.cluster_queue if kind == "ClusterQueue" else look.local_queue
+        if queue is None or queue.spec.stop_policy != "None":
+            return None
+        message = f"{kind} {queue.metadata.name} is started again"
+        return look.change(Requeue(RESTARTS[reason], message, look.now))
+    if until is not None and look.now < until:
+        return until
+    if reason in BACKED_OFF or (until is not None and not reason):
+        return look.change(Requeue("BackoffFinished", "The time to wait is over", look.now))
+    return None
+
+
+# --- what it shows ---------------------------------------------------------------------------------------------------
+
+
+def list_gates(look: Look) -> Answer:
+    gates = look.policy.gates
+    if not (gates.multi_kueue_orchestrated_preemption or gates.concurrent_admission):
+        return None
+    if not look.workload.spec.preemption_gates and not status_of(look.workload).preemption_gates:
+        return None
+    lists = ListGates(look.now)
+    return None if lists(look.workload) is look.workload else look.change(lists)
+
+
+def explain_wait(look: Look) -> Answer:
+    """Nobody evaluates a workload that cannot be considered, so that nobody else would say why (api 17).
+
+    Whoever holds it keeps it (OnHold); a Parent speaks for its Options.
+    """
+    workload, reserved = look.workload, condition(look.workload, "QuotaReserved")
+    if holds_quota(workload) or mode_of(workload) == "Parent":
+        return None
+    if reserved is not None and reserved.reason == "OnHold":
+        return None
+    fault = obstacle(look)
+    if fault is not None:
+        reason, message = shown_reason(fault[0], look.policy), fault[1]
+        if reserved is not None and (reserved.reason, reserved.message) == (reason, message):
+            return None
+        type, told = ("Normal", "AdmissionGated") if fault[0] == "AdmissionGated" else ("Warning", reason)
+        return look.change(Wait(reason, message, look.now), look.note(type, told, message))
+    if reserved is None and not _says_so_from_the_start(look.policy):
+        return None
+    if reserved is not None and not _is_ours(reserved.message):
+        return None
+    cleared = (look.note("Normal", "AdmissionGateCleared", "Nothing gates the admission any more"),)
+    notes = cleared if reserved is not None and reserved.message.startswith(GATED_BY) else ()
+    wait = Wait(shown_reason("PendingEvaluation", look.policy), "Waits to be considered", look.now)
+    return look.change(wait, *notes)
+
+
+def obstacle(look: Look) -> tuple[str, str] | None:
+    """What keeps a workload without quota from being considered, the weightiest first (conventions 4.3)."""
+    workload, local = look.workload, look.local_queue
+    if not workload.spec.active:
+        return "Deactivated", message_of_eviction(DEACTIVATED)
+    name = look.view.queue_of(workload)
+    if not workload.spec.queue_name:
+        return "Misconfigured", NO_QUEUE
+    if local is None:
+        return "Misconfigured", f"LocalQueue {workload.spec.queue_name} not found"
+    if gone := going(look.cluster_queue, name):
+        return "Misconfigured", gone
+    if not look.view.state.is_active(name):
+        return "Suspended", inactive("ClusterQueue", name)
+    if local.spec.stop_policy != "None":
+        return "Suspended", inactive("LocalQueue", local.metadata.name)
+    gates = workload.metadata.annotations.get(ADMISSION_GATED_BY, "").strip()
+    if gates and look.policy.gates.admission_gated_by and not look.is_option:
+        return "AdmissionGated", f"{GATED_BY}{gates}"
+    if says(workload, REPLACEMENT):
+        return "PendingEvaluation", WAITS_FOR_PODS
+    return None
+
+
+def going(queue: ClusterQueue | None, name: str) -> str:
+    """What a workload of a ClusterQueue is told that is gone or being deleted; "": it is neither."""
+    if queue is None:
+        return f"ClusterQueue {name} not found"
+    return f"ClusterQueue {name} is terminating" if queue.metadata.deletion_timestamp is not None else ""
+
+
+def _says_so_from_the_start(policy: Policy) -> bool:
+    """Whether a workload has its conditions as soon as it is seen; that gate needs granular reasons (KEP-10852)."""
+    return policy.gates.unadmitted_workloads_explicit_status and policy.gates.unadmitted_workloads_observability
+
+
+def inactive(kind: str, name: str) -> str:
+    return f"{kind} {name} is inactive"
+
+
+def _is_ours(message: str) -> bool:
+    """Whether an obstacle was told here, or in the same words: what the scheduler found otherwise is its own."""
+    if message.startswith(GATED_BY) or message in (NO_QUEUE, WAITS_FOR_PODS, message_of_eviction(DEACTIVATED)):
+        return True
+    about_queue = message.startswith(("ClusterQueue ", "LocalQueue "))
+    return about_queue and message.endswith((" is inactive", " is terminating", " not found"))
+
+
+# --- the rules in their order -----------------------------------------------------------------------------------------
+
+# Who holds quota, and who does not; left out are those that have nothing to say there.
+HOLDING = (
+    deactivate, limit_execution, heed_rejection, stop_with_queue, heed_retry, expect_pods, give_back, pass_checks,
+    list_gates, keep_deactivated,
+)  # fmt: skip
+WAITING = (
+    deactivate, limit_execution, heed_rejection, heed_retry, expect_pods, pass_checks, end_back_off, list_gates,
+    explain_wait, keep_deactivated,
+)  # fmt: skip

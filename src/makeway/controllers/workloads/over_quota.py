@@ -1,0 +1,101 @@
+"""What becomes of running work when quota is lowered below it (S-10.14, ``overQuota: Evict``).
+
+A queue is short where even its whole tree cannot cover what it uses; what the cohort covers is ordinary borrowing.
+Then workloads of queues above their own quota leave, in the order in which a preemptor of that queue would choose
+them, each only if it helps, until the queue is short no more. Those who leave already count as gone.
+
+Promise: a look changes nothing in the state, and one that follows its own answer finds nothing to do.
+"""
+
+from __future__ import annotations
+
+from makeway.controllers.contract import NOTHING, Action, Change, Outcome, Ref, View
+from makeway.controllers.workloads.eviction import Evict, event_of_eviction, message_of_eviction
+from makeway.core.model import FR, Millis, QueueName, Workload
+from makeway.core.preemption.candidates import EVERYBODY
+from makeway.core.quota.tree import Node
+from makeway.core.state import State
+
+REASON = "OverQuota"
+
+
+class OverQuota:
+    """Told a ClusterQueue it looks whether that is short; told a Cohort it has all queues below it looked at."""
+
+    kinds = frozenset({"ClusterQueue", "Cohort"})
+
+    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
+        if view.policy.over_quota != "Evict":
+            return NOTHING
+        state = view.state
+        if whom.kind == "Cohort":
+            return Outcome(look=tuple(Ref("ClusterQueue", "", name) for name in _below(state, whom.name)))
+        leaving = in_excess(state, QueueName(whom.name))
+        return Outcome(actions=tuple(_eviction(each, whom.name, now) for each in leaving))
+
+
+def in_excess(state: State, queue: QueueName) -> list[Workload]:
+    """Who must leave so that ``queue`` is short of nothing; who was asked already is not among them."""
+    node = state.tree.queues.get(queue)
+    if node is None or not state.is_active(queue):
+        return []
+    used = set(node.usage) | set(node.root.usage)  # a lender's quota may be missing where only others use it
+    short = sorted(fr for fr in used if state.tree.available(node, fr) < 0)
+    chosen: list[Workload] = []
+    if short:
+        with state.trial():
+            for each in list(state.holders.upto(state.tree_of(queue), short, EVERYBODY, evicted=True)):
+                state.release(each)
+            for fr in short:
+                chosen.extend(_cover(state, node, fr))
+    return chosen
+
+
+def _cover(state: State, node: Node, fr: FR) -> list[Workload]:
+    """Release workloads until the queue is short of ``fr`` no more; whoever would not help stays."""
+    released = []
+    for each in _in_order(state, QueueName(node.name), fr):
+        before = state.tree.available(node, fr)
+        if before >= 0:
+            break
+        if not state.tree.borrows(state.tree.queues[each.queue], fr):
+            continue  # the others of its queue that left have brought it back to its own quota
+        state.release(each)
+        if state.tree.available(node, fr) > before:
+            released.append(each)
+        else:
+            state.hold(each)
+    return released
+
+
+def _in_order(state: State, queue: QueueName, fr: FR) -> list[Workload]:
+    """Who uses ``fr`` in queues above their own quota, as S-7.6 has it for a preemptor of ``queue``."""
+    above = [
+        name
+        for name in state.tree_of(queue)
+        if state.is_active(name) and state.tree.borrows(state.tree.queues[name], fr)
+    ]
+    others, own = [name for name in above if name != queue], [name for name in above if name == queue]
+    return [each for queues in (others, own) for each in state.holders.upto(queues, (fr,), EVERYBODY, evicted=False)]
+
+
+def _eviction(workload: Workload, queue: str, now: Millis) -> Action:
+    ref = Ref("Workload", *workload.key.split("/", 1))
+    message = f"{message_of_eviction(REASON)}: ClusterQueue {queue} is short"
+    return Action(
+        Change(ref, Evict(REASON, message, now), uid=workload.uid),
+        notes=(event_of_eviction(ref, REASON, message),),
+    )
+
+
+def _below(state: State, cohort: str) -> list[str]:
+    """The queues of the whole tree that a cohort is part of: what it lends is missing above it, too."""
+    node = state.tree.cohorts.get(cohort)
+    found: list[str] = []
+    open_nodes = [] if node is None else [node.root]
+    while open_nodes:
+        each = open_nodes.pop()
+        if each.is_queue:
+            found.append(each.name)
+        open_nodes.extend(each.children)
+    return sorted(found)

@@ -1,0 +1,343 @@
+"""What one head would need: flavors, and whom it would displace (S-5.3 to 5.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from makeway.core.amounts import add
+from makeway.core.cycle.flavors import Assignment, Mode, Search, Tried
+from makeway.core.cycle.options import running_sibling, stays_beside
+from makeway.core.model import FR, FlavorName, Millis, PodSet, ResourceName, Usage, Workload
+from makeway.core.preemption import claims, classical
+from makeway.core.preemption import fair_sharing as fair_share
+from makeway.core.preemption.classical import Target, Victims
+from makeway.core.preemption.eligibility import ALL_EQUALS, NO_EQUALS, Equals, equals_by_time
+from makeway.core.preemption.rounds import Round
+from makeway.core.preemption.turns import own_turn, turn_behind, turn_span
+from makeway.core.queueing.pending import Requeue, Turn
+from makeway.core.state import State
+from makeway.core.trace import Rule, Step
+
+
+@dataclass(slots=True)
+class Entry:
+    """A head of the cycle with what was found for it."""
+
+    workload: Workload
+    assignment: Assignment = field(default_factory=Assignment)
+    targets: tuple[Target, ...] = ()
+    steps: tuple[Step, ...] = ()  # why nobody can be displaced
+    round: Round = ""  # what displacing the targets counts as
+    spared: bool = False  # some are left out, for with them it would be a round too many
+    turn: Turn | None = None  # it displaces no equals, or none by time, before its turn
+    excluded: frozenset[str] = frozenset()  # whom it may not displace, whatever the policies say
+    deferred: bool = False  # it fits once the victims of others are gone
+    refused: Requeue | None = None  # it was not even considered
+    replaces: Workload | None = None  # an Option: the Admitted sibling that leaves for it (S-12.7)
+
+    @classmethod
+    def of(
+        cls, workload: Workload, assignment: Assignment, victims: Victims, excluded: frozenset[str],
+        replaces: Workload | None = None,
+    ) -> Entry:  # fmt: skip
+        """The entry of a head with what a search found for it."""
+        return cls(
+            workload, assignment, victims.targets, victims.steps, victims.round, bool(victims.spared), victims.turn,
+            excluded, replaces=replaces,
+        )  # fmt: skip
+
+
+NOBODY = Victims()
+Barred = Callable[[Workload], frozenset[str]]  # whom a workload may not displace, whatever the policies say
+Only = Mapping[tuple[int, ResourceName], FlavorName]
+
+
+def bars_nobody(_: Workload) -> frozenset[str]:
+    return frozenset()
+
+
+def nominate(state: State, workload: Workload, now: Millis, barred: Barred = bars_nobody) -> Entry:
+    """The entry of a head, judged on the state as it is."""
+    reason = _refusal(state, workload)
+    if reason is not None:
+        return Entry(workload, refused=reason[0], steps=(Step(Rule.REFUSED, (workload.key, *reason[1:])),))
+    sibling = running_sibling(state, workload)
+    if sibling is not None:
+        return _nominate_beside(state, workload, sibling, now, barred)
+    found = find_assignment(state, workload, now, tried=state.tried(workload), barred=barred)
+    return Entry.of(workload, *found, barred(workload))
+
+
+def _nominate_beside(state: State, workload: Workload, sibling: Workload, now: Millis, barred: Barred) -> Entry:
+    """The entry of an Option whose family runs already: it stands back, or takes over (S-5.7.1, 12.7.1, 12.7.2)."""
+
+    def refused(requeue: Requeue, reason: str, words: str) -> Entry:
+        return Entry(workload, refused=requeue, steps=(Step(Rule.REFUSED, (workload.key, reason, words)),))
+
+    queue = state.queues[workload.queue]
+    if not stays_beside(queue, workload, sibling):
+        return refused("SiblingRuns", "PendingEvaluation", f"{sibling.key} of the same family is Admitted")
+    replaces: Workload | None = sibling
+    tried = state.tried(workload)
+    assignment, victims = find_assignment(state, workload, now, tried=tried, replaces=sibling, barred=barred)
+    if queue.checks_for(flavor for flavor, _ in assignment.usage):
+        replaces = None  # its checks run while the sibling goes on
+        assignment, victims = find_assignment(state, workload, now, tried=tried, barred=barred)
+        if assignment.mode is Mode.NO_FIT:
+            return refused("NoFit", "WaitingForQuota", f"it does not fit beside {sibling.key}")
+    if assignment.mode not in (Mode.FIT, Mode.NO_FIT) and not state.policy.option_upgrade_preempts:
+        return refused("NoFit", "WaitingForQuota", f"{sibling.key} runs, and nobody is displaced for an upgrade")
+    return Entry.of(workload, assignment, victims, barred(workload), replaces)
+
+
+def _refusal(state: State, workload: Workload) -> tuple[Requeue, str, str] | None:
+    """How it is requeued, its condition reason and its words, if it cannot be considered (S-5.3)."""
+    if workload.refusal:
+        return "Generic", workload.refusal, workload.refused
+    queue = state.queues.get(workload.queue)
+    if queue is None:
+        return "Generic", "Misconfigured", f"ClusterQueue {workload.queue} not found"
+    if not state.is_active(workload.queue):
+        return "Generic", "Suspended", f"ClusterQueue {workload.queue} is inactive"
+    if workload.namespace not in state.namespaces:
+        return "Generic", "Misconfigured", f"Namespace {workload.namespace} not found"
+    if not state.namespace_matches(workload):
+        return "NamespaceMismatch", "Misconfigured", "Workload namespace doesn't match ClusterQueue selector"
+    return None
+
+
+def find_assignment(
+    state: State, workload: Workload, now: Millis, *, tried: Tried, only: Only | None = None,
+    barred: Barred = bars_nobody, replaces: Workload | None = None, all_expired: bool = False,
+) -> tuple[Assignment, Victims]:  # fmt: skip
+    """With all its pods if that fits or can be made to; else, if it allows it, with as many as can be had (S-5.4).
+
+    ``replaces`` counts as gone. ``all_expired``: as if all equals of its queue had had their time, and it its turn.
+    """
+    if replaces is not None:
+        with state.trial():
+            state.tree.release_all(state.tree.queues[replaces.queue], replaces.usage or {})
+            return find_assignment(state, workload, now, tried=tried, only=only, barred=barred)
+    finder = _Finder(state, workload, now, tried, only, barred, all_expired=all_expired)
+    full = [each.count for each in workload.pod_sets]
+    assignment, victims = finder.probe(full)
+    if assignment.mode is Mode.FIT or victims.targets:
+        return assignment, victims
+    if state.policy.gates.partial_admission:
+        found = search_counts(workload.pod_sets, finder.succeeds)
+        if found is not None and finder.last is not None:
+            return finder.last
+    return assignment, finder.as_refused(victims)
+
+
+def search_counts(pod_sets: Sequence[PodSet], succeeds: Callable[[list[int]], bool]) -> list[int] | None:
+    """The largest reduced counts that ``succeeds`` accepts: a lower-bound search over one common index (S-5.5)."""
+    full = [each.count for each in pod_sets]
+    reduced = [0 if each.min_count is None else max(0, each.count - each.min_count) for each in pod_sets]
+    total = sum(reduced)
+    if total == 0:
+        return None
+    low, high = 0, total + 1
+    last_success = -1
+    while low < high:
+        middle = (low + high) // 2
+        if middle <= total and succeeds(_counts(full, reduced, middle, total)):
+            high, last_success = middle, middle
+        else:
+            low = middle + 1
+    return _counts(full, reduced, low, total) if low <= total and last_success == low else None
+
+
+def _counts(full: list[int], reduced: list[int], index: int, total: int) -> list[int]:
+    return [count - less * index // total for count, less in zip(full, reduced, strict=True)]
+
+
+def round_of(state: State, workload: Workload, usage: Usage, targets: Sequence[Target]) -> Round:
+    """What displacing these counts as: who leaves anyway, or had its time, makes no round (design 4, epochs 1).
+
+    Own victims of lower priority make no round above nominal quota as long as the queue does not use more than before:
+    then nothing is taken from others (0042).
+    """
+    if not any(_displaces(each) for each in targets):
+        return ""
+    only_below = all(_is_below(workload, each) for each in targets if _displaces(each))
+    node = state.tree.queues[workload.queue]
+    for fr, amount in usage.items():
+        used = node.usage.get(fr, 0)
+        leaving = sum((t.workload.usage or {}).get(fr, 0) for t in targets if t.workload.queue == workload.queue)
+        grows = amount > leaving or not only_below
+        if amount and grows and add(used - leaving, amount) > node.nominal.get(fr, 0):
+            return "above"
+    return "free"
+
+
+def _displaces(target: Target) -> bool:
+    return not target.workload.evicted and target.reason != "InClusterQueueTimeBased"
+
+
+def _is_below(workload: Workload, target: Target) -> bool:
+    return target.workload.queue == workload.queue and target.workload.priority < workload.priority
+
+
+def _first_that_counts(workload: Workload, targets: Sequence[Target], kind: Round) -> Target:
+    """Whom to leave out of a round too many; the circuit breaker counts everybody who is displaced."""
+    displaced = [each for each in targets if _displaces(each)]
+    others = [each for each in displaced if not _is_below(workload, each)] if kind == "above" else []
+    return (others or displaced)[0]
+
+
+class _Finder:
+    def __init__(
+        self, state: State, workload: Workload, now: Millis, tried: Tried, only: Only | None, barred: Barred, *,
+        all_expired: bool,
+    ) -> None:  # fmt: skip
+        self._state = state
+        self._workload = workload
+        self._now = now
+        self._barred = barred
+        self._excluded = barred(workload)
+        self._victims: dict[object, Victims] = {}
+        self._turn: Turn | None = None if all_expired else own_turn(state, workload, now)
+        self._has_asked = all_expired or self._turn is not None  # whether somebody else has its turn before
+        self._equals = self._by_the_rules(all_expired=all_expired)
+        self._tried = tried
+        self._only = only
+        self.last: tuple[Assignment, Victims] | None = None  # the last probe that succeeded
+
+    def probe(self, counts: list[int]) -> tuple[Assignment, Victims]:
+        state, workload = self._state, self._workload
+        search = Search(  # not kept: it knows us, and what goes round is not freed at once
+            tree=state.tree, node=state.tree.queues[workload.queue], queue=state.queues[workload.queue],
+            flavors=state.flavors, policy=state.policy, simulate=self._simulate, tried=self._tried, only=self._only,
+        )  # fmt: skip
+        assignment = search.assign(workload, counts)
+        victims = NOBODY
+        if assignment.mode not in (Mode.FIT, Mode.NO_FIT):
+            victims = self._within_rounds(assignment.need, assignment.usage)
+        return assignment, victims
+
+    def _within_rounds(self, need: tuple[FR, ...], usage: Usage) -> Victims:
+        """As ``_search_within_rounds``, once for each question: what is short is asked about twice."""
+        key = (need, tuple(sorted(usage.items())))
+        found = self._victims.get(key)
+        if found is None:
+            found = self._victims[key] = self._search_within_rounds(need, usage)
+        return found
+
+    def _search_within_rounds(self, need: tuple[FR, ...], usage: Usage) -> Victims:
+        """Whom to evict without a round too many: who would make it one is left out, the first first (design 4)."""
+        state, workload = self._state, self._workload
+        find_victims = fair_share.find_victims if state.policy.fair_sharing else classical.find_victims
+        spared: frozenset[str] = frozenset()
+        equals, turn = self._of_its_turn(need)
+        while True:
+            victims = find_victims(
+                state, workload, need, usage, self._now,
+                excluded=self._excluded | spared, equals=equals,
+            )  # fmt: skip
+            if turn is not None:
+                victims = replace(victims, turn=turn)
+            if not state.policy.gates.preemption_epochs:
+                return victims
+            kind = round_of(state, workload, usage, victims.targets)
+            if not victims.targets and spared:
+                victims = replace(victims, steps=(self._too_many(),))
+            if not state.rounds.is_too_many(workload, kind):
+                return replace(victims, round=kind, spared=spared) if kind or spared else victims
+            spared |= {_first_that_counts(workload, victims.targets, kind).workload.key}
+
+    def _by_the_rules(self, *, all_expired: bool) -> Equals:
+        """Which equals of its queue it may displace, whoever else waits (S-7.4, 7.14)."""
+        state, workload = self._state, self._workload
+        if running_sibling(state, workload) is not None or self._turn is not None:
+            return NO_EQUALS
+        time_based = state.policy.gates.time_based_same_priority_preemption
+        found = equals_by_time(state.queues[workload.queue], self._now, time_based=time_based)
+        return ALL_EQUALS if all_expired and found.expired_before is not None else found
+
+    def _of_its_turn(self, need: tuple[FR, ...]) -> tuple[Equals, Turn | None]:
+        """Which equals it may displace, and what it must wait for before it may displace more (S-7.14)."""
+        state, workload, before = self._state, self._workload, self._equals.expired_before
+        if not self._has_asked:
+            if before is None or turn_span(state, workload) is None or not self._has_expired(need, before):
+                return self._equals, None
+            self._has_asked = True
+            self._turn = turn_behind(state, workload, self._now, self._is_refused, self._could_by_time)
+        if self._turn is None or self._turn.behind is None:
+            return self._equals, self._turn
+        if before is None or not self._has_expired(need, before):
+            return self._equals, None
+        return Equals(), self._turn
+
+    def _has_expired(self, need: tuple[FR, ...], before: Millis) -> bool:
+        """Whether an equal that uses what is needed has had its time, and could be displaced."""
+        state, workload = self._state, self._workload
+        by_claim = state.policy.gates.preemption_claims
+        for evicted in (False, True):
+            for each in state.holders.expired(workload.queue, need, workload.priority, before, evicted=evicted):
+                is_stuck = evicted and by_claim and claims.is_stuck(state, each, self._now)
+                is_kin = workload.family is not None and each.family == workload.family
+                if not is_stuck and not is_kin and each.key not in self._excluded:
+                    return True
+        return False
+
+    def _is_refused(self, other: Workload) -> bool:
+        return _refusal(self._state, other) is not None
+
+    def _could_by_time(self, other: Workload) -> tuple[bool, bool]:
+        """Whether another would find victims if all equals of the queue had had their time (``turns.Searches``)."""
+        found = find_assignment(self._state, other, self._now, tried={}, barred=self._barred, all_expired=True)
+        return bool(found[1].targets), bool(self._barred(other))
+
+    def _too_many(self) -> Step:
+        """It has used up its rounds: since when, and what ends that (design 4, epochs 2)."""
+        rounds, workload = self._state.rounds, self._workload
+        count = rounds.of(workload)
+        by = count.evicted_by or ""
+        numbers = (count.total, count.above, count.last_at, rounds.end_after_ms)
+        return Step(Rule.ROUND_TOO_MANY, (workload.key, by), numbers)
+
+    def as_refused(self, victims: Victims) -> Victims:
+        """With what any of its searches found in its way.
+
+        Without that it might have been told another flavor, or count, so nobody else shares its verdict.
+        """
+        spared = frozenset[str]().union(*(each.spared for each in self._victims.values()))
+        asked = next((each.turn for each in self._victims.values() if each.turn is not None), None)
+        turn = asked or (self._turn if self._turn is not None and self._turn.at is not None else None)
+        if not spared and turn is None:
+            return victims
+        steps = victims.steps
+        if spared and all(step.rule is not Rule.ROUND_TOO_MANY for step in steps):
+            steps = (*steps, self._too_many())
+        return replace(victims, spared=spared, turn=turn, steps=(*steps, *self._turn_steps(asked)))
+
+    def _turn_steps(self, turn: Turn | None) -> tuple[Step, ...]:
+        key = self._workload.key
+        if turn is None:
+            return ()
+        if turn.behind is not None:
+            return (Step(Rule.NOT_ITS_TURN, (key, turn.behind)),)
+        return (Step(Rule.DISPLACED_BY_TIME, (key,), (turn.at or 0,)),)
+
+    def succeeds(self, counts: list[int]) -> bool:
+        assignment, victims = self.probe(counts)
+        if assignment.mode is Mode.FIT or victims.targets:
+            self.last = assignment, victims
+            return True
+        return False
+
+    def _simulate(self, fr: FR, amount: int) -> tuple[Mode, int]:
+        """What evicting could do for one flavor-resource alone, and the borrowing level then (S-6.5.3)."""
+        state, workload = self._state, self._workload
+        victims = self._within_rounds((fr,), {fr: amount})
+        if not victims.targets:
+            return Mode.NO_CANDIDATES, 0
+        node = state.tree.queues[workload.queue]
+        with state.trial():
+            for target in victims.targets:
+                state.tree.release_all(state.tree.queues[target.workload.queue], target.workload.usage or {})
+            level, _ = state.tree.lowest_subtree(node, fr, amount)
+        own = any(target.workload.queue == workload.queue for target in victims.targets)
+        return (Mode.PREEMPT if own else Mode.RECLAIM), level

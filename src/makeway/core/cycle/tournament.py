@@ -1,0 +1,192 @@
+"""In which order entries are taken where shares decide: whose side would be the poorest goes next (S-9.4).
+
+In every cohort the entries of its queues and the winners of its child cohorts compete by what their own side would
+have with them: who would not borrow first, then the lower share, the higher priority, the earlier time, the name of
+the queue. The winner of the root is taken; then the same again, for what it took counts.
+
+A pick changes usage on few paths only, and what another side would have does not depend on it. So each node remembers
+its best, and after a pick only the nodes on those paths are asked again: O(depth · log n), counted in ``tree.shares``.
+
+Not here: what an entry takes (``entries``), and the order without fair sharing (``cycle.order``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any, Generic, TypeVar
+
+from makeway.core.model import Usage, Workload, invariant
+from makeway.core.quota.shares import Share, borrows_of, seen_at, share
+from makeway.core.quota.tree import Node
+from makeway.core.state import State
+from makeway.core.trace import Rule, Step
+
+T = TypeVar("T")
+Key = tuple[bool, bool, Share, int, int, str]
+DECIDED_BY = (
+    Rule.ORDER_PREEMPTOR, Rule.ORDER_WITHIN_NOMINAL, Rule.ORDER_LOWER_SHARE, Rule.ORDER_PRIORITY, Rule.ORDER_EARLIER,
+    Rule.ORDER_NAME,
+)  # fmt: skip
+PRIORITY, TIME = DECIDED_BY.index(Rule.ORDER_PRIORITY), DECIDED_BY.index(Rule.ORDER_EARLIER)
+
+Counted = Callable[[Node], AbstractContextManager[None]]  # the tree of this root as it counts for the order
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant(Generic[T]):
+    """Who wants to be next: one of a queue at most."""
+
+    workload: Workload
+    node: Node  # its queue
+    usage: Usage  # what it would use
+    item: T
+
+    @property
+    def asked(self) -> list[Any]:
+        return [fr for fr, amount in self.usage.items() if amount]
+
+
+class _Side:
+    """A node below which somebody still waits for its turn."""
+
+    __slots__ = ("above", "asked_in", "best", "depth", "heap", "node", "seen", "stamp")
+
+    def __init__(self, node: Node, above: _Side | None) -> None:
+        self.node = node
+        self.above = above
+        self.depth: int = 0 if above is None else above.depth + 1
+        self.best: Contestant[Any] | None = None
+        self.heap: list[tuple[Key, int, _Side]] = []  # of a cohort: its sides; one whose stamp is old counts no more
+        self.stamp = 0
+        self.seen: Usage = {}  # what reaches the node of what its best would use,
+        self.asked_in = 0  # as it was when sides were last asked together
+
+    def front(self) -> tuple[Key, int, _Side] | None:
+        heap = self.heap
+        while heap and heap[0][1] != heap[0][2].stamp:
+            heappop(heap)
+        return heap[0] if heap else None
+
+
+class Tournament(Generic[T]):
+    """All entries of a cycle. ``pick`` the next, let it take what it takes, ``refresh`` the queues that it changed."""
+
+    def __init__(self, state: State, contestants: Iterable[Contestant[T]], counted: Counted) -> None:
+        self._state = state
+        self._counted = counted
+        self._sides: dict[Node, _Side] = {}
+        self._left: dict[str, Contestant[T]] = {}
+        for each in contestants:
+            invariant(each.node.name not in self._left, "two entries of queue {}", each.node.name)
+            self._left[each.node.name] = each
+            self._side(each.node).best = each
+        self._names = sorted(self._left, reverse=True)  # the next is the last
+        self._picked: Node | None = None  # whose turn it was, and who has not been asked again since
+        self._asking = 0  # how often sides were asked together
+        self._ask_again(self._sides.values())
+
+    def pick(self) -> tuple[T, Step] | None:
+        """The next entry, and why it comes before the others; None: all had their turn. ``refresh`` before the next.
+
+        Trees do not compete with each other: the one goes on whose queue comes first by name.
+        """
+        invariant(self._picked is None, "what the last one took is not counted yet")
+        while self._names and self._names[-1] not in self._left:
+            self._names.pop()
+        if not self._names:
+            return None
+        root = self._sides[self._left[self._names[-1]].node.root]
+        winner = root.best
+        assert winner is not None, "somebody of the tree is left"
+        step = self._why(root, winner)
+        del self._left[winner.node.name]
+        self._sides[winner.node].best = None
+        self._picked = winner.node
+        return winner.item, step
+
+    def refresh(self, queues: Iterable[Node]) -> None:
+        """After a pick: usage of these queues may have changed, and that of the picked one."""
+        touched: dict[Node, _Side] = {}
+        picked = [] if self._picked is None else [self._picked]
+        self._picked = None
+        for queue in (*picked, *queues):
+            for node in (queue, *queue.ancestors()):
+                if node in self._sides:
+                    touched[node] = self._sides[node]
+        self._ask_again(touched.values())
+
+    # --- inside ---
+
+    def _side(self, node: Node) -> _Side:
+        missing: list[Node] = []
+        at: Node | None = node
+        while at is not None and at not in self._sides:
+            missing.append(at)
+            at = at.parent
+        above = None if at is None else self._sides[at]
+        for each in reversed(missing):
+            above = self._sides[each] = _Side(each, above)
+        return self._sides[node]
+
+    def _ask_again(self, sides: Iterable[_Side]) -> None:
+        """Their best, and what they would have with it; those below before those above."""
+        by_root: dict[Node, list[_Side]] = {}
+        for side in sides:
+            by_root.setdefault(side.node.root, []).append(side)
+        for root, members in by_root.items():
+            self._asking += 1
+            with self._counted(root):
+                for side in sorted(members, key=lambda each: -each.depth):
+                    self._ask(side)
+
+    def _ask(self, side: _Side) -> None:
+        side.stamp += 1
+        front = None if side.node.is_queue else side.front()
+        if not side.node.is_queue:
+            side.best = None if front is None else front[2].best
+        if side.best is not None and side.above is not None:
+            side.seen, side.asked_in = self._seen(side, side.best, None if front is None else front[2]), self._asking
+            heappush(side.above.heap, (self._key(side.node, side.best, side.seen), side.stamp, side))
+
+    def _seen(self, side: _Side, best: Contestant[Any], below: _Side | None) -> Usage:
+        """What reaches a side of what its best would use; one step from the side below, if that was just asked too."""
+        if below is None or below.asked_in != self._asking:
+            return seen_at(self._state.tree, side.node, best.node, best.usage)
+        return seen_at(self._state.tree, side.node, below.node, below.seen)
+
+    def _key(self, node: Node, each: Contestant[Any], more: Usage) -> Key:
+        state, workload, gates = self._state, each.workload, self._state.policy.gates
+        first = gates.prioritize_preemptor_workloads and state.is_preemptor(workload)
+        borrows = gates.fair_sharing_prioritize_non_borrowing and borrows_of(node, each.asked, more)
+        priority = -workload.priority if gates.priority_sorting_within_cohort else 0
+        return (
+            not first, borrows, share(state.tree, node, more), priority, workload.queued_at, each.node.name
+        )  # fmt: skip
+
+    def _why(self, root: _Side, winner: Contestant[Any]) -> Step:
+        """What decided, at the highest place where somebody else was left."""
+        at = root
+        while not at.node.is_queue:
+            front = at.front()
+            assert front is not None, "its best came from one of its sides"
+            key, side = front[0], front[2]
+            heappop(at.heap)  # it is asked again after this pick
+            rival = at.front()
+            if rival is not None:
+                return _decided(winner.workload, key, rival[0], rival[2].best)
+            at = side
+        return Step(Rule.ORDER_ALONE, (winner.workload.key,))
+
+
+def _decided(winner: Workload, key: Key, other: Key, rival: Contestant[Any] | None) -> Step:
+    assert rival is not None, "a side with a fresh stamp has a best"
+    which = next(i for i, (mine, theirs) in enumerate(zip(key, other, strict=True)) if mine != theirs)
+    numbers: tuple[int, ...] = (*key[2].fraction(), *other[2].fraction())
+    if which == PRIORITY:
+        numbers = (*numbers, winner.priority, rival.workload.priority)
+    elif which == TIME:
+        numbers = (*numbers, rival.workload.queued_at - winner.queued_at)
+    return Step(DECIDED_BY[which], (winner.key, rival.workload.key), numbers)

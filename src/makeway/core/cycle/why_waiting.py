@@ -1,0 +1,73 @@
+"""Why a workload waits as things stand, asked outside of a cycle (S-5.12).
+
+A cycle tells the workloads that it evaluates. It does not evaluate those that are parked because an equivalent one was
+refused (S-4.5.3), those behind the head of a StrictFIFO queue (S-4.4), and those that back off.
+
+Promises: nothing is decided, and the state is left as it was found.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from makeway.core.cycle.cycle import Heads, Verdict, decide
+from makeway.core.cycle.nomination import find_assignment
+from makeway.core.messages import assignment_message, back_off_message
+from makeway.core.model import Millis, Workload
+from makeway.core.preemption.turns import turn_span
+from makeway.core.queueing.pending import may_queue
+from makeway.core.state import State
+
+
+class Unseen(NamedTuple):
+    """A workload that no cycle evaluates as things stand, and what it waits for."""
+
+    workload: Workload
+    reason: str
+    message: str
+
+
+def unseen(state: State, workload: Workload, now: Millis) -> Unseen | None:
+    """What keeps a waiting workload from being evaluated; None where it was evaluated, or an equivalent one was.
+
+    To be asked while no head is due: a workload in the queue that was not refused then waits for one before it.
+    """
+    known = state.claims.find(workload.key)
+    if known is not None:
+        count = len(known.claim.victims)
+        return Unseen(workload, "WaitingForPreemptedWorkloads", f"Pending the preemption of {count} workload(s)")
+    if not may_queue(workload, now):
+        return Unseen(workload, "PendingEvaluation", back_off_message(workload, now))
+    line = state.pending.line(workload.queue)
+    if line.is_parked(workload.key) or workload.key in line.refused:
+        return None
+    if line.strict:
+        message = f"Waits behind the head of ClusterQueue {workload.queue}, whose queueingStrategy is StrictFIFO"
+    else:
+        message = f"Waits for a workload that comes before it in ClusterQueue {workload.queue}"
+    return Unseen(workload, "PendingEvaluation", message)
+
+
+def is_true_of_all_alike(state: State, workload: Workload) -> bool:
+    """Whether what is found about a workload is also true of those that are parked with it.
+
+    It is not where turns are taken (S-7.14): each has its own place, and some were displaced by time themselves. Nor if
+    it has used rounds, which may bar it from what the others may do.
+    """
+    return turn_span(state, workload) is None and not state.rounds.of(workload).total
+
+
+def found_about(state: State, workload: Workload, now: Millis) -> Verdict | Unseen:
+    """What a cycle would find about a waiting workload if it evaluated this one alone, as far as it may be told.
+
+    What was found when it was refused stands until its queue is woken, so it may fare better by now. That is for a
+    cycle to decide: here it gets no claim and displaces no workload, and is told what it lacks as things stand.
+    """
+    with state.trial():
+        state.pending.due_again(workload)
+        verdict = decide(state, now, Heads([], [workload])).verdicts[0]
+    if verdict.status in ("waiting", "skipped") and verdict.claim is None:
+        return verdict
+    lacks = assignment_message(find_assignment(state, workload, now, tried={})[0].steps)
+    later = f"No quota was left when it was evaluated, or an equivalent one; waits for a change in {workload.queue}"
+    return Unseen(workload, "WaitingForQuota", lacks or later)

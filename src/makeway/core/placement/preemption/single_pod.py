@@ -1,0 +1,167 @@
+"""One pod against all nodes at once (S-15.4 per node, 15.5 between them).
+
+On one node the least priority that suffices changes nothing: coming back by importance keeps exactly whom it keeps. So
+the k-th unit of every node is offered its place together, by vector operations. Pods of a group that stand elsewhere
+count in the choice between nodes, never for room.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from makeway.core.placement.choice import by_node
+from makeway.core.placement.nodes import Bools, Ints
+from makeway.core.placement.preemption.contest import contest
+from makeway.core.placement.room import Kind, Room
+from makeway.core.placement.units import Units, guarded_pods, violations
+
+_SHIFT = 2**31  # makes priorities positive, so that their sum counts pods first
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """The nodes where somebody leaving makes a place, by name, and who would leave."""
+
+    nodes: Ints
+    bounds: Ints  # where the victims of each node begin, and the end
+    victims: Ints  # units, by importance
+    beyond: Ints  # of each victim its pods beyond budgets
+
+    def victims_of(self, offer: int) -> Ints:
+        return self.victims[self.bounds[offer] : self.bounds[offer + 1]]
+
+    def violations(self) -> Ints:
+        return self._sums(self.beyond)
+
+    def _sums(self, values: Ints) -> Ints:
+        return np.add.reduceat(values, self.bounds[:-1]) if len(self.nodes) else values
+
+    def by_merit(self, units: Units) -> Ints:
+        """Their numbers, the best one first (S-15.5)."""
+        if not len(self.nodes):
+            return self.nodes
+        priority, size = units.priority[self.victims], units.size[self.victims]
+        highest = np.maximum.reduceat(priority, self.bounds[:-1])
+        top = priority == np.repeat(highest, np.diff(self.bounds))
+        start = np.where(top, units.start[self.victims], np.iinfo(np.int64).max)
+        earliest = np.minimum.reduceat(start, self.bounds[:-1])
+        total = self._sums((priority + _SHIFT) * size)
+        late = -np.clip(earliest, -(2**62), 2**62)
+        return np.lexsort((self.nodes, late, self._sums(size), total, highest, self.violations()))
+
+
+def offers(room: Room) -> Offers:
+    """What each node would cost a single pod; ``room`` has it as its one member, and is left as it was."""
+    if not room.related:
+        return _plain_offers(room)
+    kind = room.kinds[0]
+    everywhere = kind.open
+    special = _nodes_of_related(room)
+    open_now = np.logical_and.reduce([relation.open() for relation in kind.relations], axis=0)
+    kind.open = everywhere & open_now & ~special  # whoever leaves these, the relations stay what they are
+    plain = _plain_offers(room)
+    kind.open = everywhere
+    found = _merged(plain, _node_by_node(room, np.flatnonzero(everywhere & special)))
+    kind.open = everywhere
+    return found
+
+
+def _nodes_of_related(room: Room) -> Bools:
+    """Nodes that a unit would leave which matters to the pod, there or elsewhere."""
+    related = np.array([room.is_related(unit) for unit in range(len(room.units))], bool)
+    nodes = np.zeros(len(room.state.nodes), bool)
+    nodes[room.parts.node[related[room.parts.unit]]] = True
+    return nodes
+
+
+def _merged(one: Offers, other: Offers) -> Offers:
+    if not len(other.nodes):
+        return one
+    both = [(each, i) for each in (one, other) for i in range(len(each.nodes))]
+    both.sort(key=lambda offer: int(offer[0].nodes[offer[1]]))
+    parts = [(each.nodes[i], slice(int(each.bounds[i]), int(each.bounds[i + 1])), each) for each, i in both]
+    sizes = [part.stop - part.start for _, part, _ in parts]
+    return Offers(
+        np.array([node for node, _, _ in parts], np.int64),
+        np.cumsum([0, *sizes]),
+        np.concatenate([each.victims[part] for _, part, each in parts]),
+        np.concatenate([each.beyond[part] for _, part, each in parts]),
+    )
+
+
+def _plain_offers(room: Room) -> Offers:
+    kind, parts = room.kinds[0], room.parts
+    everyone = np.ones(len(room.units), bool)
+    order, first = by_node(room, everyone)
+    before = room.save()
+    room.take_out(everyone)
+    slack = room.free - kind.need[:, None]
+    room.load(before)
+    good = kind.open & (np.diff(first) > 0)
+    for column in kind.asked:
+        good &= slack[column] >= 0
+    nodes = np.flatnonzero(good)
+    beyond = _beyond(room, nodes, order, first)
+    stays = np.zeros(len(order), bool)
+    if beyond.any():
+        _sweep(room, kind, slack, nodes, (order, first), beyond > 0, stays)
+    _sweep(room, kind, slack, nodes, (order, first), np.ones(len(order), bool), stays)
+    leaving = np.flatnonzero(~stays & good[parts.node[order]])
+    at = parts.node[order[leaving]]
+    starts = np.flatnonzero(np.diff(at, prepend=-1))
+    return Offers(at[starts], np.append(starts, len(at)), parts.unit[order[leaving]], beyond[leaving])
+
+
+def _sweep(room: Room, kind: Kind, slack: Ints, nodes: Ints, lie: tuple[Ints, Ints], may: Bools, stays: Bools) -> None:
+    """Offer all who ``may`` their place back, by importance on each node; ``stays`` says who took it."""
+    order, first = lie
+    turn = 0
+    while len(nodes := nodes[first[nodes] + turn < first[nodes + 1]]):
+        place = first[nodes] + turn
+        use = room.parts.use[:, order[place]]
+        fits = may[place] & ~stays[place]
+        for column in kind.asked:
+            fits &= slack[column, nodes] >= use[column]
+        slack[:, nodes[fits]] -= use[:, fits]
+        stays[place[fits]] = True
+        turn += 1
+
+
+def _beyond(room: Room, nodes: Ints, order: Ints, first: Ints) -> Ints:
+    """Of each place in ``order`` the pods beyond budgets, counted anew for every node, those elsewhere included."""
+    found = np.zeros(len(order), np.int64)
+    guarded = guarded_pods(room.state, room.units)
+    if not guarded:
+        return found
+    unit = room.parts.unit[order]
+    concerned = np.zeros(len(room.units), bool)
+    concerned[list(guarded)] = True
+    for node in nodes.tolist():
+        here = np.arange(first[node], first[node + 1])
+        here = here[concerned[unit[here]]]
+        walk = ((place, *pod) for place in here.tolist() for pod in guarded[int(unit[place])])
+        for place, count in violations(walk).items():
+            found[place] = count
+    return found
+
+
+def _node_by_node(room: Room, candidates: Ints) -> Offers:
+    """Where what leaves a node changes what the pod heeds: each node is a contest of its own."""
+    nodes, victims, beyond, bounds = [], [], [], [0]
+    for node in candidates.tolist():
+        among = np.zeros(len(room.units), bool)
+        among[room.parts.unit[room.parts.node == node]] = True
+        only = np.zeros(len(room.state.nodes), bool)
+        only[node] = True
+        room.kinds[0].open = only
+        result = contest(room, 1, among)
+        if result is not None and result.going.any():
+            going = np.flatnonzero(result.going)
+            nodes.append(node)
+            victims.extend(going.tolist())
+            beyond.extend(result.beyond[going].tolist())
+            bounds.append(len(victims))
+    whole = [np.array(each, np.int64) for each in (nodes, bounds, victims, beyond)]
+    return Offers(*whole)

@@ -1,0 +1,164 @@
+"""How much of what could be lent a queue or cohort has taken: its dominant resource share, exactly (S-9.2, 9.3).
+
+Per resource: what the node uses above its own quota, against all that its cohort could ever give. The largest of these
+ratios counts, divided by the node's weight. A share is a fraction of whole numbers and is compared by multiplying
+crosswise: no rounding, so no two queues can each look the poorer one.
+
+Promises: reads only usage and what was configured; a node within its own quota has share 0, whatever its weight; more
+usage never makes a share smaller.
+
+Not here: what follows from shares (``tournament``, ``preemption.fair_sharing``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import gcd
+from typing import NamedTuple
+
+from makeway.core.amounts import MOST, add, ratio_text, subtract
+from makeway.core.model import FR, ResourceName, Usage
+from makeway.core.quota.tree import WEIGHT_ONE, Node, QuotaTree
+
+THOUSAND = 1000  # a node that has taken all there is has a share of so much
+NOTHING: Usage = {}
+
+
+class Share:
+    """One share: ``above`` of ``lendable``, by weight. Shares are totally ordered; equal ones may look different."""
+
+    __slots__ = ("above", "lendable", "resource", "scale", "weight")
+
+    def __init__(self, above: int = 0, lendable: int = 1, weight: int = WEIGHT_ONE, resource: str = "") -> None:
+        self.above = above
+        self.lendable = lendable
+        self.weight = weight if above else WEIGHT_ONE  # who has taken nothing has share 0 with any weight
+        self.scale = lendable * self.weight  # the denominator; 0: without end
+        self.resource = ResourceName(resource)  # the dominant one; "": none
+
+    @property
+    def is_infinite(self) -> bool:
+        """It borrows with weight zero: above all others; among themselves such shares go by what was taken."""
+        return not self.scale
+
+    def __lt__(self, other: Share) -> bool:
+        if self.scale and other.scale:
+            return self.above * other.scale < other.above * self.scale
+        if self.scale or other.scale:
+            return not other.scale
+        return self.above * other.lendable < other.above * self.lendable
+
+    def __le__(self, other: Share) -> bool:
+        return not other < self
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Share):
+            return NotImplemented
+        if self.scale and other.scale:
+            return self.above * other.scale == other.above * self.scale
+        return not self.scale and not other.scale and self.above * other.lendable == other.above * self.lendable
+
+    def __hash__(self) -> int:
+        below = self.scale or self.lendable
+        common = gcd(self.above, below)
+        return hash((self.is_infinite, self.above // common, below // common))
+
+    def fraction(self) -> tuple[int, int]:
+        """Numerator and denominator of the weighted share in thousandths; a denominator of 0: without end."""
+        return self.above * THOUSAND * WEIGHT_ONE, self.scale
+
+    @property
+    def status(self) -> int:
+        """As a status shows it: rounded up, within 64 bits (S-9.3)."""
+        if self.is_infinite:
+            return MOST
+        number, scale = self.fraction()
+        return min(MOST, -(-number // scale))
+
+    def __repr__(self) -> str:
+        return f"Share({self})"
+
+    def __str__(self) -> str:
+        """With one decimal where it is not whole: ``111.1``."""
+        return ratio_text(*self.fraction())
+
+
+NO_SHARE = Share()
+
+
+class Term(NamedTuple):
+    """One resource of a node: how much of it could be lent to the node, and the node's own quota in each flavor."""
+
+    resource: ResourceName
+    lendable: int
+    quotas: tuple[tuple[FR, int], ...]
+
+
+def share(tree: QuotaTree, node: Node, more: Usage = NOTHING) -> Share:
+    """The share of a node; ``more`` is what it would use beside what it uses (``seen_at`` says how much that is)."""
+    tree.shares += 1
+    if node.parent is None:
+        return NO_SHARE
+    found: Share | None = None
+    usage = node.usage
+    for resource, lendable, quotas in terms(tree, node):
+        above = 0
+        for fr, quota in quotas:
+            used = usage.get(fr, 0)
+            if more:
+                used = add(used, more.get(fr, 0))
+            if used > quota:
+                above = add(above, subtract(used, quota))
+        if above and lendable > 0 and (found is None or above * found.lendable > found.above * lendable):
+            found = (tree.share_type or Share)(above, lendable, node.weight, resource)
+    return NO_SHARE if found is None else found
+
+
+def terms(tree: QuotaTree, node: Node) -> tuple[Term, ...]:
+    """What a node's share is measured by, resource by resource in their order; made once per configuration."""
+    if node.terms is None:
+        by_resource: dict[ResourceName, list[tuple[FR, int]]] = {}
+        for fr, quota in sorted(node.subtree.items()):
+            by_resource.setdefault(fr[1], []).append((fr, quota))
+        lent = {} if node.parent is None else _lendable(tree, node.parent)
+        node.terms = tuple(Term(name, lent.get(name, 0), tuple(quotas)) for name, quotas in sorted(by_resource.items()))
+    return node.terms
+
+
+def _lendable(tree: QuotaTree, cohort: Node) -> Mapping[ResourceName, int]:
+    """All that members of a cohort could have, resource by resource: of every flavor that its tree knows."""
+    if cohort.lendable is None:
+        found: dict[ResourceName, int] = {}
+        for fr in cohort.root.subtree:
+            found[fr[1]] = add(found.get(fr[1], 0), tree.potential(cohort, fr))
+        cohort.lendable = found
+    return cohort.lendable
+
+
+def is_borrowing(tree: QuotaTree, node: Node, more: Usage = NOTHING) -> bool:
+    """Whether a node uses more than its own quota of anything; it may, with share 0, where nothing could be lent."""
+    return any(
+        add(node.usage.get(fr, 0), more.get(fr, 0)) > quota for each in terms(tree, node) for fr, quota in each.quotas
+    )
+
+
+def borrows_of(node: Node, frs: Iterable[FR], more: Usage = NOTHING) -> bool:
+    """Whether it uses, or would with ``more``, above its own quota of one of these."""
+    usage, quota = node.usage, node.subtree
+    return any(add(usage.get(fr, 0), more.get(fr, 0)) > quota.get(fr, 0) for fr in frs)
+
+
+def seen_at(tree: QuotaTree, node: Node, queue: Node, usage: Usage) -> Usage:
+    """How much of what ``queue`` would use beside what it uses reaches ``node`` above it (S-2.7)."""
+    if node is queue:
+        return usage
+    found: dict[FR, int] = {}
+    for fr, amount in usage.items():
+        rest, at = amount, queue
+        while rest > 0 and at is not node:
+            rest = subtract(rest, tree.local_available(at, fr)) if at.local else rest
+            assert at.parent is not None, "the node is above the queue"
+            at = at.parent
+        if rest > 0:
+            found[fr] = rest
+    return found

@@ -1,0 +1,121 @@
+"""The machine that serves also runs: the node agent in a thread of its own, beside the engine and the HTTP loop.
+
+A thread of its own because it reads and writes files: a slow disk must hold up nobody who decides or answers. It is
+called when pods were written, when a supervisor has news, and when something of its own is due.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+
+from makeway.adapters.node.agent import Agent, GaveUp
+from makeway.adapters.node.agent import Settings as AgentSettings
+from makeway.adapters.node.launching import Launcher
+from makeway.adapters.node.machine import Offer, base_environment, find_gpus, offers_of
+from makeway.adapters.server.storage.store import SqliteStore
+from makeway.api.objects.kubernetes import Pod
+from makeway.api.versions import kind_of
+from makeway.controllers.contract import Controller, Note
+from makeway.controllers.jobs.gangs import JobGangs
+from makeway.controllers.jobs.pods import JobPods
+from makeway.controllers.pods.budgets import Budgets
+from makeway.controllers.pods.lost_nodes import LostNodes
+from makeway.controllers.pods.scheduling import PodScheduling
+from makeway.runtime.live.writer import LiveWriter
+from makeway.runtime.ports import Change, Clock, kind_key
+
+FOLDER = "pods"
+PAUSE_MAX_MS = 1000
+STOP_SECONDS = 10.0
+PODS = kind_key(kind_of(Pod))
+
+
+def controllers_of_pods() -> list[Controller]:
+    """What Kubernetes would bring beside us."""
+    return [JobGangs(), JobPods(), PodScheduling(), LostNodes(), Budgets()]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """What is run here, and as what."""
+
+    offers: Sequence[Offer] = ()  # none: one Node with all that the machine has
+    images: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+class LocalNode:
+    """``failed`` hears of an error that ended it, in its thread; ``files`` is told at ``Launcher``."""
+
+    def __init__(
+        self, folder: Path, store: SqliteStore, settings: NodeSettings, clock: Clock, *, tell: Callable[[Note], None],
+        failed: Callable[[BaseException], None], gave_up: GaveUp | None = None,
+        files: tuple[int, int] | None = None,
+    ) -> None:  # fmt: skip
+        root = (folder / FOLDER).absolute()  # supervisors work in folders of their own
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._store = store
+        self._clock = clock
+        self._failed = failed
+        self._heard, self._called = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._is_stopping = False
+        offers = offers_of(settings.offers, find_gpus())
+        chosen = AgentSettings(root, offers, settings.images, base_environment())
+        self.agent = Agent(store, LiveWriter(store.submit, self.call), chosen, tell, Launcher(files), gave_up=gave_up)
+        self._thread = Thread(target=self._run, name="makeway-node", daemon=True)
+
+    def start(self) -> None:
+        self.agent.prepare()
+        self._store.on_commit(self._committed)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Pods go on; whoever serves next finds them."""
+        self._is_stopping = True
+        self.call()
+        if self._thread.is_alive():
+            self._thread.join(STOP_SECONDS)
+        else:
+            self._close()
+
+    def call(self) -> None:
+        """There is news; from any thread."""
+        with suppress(OSError):  # full: it is called already; closed: it has ended
+            os.write(self._called, b"x")
+
+    def _committed(self, changes: Sequence[Change]) -> None:
+        if any(kind_key(each.after.kind) == PODS for each in changes):
+            self.call()
+
+    def _run(self) -> None:
+        try:
+            while not self._is_stopping:
+                if not self.agent.step(self._clock()):
+                    self._wait()
+        except BaseException as error:  # nobody is above it who could tell
+            self._failed(error)
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        if self._called >= 0:
+            self.agent.close()
+            called, self._called = self._called, -1
+            os.close(called)
+            os.close(self._heard)
+
+    def _wait(self) -> None:
+        due = self.agent.next_at()
+        pause = PAUSE_MAX_MS if due is None else max(0, min(PAUSE_MAX_MS, due - self._clock()))
+        poll = select.poll()
+        for file in (self._heard, *self.agent.files):
+            poll.register(file, select.POLLIN)
+        for file, _ in poll.poll(pause):
+            if file == self._heard:
+                with suppress(BlockingIOError):
+                    os.read(self._heard, 4096)

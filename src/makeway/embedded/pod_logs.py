@@ -1,0 +1,156 @@
+"""Logs of pods for those who ask the server: read a block at a time in threads of their own, looked after together.
+
+Two threads read for everybody, so however many ask for however much, the HTTP loop has little to send on at a time, and
+each waits for its turn. Who follows and has read all is not asked again and again: one look at the files of all of
+them, ten times a second, finds those that have grown. They are read some at a time, and in between others have their
+turn: a thousand who follow a pod that prints a line are no reason for anybody else to wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from makeway.adapters.node.folders import PodFolder
+from makeway.adapters.node.logs import LogQuery, LogReader, Mark, NoLogYet, Spot, log_of
+from makeway.adapters.server.resources.pod_calls import LogOptions, NoLog
+from makeway.embedded.local_node import FOLDER
+from makeway.runtime.ports import Stored
+
+READERS = 2
+LOOK_SECONDS = 0.1  # between two looks at logs that are followed
+AT_ONCE = 8  # that are read for before others have their turn
+TURN_SECONDS = 0.002
+SURE_SECONDS = 5.0  # after that one reads in any case: a supervisor that was killed changes no file
+
+
+class Logs:
+    """``adapters.server.resources.pod_calls.PodLogs`` over the folders of pods. On one loop only."""
+
+    def __init__(self, folder: Path) -> None:
+        self._root = folder / FOLDER
+        self._threads = ThreadPoolExecutor(READERS, "makeway-logs")
+        self._lookout = Lookout(self._threads)
+
+    async def read(self, pod: Stored, options: LogOptions) -> AsyncIterator[bytes]:
+        query = LogQuery(
+            options.follow, options.previous, options.tail_lines, options.since, options.timestamps,
+            options.limit_bytes,
+        )  # fmt: skip
+        loop = asyncio.get_running_loop()
+        folder = PodFolder(self._root, pod.uid)
+        try:
+            reader = await loop.run_in_executor(self._threads, log_of, folder, options.container, query)
+        except NoLogYet as error:
+            raise NoLog(str(error)) from None
+        yield b""
+        look = await loop.run_in_executor(self._threads, _looked, reader)
+        while True:
+            if look.part:
+                yield look.part
+            if reader.is_done:
+                return
+            if look.part:
+                look = await loop.run_in_executor(self._threads, _looked, reader)
+            else:
+                look = await self._lookout.changed(reader, look)
+
+
+class Look(NamedTuple):
+    """What a reader found, and how things looked before: what comes after that is noticed, if not read already."""
+
+    part: bytes
+    spot: Spot
+    mark: Mark
+
+
+def _looked(reader: LogReader) -> Look:
+    spot = reader.spot
+    mark = spot.mark()
+    part = reader.read()
+    return Look(part, reader.spot, mark if reader.spot == spot else ())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiter:
+    reader: LogReader
+    mark: Mark
+    until: float  # then one reads in any case
+    found: asyncio.Future[Look]
+
+
+class Lookout:
+    """Waits for logs to grow, for all who follow one, and reads what came."""
+
+    def __init__(self, threads: ThreadPoolExecutor) -> None:
+        self._threads = threads
+        self._waiting: dict[Spot, dict[_Waiter, None]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def changed(self, reader: LogReader, last: Look) -> Look:
+        """The next look at a log that has changed since the last one; after a few seconds at any."""
+        loop = asyncio.get_running_loop()
+        waiter = _Waiter(reader, last.mark, loop.time() + SURE_SECONDS, loop.create_future())
+        self._waiting.setdefault(last.spot, {})[waiter] = None
+        if self._task is None:
+            self._task = loop.create_task(self._look_out())
+        try:
+            return await waiter.found
+        finally:
+            mine = self._waiting[last.spot]
+            del mine[waiter]
+            if not mine:
+                del self._waiting[last.spot]
+
+    async def _look_out(self) -> None:
+        try:
+            while self._waiting:
+                await asyncio.sleep(LOOK_SECONDS)
+                woken = await self._woken()
+                for at in range(0, len(woken), AT_ONCE):
+                    await self._read(woken[at : at + AT_ONCE])
+        finally:
+            self._task = None
+
+    async def _woken(self) -> Sequence[_Waiter]:
+        loop, spots = asyncio.get_running_loop(), list(self._waiting)
+        marks = await loop.run_in_executor(self._threads, _marks, spots)
+        now = loop.time()
+        return [
+            waiter
+            for spot, mark in zip(spots, marks, strict=True)
+            for waiter in self._waiting.get(spot, ())
+            if waiter.mark != mark or waiter.until <= now
+        ]
+
+    async def _read(self, waiters: Sequence[_Waiter]) -> None:
+        readers = [each.reader for each in waiters]
+        looks = await asyncio.get_running_loop().run_in_executor(self._threads, _looks, readers)
+        for waiter, look in zip(waiters, looks, strict=True):
+            if waiter.found.done():  # nobody waits for it any more
+                continue
+            if isinstance(look, Exception):
+                waiter.found.set_exception(look)
+            else:
+                waiter.found.set_result(look)
+        if len(waiters) == AT_ONCE:
+            await asyncio.sleep(TURN_SECONDS)
+
+
+def _marks(spots: Sequence[Spot]) -> list[Mark]:
+    return [each.mark() for each in spots]
+
+
+def _looks(readers: Sequence[LogReader]) -> list[Look | Exception]:
+    """A log that cannot be read is the trouble of whoever reads it."""
+    found: list[Look | Exception] = []
+    for reader in readers:
+        try:
+            found.append(_looked(reader))
+        except Exception as error:
+            found.append(error)
+    return found

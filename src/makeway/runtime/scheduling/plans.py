@@ -1,0 +1,505 @@
+"""A plan becomes writes: who is admitted, who is asked to leave, and what those who wait are told.
+
+The claim of a preemptor is stored before the first of its victims is asked to leave; their evictions follow that
+write, and are never made if it fails. What a waiting workload is told is written when it says something new, at most
+once per ``statusWriteInterval`` and object (S-5.12); in between the newest is kept, and written when it is due.
+
+Workloads that no cycle evaluates are told as well, while no head is due, and a bounded number at a time (0076). What
+was told counts as long as it is stored: a workload whose status was written by others since has been told nothing.
+
+Not here: the decisions (``core.cycle.cycle``), when workloads are told that no cycle evaluates (``resting``), and what
+becomes of an eviction (``workloads.lifecycle``, ``jobs.running``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
+
+import msgspec
+
+from makeway.api.conditions import find, set_condition
+from makeway.api.names import JOB_UID_LABEL
+from makeway.api.objects.workload import (
+    Admission,
+    ClaimedAssignment,
+    ClaimVictim,
+    PodSetAssignment,
+    PodSetRequest,
+    PreemptionClaim,
+    Workload,
+)
+from makeway.api.quantity import Quantity, Time
+from makeway.controllers.contract import Action, Change, Edit, Note, Ref, Trouble, View
+from makeway.controllers.contract import workload_ref as _ref
+from makeway.controllers.workloads.edits import Wait
+from makeway.controllers.workloads.eviction import Evict, event_of_eviction, generation_of, says, status_of
+from makeway.core.cycle.cycle import Plan, Verdict, is_admitted
+from makeway.core.cycle.flavors import Assignment
+from makeway.core.cycle.why_waiting import Unseen
+from makeway.core.messages import (
+    HUMAN_REASONS,
+    conditions_after,
+    message_class,
+    pending_message,
+    pending_reason,
+    preempted_message,
+    reserved_message,
+    shown_reason,
+)
+from makeway.core.model import DAWN, Claim, Millis, WorkloadKey, stored
+from makeway.core.policy import Policy
+from makeway.core.preemption.classical import Target
+from makeway.core.trace import Rule
+from makeway.runtime.scheduling.eviction_batches import Failed, Issues
+from makeway.runtime.scheduling.resting import Resting
+
+CLAIM_VICTIMS_MAX = 256
+MAY_BLOCK = ("PreemptionGated", "NoFit", "PreemptionNoCandidates")  # after these QuotaReservationBlocked may change
+SETTLES_MS = 1000  # who only lost its turn is looked at again at once; what it heard is told if that was the last of it
+TOLD_MAX = 100  # workloads that no cycle evaluates: so many are told in one step
+CHECKED_MAX = 1000  # and of so many it is asked whether they need to be told
+
+replace = msgspec.structs.replace
+
+
+# --- edits -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """Give a workload the quota that was decided (S-5.7.14, 10.6)."""
+
+    admission: Admission
+    admitted: bool
+    message: str
+    at: Millis
+
+    def __call__(self, workload: Any) -> Any:
+        status = status_of(workload)
+        if says(workload, "QuotaReserved") or says(workload, "Finished") or not workload.spec.active:
+            return None
+        now, generation = Time.of_millis(stored(self.at)), generation_of(workload)
+        conditions = set_condition(
+            status.conditions, type="QuotaReserved", status="True", reason="QuotaReserved", message=self.message,
+            now=now, observed_generation=generation,
+        )  # fmt: skip
+        words = "The workload is admitted" if self.admitted else "Not all admission checks are Ready"
+        conditions = set_condition(
+            conditions, type="Admitted", status="True" if self.admitted else "False",
+            reason="Admitted" if self.admitted else "UnsatisfiedAdmissionChecks", message=words, now=now,
+            observed_generation=generation,
+        )  # fmt: skip
+        for ended in ("Evicted", "Preempted", "QuotaReservationBlocked"):
+            found = find(conditions, ended)
+            if found is not None and found.status == "True":
+                conditions = set_condition(
+                    conditions, type=ended, status="False", reason="QuotaReserved",
+                    message=f"Previously: {found.message}", now=now, observed_generation=generation,
+                )  # fmt: skip
+        after = replace(
+            status, conditions=conditions, admission=self.admission, preemption_claim=None, resource_requests=()
+        )
+        return replace(workload, status=after)
+
+
+@dataclass(frozen=True, slots=True)
+class TellPending:
+    """Say why a workload waits (S-5.12); with a claim, or without the one it had."""
+
+    reason: str
+    message: str
+    at: Millis
+    requests: tuple[PodSetRequest, ...]
+    blocked: str = ""  # status of QuotaReservationBlocked, where it changes
+    blocked_reason: str = ""
+    claim: PreemptionClaim | None = None
+
+    def __call__(self, workload: Any) -> Any:
+        status = status_of(workload)
+        if says(workload, "QuotaReserved") or says(workload, "Finished") or not workload.spec.active:
+            return None
+        now, generation = Time.of_millis(stored(self.at)), generation_of(workload)
+        conditions = set_condition(
+            status.conditions, type="QuotaReserved", status="False", reason=self.reason, message=self.message, now=now,
+            observed_generation=generation,
+        )  # fmt: skip
+        admitted = find(conditions, "Admitted")
+        if admitted is None or admitted.status == "True":
+            conditions = set_condition(
+                conditions, type="Admitted", status="False", reason="NoReservation", message="No quota is held",
+                now=now, observed_generation=generation,
+            )  # fmt: skip
+        if self.blocked:
+            conditions = set_condition(
+                conditions, type="QuotaReservationBlocked", status=self.blocked,  # type: ignore[arg-type]
+                reason=self.blocked_reason, message=self.message, now=now, observed_generation=generation,
+            )  # fmt: skip
+        after = replace(status, conditions=conditions, resource_requests=self.requests, preemption_claim=self.claim)
+        return replace(workload, status=after)
+
+
+@dataclass(frozen=True, slots=True)
+class EndClaim:
+    """Take a claim away that ended without admission; another one that was made since stays."""
+
+    issued_at: Millis
+
+    def __call__(self, workload: Any) -> Any:
+        claim = status_of(workload).preemption_claim
+        if claim is None or claim.issued_at is None or claim.issued_at.millis != self.issued_at:
+            return workload
+        return replace(workload, status=replace(status_of(workload), preemption_claim=None))
+
+
+# --- what an edit is made of ------------------------------------------------------------------------------------------
+
+
+def admission_of(queue: str, assignment: Assignment) -> Admission:
+    """An assignment as it is stored (S-6.13)."""
+    return Admission(
+        cluster_queue=queue,
+        pod_set_assignments=tuple(
+            PodSetAssignment(
+                name=part.name,
+                flavors={resource: choice.flavor for resource, choice in sorted(part.choices.items())},
+                resource_usage={
+                    resource: Quantity.of_units(part.requests[resource], resource) for resource in sorted(part.choices)
+                },
+                count=part.count,
+            )
+            for part in assignment.pod_sets
+        ),
+    )
+
+
+def claim_of(claim: Claim) -> PreemptionClaim:
+    return PreemptionClaim(
+        pod_set_assignments=tuple(
+            ClaimedAssignment(name=each.name, flavors=dict(sorted(each.flavors.items())), count=each.count)
+            for each in claim.sets
+        ),
+        victims=tuple(
+            ClaimVictim(namespace=key.partition("/")[0], name=key.partition("/")[2], uid=uid)
+            for key, uid in claim.victims[:CLAIM_VICTIMS_MAX]
+        ),
+        victim_count=len(claim.victims),
+        issued_at=Time.of_millis(claim.issued_at),
+        expires_at=Time.of_millis(claim.expires_at),
+    )
+
+
+def _requests(verdict: Verdict) -> tuple[PodSetRequest, ...]:
+    """What was asked for at this evaluation."""
+    return tuple(
+        PodSetRequest(
+            name=part.name,
+            resources={name: Quantity.of_units(amount, name) for name, amount in sorted(part.requests.items())},
+        )
+        for part in verdict.assignment.pod_sets
+    )
+
+
+# --- the controller --------------------------------------------------------------------------------------------------
+
+
+class _Words(NamedTuple):
+    """What a waiting workload is told, but for amounts: as long as that stays, nothing is written (S-5.12)."""
+
+    reason: str
+    message: str
+    claims: bool  # whether a claim goes with it
+
+    @classmethod
+    def of(cls, found: Verdict | Unseen, policy: Policy) -> _Words:
+        if isinstance(found, Unseen):
+            return cls(
+                shown_reason(found.reason, policy), message_class(found.message), found.workload.claim is not None
+            )
+        reason, message = shown_reason(pending_reason(found), policy), pending_message(found)
+        return cls(reason, message_class(message), found.claim is not None)
+
+    @classmethod
+    def stored_in(cls, workload: Workload | None) -> _Words | None:
+        """What its stored status says."""
+        status = None if workload is None else status_of(workload)
+        found = None if status is None else find(status.conditions, "QuotaReserved")
+        if status is None or found is None or found.status != "False":
+            return None
+        return cls(found.reason, message_class(found.message), status.preemption_claim is not None)
+
+
+class _Told(NamedTuple):
+    meaning: object  # of the verdict; equal ones have equal words
+    words: _Words
+    at: Millis  # when they were written; the beginning of time where that delays nothing
+    under_way: Edit | None = None  # what writes them, until that is answered
+
+
+class Scheduling:
+    """Turns plans into actions. It remembers what it told whom last, which a restart may forget."""
+
+    def __init__(self) -> None:
+        self._told: dict[WorkloadKey, _Told] = {}
+        self._late: dict[WorkloadKey, Verdict | Unseen] = {}  # what is to be written when it is due
+        self._due: list[tuple[Millis, WorkloadKey]] = []
+        self.troubles: list[Trouble] = []  # workloads of whom it could not be said why they wait
+        self.resting = Resting(self.troubles)
+        self.issues = Issues()
+
+    def actions(self, plan: Plan, view: View, cycle: int) -> Iterator[Action]:
+        """What a plan asks to be written, in the order in which it was decided."""
+        for index, verdict in enumerate(plan.verdicts):
+            yield from self.actions_of(verdict, view, plan.now, f"{cycle}/{index}")
+        for ended in plan.ended:
+            yield from self.end_claim(ended.workload, view, f"{cycle}")
+
+    def actions_of(self, verdict: Verdict, view: View, now: Millis, decision: str) -> list[Action]:
+        """What one verdict asks to be written; those of a plan are asked in their order."""
+        if verdict.status == "admitted":
+            self.forget(verdict.workload.key)
+            return [self._admission(verdict, view, now, decision)]
+        return list(self._waiting(verdict, view, now, decision))
+
+    def late(self, view: View, now: Millis) -> Iterator[Action]:
+        """What was held back and is due now."""
+        while self._due and self._due[0][0] <= now:
+            key = heappop(self._due)[1]
+            found = self._late.pop(key, None)
+            try:
+                told = found is not None and self._told_still(key, view) is not None
+                actions = list(self._tell(found, view, now, "", ())) if found is not None and told else []
+            except Exception as error:
+                self.troubles.append(Trouble(_ref(key), error))
+                continue
+            yield from actions
+
+    def next_at(self) -> Millis | None:
+        while self._due and self._due[0][1] not in self._late:
+            heappop(self._due)
+        times = (self._due[0][0] if self._due else None, self.resting.next_at())
+        return min((at for at in times if at is not None), default=None)
+
+    def forget(self, key: WorkloadKey) -> None:
+        """It has quota, or is gone: whatever was to be said is not said any more."""
+        self._told.pop(key, None)
+        self._late.pop(key, None)
+        self.resting.forget(key)
+
+    def passed_over(self, key: WorkloadKey) -> None:
+        """Its last "no" stands: that it lost its turn in between is not said any more (0018)."""
+        late = self._late.get(key)
+        if isinstance(late, Verdict) and late.only_lost_its_turn:
+            del self._late[key]
+
+    def answered(self, action: Action, stored: bool) -> Failed | None:
+        """A write is stored, or never will be; what follows if it was the last eviction of a decision."""
+        write = action.write
+        told = self._told.get(write.ref.key) if isinstance(write, Change) else None
+        if told is not None and isinstance(write, Change) and write.edit is told.under_way:
+            if stored:
+                self._told[write.ref.key] = told._replace(under_way=None)
+            else:
+                del self._told[write.ref.key]
+        return self.issues.answered(action, stored)
+
+    # --- workloads that no cycle evaluates ---
+
+    def note(self, workload: Workload, view: View, now: Millis) -> None:
+        """A workload that waits is stored anew: unless that was our word, its status may be missing or outdated."""
+        told = self._told.get(Ref.of(workload).key)
+        if told is None or told.under_way is None:
+            self.resting.note(workload, view, now)
+
+    def rested(self, view: View, now: Millis) -> Iterator[Action]:
+        """What workloads are told that no cycle evaluates, some of them; to be asked while no head is due."""
+        told = 0
+        for _, (key, found) in zip(range(CHECKED_MAX), self.resting.found(view, now), strict=False):
+            for action in () if found is None else self._tell_as_it_stands(key, found, view, now):
+                told += 1
+                yield action
+            if told >= TOLD_MAX:
+                return
+
+    def _tell_as_it_stands(
+        self, key: WorkloadKey, found: Verdict | Unseen, view: View, now: Millis
+    ) -> Iterator[Action]:
+        self._heed_time(found, now)
+        told = self._told_still(key, view)
+        was_held_back = self._late.pop(key, None) is not None  # and is outdated: this is what is true now
+        if _Words.of(found, view.policy) == (_Words.stored_in(view.get(_ref(key))) if told is None else told.words):
+            return
+        due = now if told is None else Millis(told.at + view.policy.status_write_interval_ms)
+        if now < due:
+            if not was_held_back:
+                heappush(self._due, (due, key))
+            self._late[key] = found
+            return
+        yield from self._tell(found, view, now, "", ())
+
+    def _told_still(self, key: WorkloadKey, view: View) -> _Told | None:
+        """What it was told here, unless somebody else has written another status since."""
+        told = self._told.get(key)
+        if told is not None and told.under_way is None and _Words.stored_in(view.get(_ref(key))) != told.words:
+            del self._told[key]
+            return None
+        return told
+
+    # --- admitted ---
+
+    def _admission(self, verdict: Verdict, view: View, now: Millis, decision: str) -> Action:
+        workload = verdict.workload
+        ref = _ref(workload.key)
+        waited = max(0, now - workload.queued_at) // 1000
+        message = reserved_message(workload.queue, waited)
+        admitted = is_admitted(view.state, verdict)
+        edit = Reserve(admission_of(workload.queue, verdict.assignment), admitted, message, now)
+        notes = [Note(ref, "Normal", "QuotaReserved", message)]
+        if admitted:
+            notes.append(
+                Note(ref, "Normal", "Admitted", f"Admitted by ClusterQueue {workload.queue}, waited {waited}s")
+            )
+        return Action(
+            Change(ref, edit, uid=workload.uid, strict=True, assumed="quietly"),
+            notes=tuple(notes), because=verdict.steps, decision=decision,
+        )  # fmt: skip
+
+    # --- waiting ---
+
+    def _waiting(self, verdict: Verdict, view: View, now: Millis, decision: str) -> Iterator[Action]:
+        evictions = tuple(self._evictions(verdict, view, now, decision))
+        self.issues.note(decision, verdict, len(evictions))
+        key = verdict.workload.key
+        self.resting.forget(key)
+        self._heed_time(verdict, now)
+        at_once = verdict.claim is not None or self._blocks(verdict, view) != ("", "")
+        if not at_once and not self._tells_news(verdict, view):
+            self._late.pop(key, None)
+            yield from evictions
+            return
+        told = self._told_still(key, view)
+        due = now if told is None else Millis(told.at + view.policy.status_write_interval_ms)
+        if told is not None and verdict.only_lost_its_turn:
+            due = max(due, Millis(now + SETTLES_MS))
+        if not at_once and now < due:
+            if key not in self._late:
+                heappush(self._due, (due, key))
+            self._late[key] = verdict
+            yield from evictions
+            return
+        yield from self._tell(verdict, view, now, decision, evictions)
+
+    def _heed_time(self, found: Verdict | Unseen, now: Millis) -> None:
+        """Its words may speak of a time, and no cycle evaluates it then."""
+        until = None if isinstance(found, Unseen) else _until(found)
+        if until is not None and now < until:
+            self.resting.note_later(found.workload, until)
+
+    def _tells_news(self, verdict: Verdict, view: View) -> bool:
+        """Whether its words differ from those that are stored, or on their way."""
+        key, meaning = verdict.workload.key, _meaning(verdict)
+        told = self._told_still(key, view)
+        if told is not None and told.meaning == meaning:
+            return False
+        words = _Words.of(verdict, view.policy)
+        if words != (_Words.stored_in(view.get(_ref(key))) if told is None else told.words):
+            return True
+        if told is None:
+            self._told[key] = _Told(meaning, words, DAWN)
+        else:
+            self._told[key] = told._replace(meaning=meaning)
+        return False
+
+    def _tell(
+        self, found: Verdict | Unseen, view: View, now: Millis, decision: str, evictions: tuple[Action, ...]
+    ) -> Iterator[Action]:
+        key, words = found.workload.key, _Words.of(found, view.policy)
+        self._late.pop(key, None)
+        if isinstance(found, Unseen):
+            wait = Wait(words.reason, found.message, now)
+            self._told[key] = _Told(found, words, DAWN, wait)  # its first verdict is told at once all the same
+            yield Action(Change(_ref(key), wait, uid=found.workload.uid, assumed="quietly"), decision=decision)
+            return
+        message = pending_message(found)
+        claim = None if found.claim is None else claim_of(found.claim)
+        edit = TellPending(words.reason, message, now, _requests(found), *self._blocks(found, view), claim=claim)
+        self._told[key] = _Told(_meaning(found), words, now, edit)
+        yield Action(
+            Change(_ref(key), edit, uid=found.workload.uid, assumed="quietly"),
+            then=evictions if claim is not None else (),
+            notes=(Note(_ref(key), "Warning", words.reason, message),),
+            because=found.steps, decision=decision,
+        )  # fmt: skip
+        if claim is None:
+            yield from evictions
+
+    def _blocks(self, verdict: Verdict, view: View) -> tuple[str, str]:
+        """What becomes of QuotaReservationBlocked: status and reason, both "" where it stays (S-14.4)."""
+        if verdict.requeue not in MAY_BLOCK:
+            return "", ""
+        before = view.get(_ref(verdict.workload.key))
+        statuses = {} if before is None else {each.type: each.status for each in status_of(before).conditions}
+        found = conditions_after(verdict, statuses, checks_done=False).get("QuotaReservationBlocked", ("", ""))
+        return ("", "") if found[0] == "True" and statuses.get("QuotaReservationBlocked") == "True" else found
+
+    def _evictions(self, verdict: Verdict, view: View, now: Millis, decision: str) -> Iterator[Action]:
+        for target in verdict.targets:
+            if not target.workload.evicted:
+                yield _preemption(verdict, target, view, now, decision)
+        if verdict.replaces is not None and not verdict.replaces.evicted and not verdict.targets:
+            ref = _ref(verdict.replaces.key)
+            message = (
+                f"Evicted to accommodate a workload (UID: {verdict.workload.uid}) due to migration to more favorable "
+                "resource flavor"
+            )
+            yield Action(
+                Change(
+                    ref, Evict("FlavorMigration", message, now), uid=verdict.replaces.uid, strict=True, assumed="told"
+                ),
+                notes=(event_of_eviction(ref, "FlavorMigration", message),), decision=decision,
+                by=verdict.workload.key,
+            )  # fmt: skip
+
+    # --- claims ---
+
+    def end_claim(self, workload: Any, view: View, decision: str) -> Iterator[Action]:
+        """Take the claim of a workload out of its stored status."""
+        if workload.claim is not None:
+            edit = EndClaim(workload.claim.issued_at)
+            yield Action(Change(_ref(workload.key), edit, uid=workload.uid, assumed="quietly"), decision=decision)
+
+
+def _preemption(verdict: Verdict, target: Target, view: View, now: Millis, decision: str) -> Action:
+    victim, preemptor = target.workload, verdict.workload
+    tree = view.state.tree
+    stored_preemptor = view.get(_ref(preemptor.key))
+    job_uid = "" if stored_preemptor is None else stored_preemptor.metadata.labels.get(JOB_UID_LABEL, "")
+    message = preempted_message(
+        uid=preemptor.uid, job_uid=job_uid, reason=target.reason, preemptor=tree.queues[preemptor.queue].path(),
+        preemptee=tree.queues[victim.queue].path(),
+    )  # fmt: skip
+    ref, by = _ref(victim.key), _ref(preemptor.key)
+    edit = Evict("Preempted", message, now, preempted=target.reason, preempted_message=message)
+    words = f"Preempted {victim.key} (UID: {victim.uid}) due to {HUMAN_REASONS[target.reason]}"
+    return Action(
+        Change(ref, edit, uid=victim.uid, assumed="told"),
+        notes=(
+            Note(ref, "Normal", "Preempted", message), event_of_eviction(ref, "Preempted", message),
+            Note(by, "Normal", "PreemptedWorkload", words),
+        ),
+        because=(target.step,), decision=decision, by=preemptor.key,
+    )  # fmt: skip
+
+
+def _until(verdict: Verdict) -> Millis | None:
+    """The time that its words speak of, where a workload was displaced by time itself."""
+    times = (step.numbers[0] for step in verdict.steps if step.rule is Rule.DISPLACED_BY_TIME)
+    return next((Millis(at) for at in times), None)
+
+
+def _meaning(verdict: Verdict) -> object:
+    """What decides about its words."""
+    steps: Iterable[Any] = (*verdict.steps, *verdict.assignment.steps)
+    return verdict.status, verdict.requeue, tuple((step.rule, step.subjects) for step in steps), verdict.claim

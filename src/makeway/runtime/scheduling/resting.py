@@ -1,0 +1,148 @@
+"""Workloads that no cycle evaluates: when each of them is to be told why it waits, and what is true of it (0076).
+
+A workload that is parked with an equivalent one (S-4.5.3) is told what a cycle would find about it. That is found once
+for all that are parked together and of which the same is true, and stands until their queue is woken. The others wait
+for what ``unseen`` says.
+
+Not here: whether that is news, and how it is written (``scheduling``); what keeps a workload out of its queue
+(``workloads.lifecycle``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from heapq import heappop, heappush
+from itertools import chain
+
+from makeway.api.conditions import find
+from makeway.api.objects.workload import Workload
+from makeway.controllers.contract import Ref, Trouble, View, workload_ref
+from makeway.controllers.workloads.eviction import DEACTIVATED, condition, status_of
+from makeway.core.cycle.verdicts import Verdict
+from makeway.core.cycle.why_waiting import Unseen, found_about, is_true_of_all_alike, unseen
+from makeway.core.model import Millis, QueueName, WorkloadKey
+from makeway.core.model import Workload as Waiting
+from makeway.core.queueing.waiting_list import Kin
+from makeway.runtime.scheduling.unheard import Unheard
+
+RESTS_MS = 1000  # how long a workload and its queue rest before it gets its first status
+BUSY_INTERVALS = 2  # in a queue that never rests it gets it after so many times ``statusWriteInterval``
+SOON_MS = 500  # how long a status may be outdated
+EVALUATED_LATER = ("PendingEvaluation", "Pending")
+
+
+class Resting:
+    """``troubles`` takes workloads of whom nothing can be found out."""
+
+    def __init__(self, troubles: list[Trouble] | None = None) -> None:
+        self._troubles = [] if troubles is None else troubles
+        self._silent = Unheard(RESTS_MS)  # workloads without a status, and those that were evicted
+        self._outdated = Unheard(SOON_MS)  # those whose status says no more than that they wait to be evaluated
+        self._at_times: list[tuple[Millis, WorkloadKey]] = []  # when which status will be outdated
+        self._time_of: dict[WorkloadKey, Millis] = {}  # the last of them
+        self._of_kin: dict[tuple[QueueName, Kin], tuple[int, Verdict | Unseen]] = {}  # beside it how often it was woken
+
+    def note(self, workload: Workload, view: View, now: Millis) -> None:
+        """A workload that waits is stored anew, or joins a queue: it may be one that no cycle evaluates."""
+        queue = view.queue_of(workload)
+        if queue not in view.state.queues or view.policy.profile == "parity":
+            return  # the recorded system tells those that it evaluates, and no other
+        reserved = find(status_of(workload).conditions, "QuotaReserved")
+        is_outdated = reserved is not None and reserved.reason in EVALUATED_LATER and not _has_just_left(workload)
+        (self._outdated if is_outdated else self._silent).note(queue, (Ref.of(workload).key,), now)
+
+    def note_queue(self, queue: QueueName, view: View, now: Millis) -> None:
+        """Something has changed that all words of workloads in this queue may depend on.
+
+        A workload that has no words yet gets them in its time.
+        """
+        line = view.state.pending.lines.get(queue)
+        if line is None or not line.members or view.policy.profile == "parity":
+            return
+        told: dict[bool, list[WorkloadKey]] = {True: [], False: []}
+        for key in line.members:
+            told[_has_words(key, view)].append(key)
+        for has_words, keys in told.items():
+            if keys:
+                (self._outdated if has_words else self._silent).note(queue, keys, now)
+
+    def note_later(self, workload: Waiting, at: Millis) -> None:
+        """Its status speaks of a time: when that is over, and cycles had their chance, it is outdated."""
+        at = Millis(at + RESTS_MS)
+        if self._time_of.get(workload.key) != at:
+            self._time_of[workload.key] = at
+            heappush(self._at_times, (at, workload.key))
+
+    def forget(self, key: WorkloadKey) -> None:
+        """It has quota, or is gone."""
+        self._silent.forget(key)
+        self._outdated.forget(key)
+
+    def stir(self, queues: Collection[QueueName], now: Millis) -> None:
+        """Something happens in these queues that may let a workload in."""
+        self._silent.stir(queues, now)
+
+    def next_at(self) -> Millis | None:
+        times = (self._silent.next_at(), self._outdated.next_at(), self._at_times[0][0] if self._at_times else None)
+        return min((at for at in times if at is not None), default=None)
+
+    def is_due(self, now: Millis) -> bool:
+        at = self.next_at()
+        return at is not None and at <= now
+
+    def found(self, view: View, now: Millis) -> Iterator[tuple[WorkloadKey, Verdict | Unseen | None]]:
+        """Workloads that are to be told now, and why each of them waits; None where it does not, or ``lifecycle`` says.
+
+        To be asked while no head is due. A caller may stop at any time, and gets the others when it asks again.
+        """
+        while self._at_times and self._at_times[0][0] <= now:
+            at, key = heappop(self._at_times)
+            if self._time_of.get(key) == at:
+                del self._time_of[key]
+                yield key, self._found_about(key, view, now)
+        at_latest = BUSY_INTERVALS * view.policy.status_write_interval_ms
+        for key in chain(self._outdated.rested(SOON_MS, now), self._silent.rested(at_latest, now)):
+            yield key, self._found_about(key, view, now)
+        self._of_kin.clear()
+
+    def _found_about(self, key: WorkloadKey, view: View, now: Millis) -> Verdict | Unseen | None:
+        try:
+            return self._as_it_stands(key, view, now)
+        except Exception as error:
+            self._troubles.append(Trouble(workload_ref(key), error))
+            return None
+
+    def _as_it_stands(self, key: WorkloadKey, view: View, now: Millis) -> Verdict | Unseen | None:
+        state, stored = view.state, view.get(Ref("Workload", *key.split("/", 1)))
+        queue = QueueName("") if stored is None else view.queue_of(stored)
+        waiting = state.pending.find(queue, key)
+        if waiting is None or not state.is_active(queue):
+            return None
+        line = state.pending.line(queue)
+        kin = line.kin_of.get(key)
+        is_shared = kin is not None and kin in line.resting and is_true_of_all_alike(state, waiting)
+        if kin is None or not is_shared or state.claims.find(key) is not None:
+            return unseen(state, waiting, now) or found_about(state, waiting, now)
+        wakes, known = line.wakes.get("count", 0), self._of_kin.get((queue, kin))
+        if known is None or known[0] != wakes:
+            known = self._of_kin[queue, kin] = (wakes, found_about(state, waiting, now))
+        return _of(known[1], waiting)
+
+
+def _has_words(key: WorkloadKey, view: View) -> bool:
+    stored = view.get(Ref("Workload", *key.split("/", 1)))
+    return stored is not None and find(status_of(stored).conditions, "QuotaReserved") is not None
+
+
+def _has_just_left(workload: Workload) -> bool:
+    """Whether it was evicted: most of those are admitted again soon. One that was switched off is no such workload."""
+    evicted = condition(workload, "Evicted")
+    return evicted is not None and evicted.status == "True" and not evicted.reason.startswith(DEACTIVATED)
+
+
+def _of(found: Verdict | Unseen, waiting: Waiting) -> Verdict | Unseen:
+    """What was found about a workload as what is true of one that is parked with it."""
+    if isinstance(found, Unseen):
+        return found._replace(workload=waiting)
+    return found if found.workload is waiting else replace(found, workload=waiting)

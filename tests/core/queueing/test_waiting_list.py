@@ -1,0 +1,184 @@
+"""One line: kin that is parked and woken together, who stands apart, and the least that anybody at rest asks for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from makeway.core.model import DAWN, Workload
+from makeway.core.queueing.waiting_list import Line, is_at_least, shape
+from makeway.core.undo import UndoLog
+from makeway.testing.builders import pod_set, seconds, workload
+
+
+def line_of(*members: Workload) -> Line:
+    line = Line(UndoLog())
+    for each in members:
+        line.enter(each)
+    return line
+
+
+def names(line: Line) -> list[str]:
+    return [key.partition("/")[2] for key in line.ordered()]
+
+
+def kin(of: Workload) -> tuple[object, ...]:
+    return (shape(of), of.namespace)
+
+
+def test_kin_rests_and_rises_together_however_many_they_are() -> None:
+    small = [workload(f"s{i}", cpu=1, queued=i) for i in range(3)]
+    line = line_of(*small, workload("big", cpu=4, queued=1))
+    assert names(line) == ["s0", "big", "s1", "s2"]
+    line.rest(kin(small[0]))
+    assert names(line) == ["big"]
+    assert sorted(line.parked) == ["default/s0", "default/s1", "default/s2"]
+    assert (len(line.parked), len(line.waiting)) == (3, 1)
+    line.rise([kin(small[0])])
+    assert names(line) == ["s0", "big", "s1", "s2"]
+
+
+def test_who_must_be_in_the_line_stands_apart_from_kin_that_rests() -> None:
+    a, b = workload("a", queued=1), workload("b", queued=2)
+    line = line_of(a)
+    line.rest(kin(a))
+    line.enter(b)
+    assert (names(line), list(line.parked)) == (["b"], ["default/a"])
+    line.rise([kin(a)])
+    assert names(line) == ["a", "b"]
+
+
+def test_who_joins_resting_kin_rests() -> None:
+    a, b = workload("a", queued=2), workload("b", queued=1)
+    line = line_of(a)
+    line.enter(b, rests=True)
+    assert names(line) == []
+    line.rise([kin(a)])
+    assert names(line) == ["b", "a"]
+
+
+def test_the_last_of_a_kin_takes_it_along() -> None:
+    a = workload("a")
+    line = line_of(a)
+    line.rest(kin(a))
+    line.leave(a.key)
+    line.enter(a)
+    assert names(line) == ["a"], "nobody is left who rests"
+    assert "default/x" not in line.waiting
+    with pytest.raises(KeyError):
+        line.parked[a.key]
+
+
+LARGER = {
+    "as much": ({"cpu": 2}, {"cpu": 2}, True),
+    "more": ({"cpu": 3}, {"cpu": 2}, True),
+    "less": ({"cpu": 1}, {"cpu": 2}, False),
+    "more of one, less of another": ({"cpu": 3, "gpu": 1}, {"cpu": 2, "gpu": 2}, False),
+    "another resource": ({"cpu": 3, "gpu": 1}, {"cpu": 2}, False),
+}
+
+
+@pytest.mark.parametrize(("asked", "least", "expected"), LARGER.values(), ids=LARGER)
+def test_who_asks_for_at_least_as_much(asked: dict[str, int], least: dict[str, int], expected: bool) -> None:
+    a, b = (workload("a", pod_sets=(pod_set(requests=each),)) for each in (asked, least))
+    assert is_at_least(shape(a), shape(b)) is expected
+
+
+def test_of_what_cannot_be_compared_nothing_is_said() -> None:
+    one, two = workload("a", cpu=2), workload("b", pod_sets=(pod_set("x", cpu=1), pod_set("y", cpu=9)))
+    partly = workload("c", pod_sets=(replace(pod_set(count=4, cpu=1), min_count=1),))
+    elsewhere = workload("d", pod_sets=(replace(pod_set(cpu=9), node_selector={"zone": "b"}),))
+    for other in (two, partly, elsewhere):
+        assert not is_at_least(shape(other), shape(one))
+        assert not is_at_least(shape(one), shape(other))
+
+
+def test_the_least_that_is_asked_for_by_those_at_rest() -> None:
+    a, b = workload("a", cpu=4, priority=1), workload("b", cpu=2, priority=9)
+    line = line_of(a, b)
+    line.rest(kin(a))
+    least = line.least_of_resting()
+    assert least is not None
+    assert (least.priority, dict(least.amounts)) == (1, {"cpu": 4000})
+    line.rest(kin(b))
+    least = line.least_of_resting()
+    assert least is not None
+    assert (least.priority, dict(least.amounts)) == (9, {"cpu": 2000})
+    line.enter(workload("c", pod_sets=(pod_set("x", cpu=1), pod_set("y", cpu=9))), rests=True)
+    assert line.least_of_resting() is None, "of two podSets nothing is said"
+
+
+@pytest.mark.property
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from(["enter", "rest", "rise", "leave", "alone"]))))
+def test_whatever_happens_in_a_trial_is_undone_and_the_line_is_in_order(story: list[tuple[str, str]]) -> None:
+    members = {name: workload(name, cpu=ord(name) % 2 + 1, queued=ord(name) % 3) for name in "abcdef"}
+    line = line_of(members["a"], members["b"])
+    before = line.contents()
+    with line.log.trial():
+        for name, what in story:
+            _happen(line, members[name], what)
+            in_line = [line.members[key] for key in line.ordered()]
+            assert in_line == sorted(in_line, key=lambda each: (each.queued_at, each.uid))
+            assert {each.key for each in in_line} == set(line.waiting)
+            assert len(line.waiting) + len(line.parked) == len(line.members)
+    assert line.contents() == before
+
+
+def _happen(line: Line, who: Workload, what: str) -> None:
+    known = line.kin_of.get(who.key)
+    if what == "leave":
+        line.leave(who.key)
+    elif what == "enter" and who.key not in line.members:
+        line.enter(who)
+    elif what == "alone" and who.key not in line.members:
+        line.park_alone(who)
+    elif what == "rest" and known is not None:
+        line.rest(known)
+    elif what == "rise" and known in line.resting:
+        assert known is not None
+        line.rise([known])
+
+
+# --- verdicts that bind nobody older (S-4.5.3) -----------------------------------------------------------------------
+
+
+def test_where_age_counts_a_verdict_binds_those_that_are_not_older() -> None:
+    old, at, later = (workload(name, queued=when) for name, when in (("old", 1), ("at", 5), ("later", 9)))
+    line = line_of(old, at, later)
+    line.by_age = True
+    line.log.put(line.refused, old.key, None)
+    line.bind(shape(at), seconds(5))
+    assert (names(line), sorted(line.parked)) == (["old"], ["default/at", "default/later"])
+    assert list(line.refused) == ["default/old"], "it keeps what was found about it"
+    assert [line.binds(workload("new", queued=when)) for when in (4, 5, 6)] == [False, True, True]
+    line.enter(workload("older", queued=3))
+    assert names(line) == ["old", "older"]
+
+
+def test_of_two_verdicts_on_one_shape_the_earlier_time_binds() -> None:
+    line = line_of(workload("a", queued=5))
+    line.by_age = True
+    of = shape(workload("a"))
+    line.bind(of, seconds(5))
+    line.bind(of, seconds(2))
+    line.bind(of, seconds(7))
+    assert line.shapes == {of: seconds(2)}
+
+
+def test_where_age_counts_nothing_all_of_a_shape_are_bound() -> None:
+    line = line_of(workload("old", queued=1), workload("at", queued=5))
+    line.bind(shape(workload("at")), seconds(5))
+    assert (names(line), line.shapes) == ([], {shape(workload("at")): DAWN})
+
+
+def test_who_stands_apart_does_so_no_more_after_a_trial() -> None:
+    line = line_of(*(workload(name, queued=when) for name, when in (("old", 1), ("at", 5), ("later", 9))))
+    line.by_age = True
+    before = line.contents()
+    with line.log.trial():
+        line.bind(shape(workload("at")), seconds(5))
+        assert line.contents() != before
+    assert line.contents() == before
