@@ -31,6 +31,7 @@ check: $(READY) ## format, lint, types, import contracts, tidy and unit tests; u
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	.venv/bin/lint-imports
+	$(PY) tools/rulebook.py
 	@$(MAKE) --no-print-directory -j 2 types units # mypy keeps one core busy, and the tests the other meanwhile
 
 types: $(READY)
@@ -52,6 +53,9 @@ conformance: $(READY) ## compare with recorded decisions; VECTORS="path …" SUI
 soak: $(READY) ## properties at large counts for MINUTES: fixed seeds, then new ones (or those of SEED); or KILLS=, OBJECTS=
 	@$(PY) tools/soak.py --minutes $(MINUTES) --jobs $(JOBS) $(if $(SEED),--seed $(SEED)) \
 		$(if $(KILLS),--kills $(KILLS)) $(if $(OBJECTS),--objects $(OBJECTS))
+
+same: $(READY) ## compare 200 simulations and 300 texts with another revision: SINCE=REVISION
+	$(PY) tools/same.py --since $(SINCE)
 
 bench: $(READY) ## measure; BENCH names what
 	.venv/bin/makeway bench $(BENCH)
@@ -83,4 +87,4 @@ $(RUNS): .venv/.packages pyproject.toml
 $(READY): .venv/.dev-packages $(RUNS)
 	@touch $@
 
-.PHONY: help run test check types units conformance soak bench lock clean
+.PHONY: help run test check types units conformance soak same bench lock clean

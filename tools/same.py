@@ -59,10 +59,10 @@ def write_inputs(tree: Path, folder: Path) -> list[Case]:
     for name, config in (("fair", FAIR), ("parity", PROFILE)):
         (folder / f"{name}.yaml").write_text(json.dumps(config))
     for seed, documents in enumerate(worlds):
-        _write(folder / f"world-{seed}.yaml", documents)
+        write_documents(folder / f"world-{seed}.yaml", documents)
     dice = random.Random("same")
     for number in range(BROKEN):
-        _write(folder / f"broken-{number}.yaml", _broken(dice, worlds[number % WORLDS]))
+        write_documents(folder / f"broken-{number}.yaml", broken(dice, worlds[number % WORLDS]))
     for name in (*EXAMPLES, "fair-sharing", "gangs"):
         target = folder / name
         target.mkdir()
@@ -71,11 +71,11 @@ def write_inputs(tree: Path, folder: Path) -> list[Case]:
     return [*_simulations(), *_texts(commands)]
 
 
-def _write(path: Path, documents: Sequence[Any]) -> None:
+def write_documents(path: Path, documents: Sequence[Any]) -> None:
     path.write_text("".join(f"---\n{json.dumps(each)}\n" for each in documents))
 
 
-def _broken(dice: random.Random, documents: Sequence[Any]) -> list[Any]:
+def broken(dice: random.Random, documents: Sequence[Any]) -> list[Any]:
     """Some documents of a world, each with one value or key that is wrong."""
     chosen = json.loads(json.dumps(dice.sample(documents, min(4, len(documents)))))
     for each in chosen:

@@ -16,7 +16,6 @@ import msgspec
 from msgspec.structs import replace
 
 from makeway.adapters.server.resources.admission import Admission
-from makeway.adapters.simulator.simulation import controllers
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.codec import decode
 from makeway.api.objects.kubernetes import Job, Node, Pod, amended, view
@@ -27,11 +26,8 @@ from makeway.api.quantity import Time
 from makeway.api.versions import find_kind, kind_of
 from makeway.controllers.contract import Controller
 from makeway.controllers.jobs.counts import INDEX
-from makeway.controllers.jobs.gangs import JobGangs
-from makeway.controllers.jobs.pods import JobPods
-from makeway.controllers.pods.budgets import Budgets
-from makeway.controllers.pods.lost_nodes import LostNodes
 from makeway.controllers.pods.scheduling import PodScheduling
+from makeway.controllers.standard import standard
 from makeway.core.model import Millis
 from makeway.core.policy import Policy
 from makeway.runtime.engine import Engine
@@ -50,7 +46,7 @@ RUNS, EXIT, STOPPED = "test/runs", "test/exit", "test/stopped"
 
 def embedded() -> list[Controller]:
     """What a server of one machine runs."""
-    return [*controllers(lambda _: 0, 0), JobGangs(), JobPods(), PodScheduling(), LostNodes(), Budgets()]
+    return standard(lambda _: 0, 0, on_nodes=True)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -1,4 +1,4 @@
-"""Preemption settles: with no change from outside there comes a cycle after which nothing happens any more (design 4).
+"""Preemption settles: with no change from outside there comes a cycle after which nothing happens any more (S-19.5).
 
 Recorded loops of the field, loops of the same kinds made by hand, and random worlds; with victims that leave at once,
 and with victims that take their time.

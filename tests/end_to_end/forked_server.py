@@ -13,7 +13,6 @@ from pathlib import Path
 import httpx
 
 from makeway.embedded.control_plane import ControlPlane, Settings
-from makeway.embedded.local_node import controllers_of_pods
 
 LONG_S = 60.0
 _FORKS = get_context("forkserver")
@@ -22,7 +21,7 @@ _FORKS.set_forkserver_preload([__name__])
 
 def serve(folder: str, told: Connection) -> None:
     """As ``makeway up`` does, but for the node agent."""
-    plane = ControlPlane(Path(folder), Settings(), controllers=controllers_of_pods())
+    plane = ControlPlane(Path(folder), Settings(on_nodes=True))
     url = plane.start()
     told.send((url, plane.token, str(plane._certificate.ca)))
     plane.ended.wait()

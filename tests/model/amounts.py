@@ -1,4 +1,4 @@
-"""Quantities, saturating arithmetic and pod requests (section 1)."""
+"""Quantities, saturating arithmetic and pod requests (S-1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims and rounds: preemption that settles (design, section 4)."""
+"""Claims and rounds: preemption that settles (S-19)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One scheduling cycle (section 5)."""
+"""One scheduling cycle (S-5)."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def skip(run: Run, e: Entry) -> None:  # S-5.7.8, S-5.7.9
 
 
 def redeem(run: Run, e: Entry) -> None:
-    """Check a claimed assignment, without its own claim and with all others."""  # design 4, claims 2
+    """Check a claimed assignment, without its own claim and with all others."""  # S-19.1.2
     held = run.snap.holders[e.p.key]
     run.snap.remove(e.p.key)
     levels = [lowest_subtree(run.snap, e.p.queue, fr, v)[0] for fr, v in e.assignment.usage.items()]
@@ -484,7 +484,7 @@ def cycle(world: World, now: int) -> Result:
     run = Run(world, claims.as_it_will_be(world, as_it_is), as_it_is, now)
     held = holds.in_force(world, run.snap, [])
     for e in sorted(nominate_all(run, claimants, result), key=lambda e: place(world, e)):
-        process(run, e)  # before all others are looked at (design 4, claims 2)
+        process(run, e)  # before all others are looked at (S-19.1.2)
         result.entries.append(e)
     entries = standing_reservations(world, heads)
     entries += nominate_all(run, [(q, key, None) for q, key in heads.items()], result)

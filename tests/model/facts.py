@@ -175,13 +175,13 @@ def _controller(wl: Raw) -> Raw | None:
 
 
 def owner(wl: Raw) -> tuple[str, str, str]:
-    """Kind, namespace and name of what a workload was made for; without an owner it is its own."""  # design 4
+    """Kind, namespace and name of what a workload was made for; without an owner it is its own."""  # S-19.3.3
     found = _controller(wl) or {"kind": "Workload", "name": wl["metadata"]["name"]}
     return str(found["kind"]), str(wl["metadata"].get("namespace", "default")), str(found["name"])
 
 
 def owner_object(wl: Raw) -> tuple[str, ...] | None:
-    """Which object that is: of one name there may be several after each other."""  # design 4, epochs 3
+    """Which object that is: of one name there may be several after each other."""  # S-19.3.3
     found = _controller(wl)
     return None if found is None else (*owner(wl), str(found.get("uid", "")))
 

@@ -1,4 +1,4 @@
-"""Fair sharing (section 9), as plainly as it is written: shares as fractions, everything computed anew each time."""
+"""Fair sharing (S-9), as plainly as it is written: shares as fractions, everything computed anew each time."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ def second_strategy(
 
 
 def still_legal(start: Snapshot, p: Incoming, req: Amounts, chosen: list[Chosen]) -> bool:
-    """Whether each passes its rule when they leave in order, from the untouched state."""  # design 4, revalidation
+    """Whether each passes its rule when they leave in order, from the untouched state."""  # S-19.2
     snap = with_usage(start, p.queue, req)
     for each in chosen:
         if not admits(snap, p, each.holder, each.rule):

@@ -1,4 +1,4 @@
-"""Flavor assignment (section 6)."""
+"""Flavor assignment (S-6)."""
 
 from __future__ import annotations
 

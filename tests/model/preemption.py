@@ -118,7 +118,7 @@ def policy_allows(how: str, p: Incoming, t_priority: int, newer_or_expired: bool
 
 def passes(snap: Snapshot, p: Incoming, t: Holder, how: str, need: Need) -> bool:  # S-7.2, S-7.3
     uses_contested = any(fr in need for fr in t.usage)
-    if t.overdue or p.uid in t.not_for:  # design 4, claims 3 and 4
+    if t.overdue or p.uid in t.not_for:  # S-19.1.3, 19.1.4
         return False
     if is_equal(p, t) and rests(snap, p):
         return False

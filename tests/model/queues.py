@@ -281,7 +281,7 @@ def delete(world: World, key: str) -> str | None:
     leave(world, key)
     departed(world, key)
     for counts in world.rounds.values():
-        if counts.lost_to == key:  # design 4, epochs 2
+        if counts.lost_to == key:  # S-19.3.2
             counts.above, counts.total, counts.lost_to = 0, 0, None
     world.preemptors.discard(key)
     before = rounds.identities(world)

@@ -1,4 +1,4 @@
-"""The quota tree (section 2). Usage is kept at the leaves; everything above is computed when asked for."""
+"""The quota tree (S-2). Usage is kept at the leaves; everything above is computed when asked for."""
 
 from __future__ import annotations
 

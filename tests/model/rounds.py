@@ -1,4 +1,4 @@
-"""By what the rounds of a workload are known, and when its counts end (design, section 4, epochs 2 and 3)."""
+"""By what the rounds of a workload are known, and when its counts end (S-19.3.2, 19.3.3)."""
 
 from __future__ import annotations
 

@@ -441,7 +441,7 @@ def scenarios(draw: st.DrawFn) -> Raw:
     return build(Drawn(draw))
 
 
-# turns (S-7.14), what is held for the entitled (S-5.14), counts that end (design 4, epochs)
+# turns (S-7.14), what is held for the entitled (S-5.14), counts that end (S-19.3)
 
 
 def _turning(dice: Dice, in_cohort: bool) -> Raw:

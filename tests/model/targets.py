@@ -1,4 +1,4 @@
-"""Whom a preemptor evicts, by either kind of preemption, and the rounds that bound it (sections 8 and 9, design 4)."""
+"""Whom a preemptor evicts, by either kind of preemption, and the rounds that bound it (S-8, S-9, S-19.3)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.model.amounts import Amounts
 from tests.model.preemption import Incoming, Need, Target
 from tests.model.world import Snapshot, queue_node
 
-MOST_ROUNDS = 10  # design 4, epochs 1
+MOST_ROUNDS = 10  # S-19.3.1
 MOST_ROUNDS_ABOVE = 1
 
 
@@ -26,7 +26,7 @@ def targets(snap: Snapshot, p: Incoming, need: Need, req: Amounts) -> list[Targe
         left_out |= {extra}
 
 
-# rounds (design 4, epochs 1)
+# rounds (S-19.3.1)
 
 
 def newly_evicted(snap: Snapshot, found: list[Target]) -> list[Target]:

@@ -1,4 +1,4 @@
-"""The worked examples of the semantics reference, and what no vector covers: the default profile and KEP-8522."""
+"""The worked examples of the rule book, and what no vector covers: the default profile and KEP-8522."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns in the model: S-7.14, S-4.5.3, S-4.6.9, and counts that end (design 4, epochs 2 and 3)."""
+"""Turns in the model: S-7.14, S-4.5.3, S-4.6.9, and counts that end (S-19.3.2, 19.3.3)."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ def test_of_two_verdicts_the_earlier_binds() -> None:
     assert w.shapes["x"] == {shape: 10}
 
 
-# counts that end (design 4, epochs 2 and 3)
+# counts that end (S-19.3.2, 19.3.3)
 
 
 def with_counts(w: World, name: str, number: int = 5) -> None:

@@ -54,7 +54,7 @@ class Settings:
     strategies: tuple[str, ...] = ()  # of fair sharing; none: classical preemption
     entitled_hold: str = "All"  # S-5.14; StrictFIFO: standing reservations alone
     rotation: str = "Fair"  # S-7.14; Literal: without it
-    rounds_end_after: int = 600_000  # design 4, epochs 2
+    rounds_end_after: int = 600_000  # S-19.3.2
 
     @property
     def fair_rotation(self) -> bool:
@@ -95,7 +95,7 @@ class Standing:
 
 @dataclass
 class Claim:
-    """What a preemptor is promised while its victims leave."""  # design 4, S-10.13
+    """What a preemptor is promised while its victims leave."""  # S-19.1, S-10.13
 
     workload: str
     uid: str
@@ -113,7 +113,7 @@ class Claim:
 
 @dataclass
 class Rounds:
-    """How often a workload preempted, and who took its place last."""  # design 4, epochs
+    """How often a workload preempted, and who took its place last."""  # S-19.3
 
     above: int = 0  # rounds that ended above nominal
     total: int = 0
@@ -382,7 +382,7 @@ def holder_of(world: World, key: str, now: int) -> Holder:
 
 def identity(world: World, key: str) -> tuple[str, ...]:
     """By what the rounds of a workload are known: its owner, if that has no other workload; else its name too."""
-    wl = world.workloads[key]  # design 4, epochs 3
+    wl = world.workloads[key]  # S-19.3.3
     known, owner = facts.owner(wl), facts.owner_object(wl)
     if owner is None:
         return known

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from makeway.adapters.simulator.simulation import controllers
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.conditions import find
 from makeway.api.objects.meta import Condition
 from makeway.api.objects.workload import Workload
 from makeway.api.versions import kind_of
+from makeway.controllers.standard import standard
 from makeway.core.model import Millis
 from makeway.core.policy import PodsReady, Policy
 from makeway.runtime.engine import Engine
@@ -61,7 +61,7 @@ class Play:
 
     def begin(self, writer: type[DirectWriter] = DirectWriter) -> None:
         self.writer = writer(self.store)
-        self.engine = Engine(self.store, self.policy, controllers(lambda _: 0), writer=self.writer, figures_ms=0)
+        self.engine = Engine(self.store, self.policy, standard(lambda _: 0), writer=self.writer, figures_ms=0)
 
     def settle(self, at: int = 0) -> int:
         self.now = Millis(NOON + at)

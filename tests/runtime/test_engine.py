@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from makeway.adapters.simulator.simulation import controllers
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.conditions import find, is_true
 from makeway.api.objects.queueing import ClusterQueue
 from makeway.api.objects.workload import Workload
 from makeway.api.versions import kind_of
 from makeway.controllers.contract import NOTHING, Controller, Outcome, Ref, View
+from makeway.controllers.standard import standard
 from makeway.core.model import Millis, QueueName, WorkloadKey
 from makeway.core.policy import Policy
 from makeway.runtime import engine as engine_module
@@ -50,7 +50,7 @@ class Play:
         self.now = NOON
         self.store = MemoryStore(lambda: self.now, careful=False)
         self.store.load([flavor(), *objects])
-        chosen = controllers(lambda _: 0) if all_of is None else all_of
+        chosen = standard(lambda _: 0) if all_of is None else all_of
         self.writer = writer(self.store)
         self.engine = Engine(self.store, policy or Policy.default(), chosen, writer=self.writer, figures_ms=0)
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from makeway.adapters.simulator.simulation import controllers
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api import codec
 from makeway.api.objects.configuration import Configuration
@@ -20,6 +19,7 @@ from makeway.api.quantity import LAST_MILLIS, Time
 from makeway.api.schema.shapes import Leaf, ListOf, MapOf, Record, Shape, shape_of
 from makeway.api.versions import kind_of
 from makeway.controllers.jobs.pods import JobPods
+from makeway.controllers.standard import standard
 from makeway.core.lowering import policy_of
 from makeway.core.model import Millis, WorkloadKey
 from makeway.runtime.engine import Engine
@@ -45,7 +45,7 @@ class Play:
         assert isinstance(read.value, Configuration), read.problems
         self.store = MemoryStore(lambda: self.now, careful=False)
         self.store.load([flavor(), local_queue(), *objects])
-        react = [*controllers(lambda _: 0), JobPods()]
+        react = [*standard(lambda _: 0), JobPods()]
         kinds = watched_kinds(on_nodes=True)
         self.engine = Engine(self.store, policy_of(read.value), react, figures_ms=0, kinds=kinds)
 

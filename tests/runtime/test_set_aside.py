@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from makeway.adapters.simulator.simulation import controllers
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.conditions import find, is_true
 from makeway.api.objects.kubernetes import Pod, PodDisruptionBudget, view
@@ -18,11 +17,11 @@ from makeway.api.objects.workload import Workload
 from makeway.api.versions import kind_of
 from makeway.controllers.contract import Action, Change, Controller, Note, Outcome, Ref, View
 from makeway.controllers.pods import scheduling as pod_scheduling
+from makeway.controllers.standard import standard
 from makeway.core.model import FlavorName, Millis, QueueName, ResourceName
 from makeway.core.placement.cycle import cycle as placing_cycle
 from makeway.core.placement.model import ForPod
 from makeway.core.policy import Policy
-from makeway.embedded.local_node import controllers_of_pods
 from makeway.runtime.engine import Engine
 from makeway.runtime.informers import watched_kinds
 from makeway.runtime.metrics.registry import Metrics
@@ -51,7 +50,7 @@ class Play:
 
     def begin(self) -> None:
         """A new start over the same objects."""
-        react = [*controllers(lambda _: 0), *controllers_of_pods(), *self.more]
+        react = [*standard(lambda _: 0, on_nodes=True), *self.more]
         self.metrics = Metrics()
         self.engine = Engine(
             self.store, Policy.default(), react, metrics=self.metrics, kinds=watched_kinds(on_nodes=True),

@@ -146,7 +146,7 @@ def _why_nobody_leaves(steps: Iterable[Step]) -> Iterator[str]:
 
 
 def _barred_words(step: Step) -> str:
-    """Since when a workload has used up its rounds, and what ends that (design 4, epochs 2)."""
+    """Since when a workload has used up its rounds, and what ends that (S-19.3.2)."""
     since, peace = Time.of_millis(step.numbers[2]), Duration(step.numbers[3] * 1_000_000)
     by = f"when {step.subjects[1]}, which displaced it last, finishes or is deleted, " if step.subjects[1] else ""
     return (

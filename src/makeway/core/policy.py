@@ -179,7 +179,7 @@ class Policy:
     strict_fifo_lends: bool = False
     entitled_hold: Literal["All", "StrictFIFO"] = "All"  # whose entitled quota is not borrowed while it waits (S-5.14)
     rotation: Literal["Fair", "Literal"] = "Fair"  # how equals take turns where time counts (S-7.14)
-    rounds_end_after_ms: int = 10 * MINUTE_MS  # of quota held in peace, after which counted rounds end (design 4)
+    rounds_end_after_ms: int = 10 * MINUTE_MS  # of quota held in peace, after which counted rounds end (S-19.3.2)
     journal_age_ms: int = 30 * DAY_MS  # how old a line of the journal may get
     journal_bytes: int = 512 * 2**20  # what all lines that are kept may take together
 

@@ -134,7 +134,7 @@ class State:
         """It holds quota no more, since ``now``; None: that is only supposed, in a trial."""
         self.holders.remove(workload)
         if now is not None and workload.displaced_at is not None:
-            self.rounds.end_for(workload)  # it had its time: that is no quarrel (design 4, epochs 2)
+            self.rounds.end_for(workload)  # it had its time: that is no quarrel (S-19.3.2)
         self.rounds.released(workload, now)
         if now is not None:
             self.rounds.left(workload, now)
@@ -144,7 +144,7 @@ class State:
         self._log.put(self._generations, workload.queue, self._generations.get(workload.queue, 0) + 1)
 
     def note_leaving(self, workload: Workload) -> None:
-        """A holder may have been asked to leave for another: then its tree is not at peace (design 4, epochs 2)."""
+        """A holder may have been asked to leave for another: then its tree is not at peace (S-19.3.2)."""
         if workload.evicted and workload.preempted:
             self.rounds.leaves(workload, self._root_name(workload.queue))
 
@@ -172,7 +172,7 @@ class State:
             self.wake(known.queue, now)
 
     def claim(self, workload: Workload, claim: Claim, *, preempts: bool, round: Round = "") -> None:
-        """A claim is in force from now on (design 4); who stood behind its workload for a turn is due (S-4.6.9)."""
+        """A claim is in force from now on (S-19.1); who stood behind its workload for a turn is due (S-4.6.9)."""
         self.unclaim(workload.key, claim.issued_at)
         tree = self._root_name(workload.queue)
         victims = [self.holders.by_key.get(key) for key, _ in claim.victims]
@@ -319,7 +319,7 @@ class State:
     # --- rounds ---
 
     def rounds_end_for(self, workload: Workload) -> None:
-        """Its spec, effective priority or reclaimable pods changed (design 4, epochs 2)."""
+        """Its spec, effective priority or reclaimable pods changed (S-19.3.2)."""
         self.rounds.end_for(workload)
 
     def rounds_end_in(self, queue: QueueName) -> None:

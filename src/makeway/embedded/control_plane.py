@@ -12,7 +12,7 @@ import asyncio
 import gc
 import platform
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,12 +34,8 @@ from makeway.adapters.server.storage.store import SqliteStore
 from makeway.api.objects.configuration import Configuration
 from makeway.api.objects.kubernetes import Job
 from makeway.api.reading.documents import Tree
-from makeway.controllers.contract import Controller
 from makeway.controllers.jobs.managed import why_unmanaged
-from makeway.controllers.jobs.running import JobRunning
-from makeway.controllers.queues.status import QueueStatus
-from makeway.controllers.workloads.lifecycle import Workloads
-from makeway.controllers.workloads.over_quota import OverQuota
+from makeway.controllers.standard import standard
 from makeway.core.lowering import policy_of
 from makeway.core.policy import Policy
 from makeway.embedded.timekeeping import Timekeeper
@@ -68,14 +64,14 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 0
     limits: Limits = field(default_factory=Limits)
+    on_nodes: bool = False  # pods are made and placed here too
 
 
 class ControlPlane:
     """``start`` returns once it serves, ``stop`` once nothing runs any more; what was acknowledged is stored."""
 
     def __init__(
-        self, folder: Path, settings: Settings, *, controllers: Sequence[Controller] = (),
-        timekeeper: Timekeeper | None = None,
+        self, folder: Path, settings: Settings, *, timekeeper: Timekeeper | None = None,
     ) -> None:  # fmt: skip
         """Raises ``DataFileRefused`` where the folder cannot be used, also because another server has it."""
         self._settings = settings
@@ -97,17 +93,19 @@ class ControlPlane:
         except BaseException:
             self._open.close()
             raise
-        self.live = self._live_engine(controllers)
+        self.live = self._live_engine()
 
-    def _live_engine(self, more: Sequence[Controller]) -> LiveEngine:
-        react: list[Controller] = [Workloads(), JobRunning(), OverQuota(), QueueStatus(), *more]
+    def _live_engine(self) -> LiveEngine:
+        on_nodes = self._settings.on_nodes
         shown = self._settings.configuration.metrics
         metrics = Metrics(
             queue_resources=shown.enable_cluster_queue_resources, local_queues=shown.local_queue_metrics.enable,
             build={"platform": _platform()},
         )  # fmt: skip
-        kinds = watched_kinds(on_nodes=bool(more))
-        return LiveEngine(self.store, self._policy, react, self.clock, self.fail, metrics=metrics, kinds=kinds)
+        kinds = watched_kinds(on_nodes=on_nodes)
+        return LiveEngine(
+            self.store, self._policy, standard(on_nodes=on_nodes), self.clock, self.fail, metrics=metrics, kinds=kinds
+        )
 
     # --- life ---
 

@@ -21,12 +21,7 @@ from makeway.adapters.node.machine import Offer, base_environment, find_gpus, of
 from makeway.adapters.server.storage.store import SqliteStore
 from makeway.api.objects.kubernetes import Pod
 from makeway.api.versions import kind_of
-from makeway.controllers.contract import Controller, Note
-from makeway.controllers.jobs.gangs import JobGangs
-from makeway.controllers.jobs.pods import JobPods
-from makeway.controllers.pods.budgets import Budgets
-from makeway.controllers.pods.lost_nodes import LostNodes
-from makeway.controllers.pods.scheduling import PodScheduling
+from makeway.controllers.contract import Note
 from makeway.runtime.live.writer import LiveWriter
 from makeway.runtime.ports import Change, Clock, kind_key
 
@@ -34,11 +29,6 @@ FOLDER = "pods"
 PAUSE_MAX_MS = 1000
 STOP_SECONDS = 10.0
 PODS = kind_key(kind_of(Pod))
-
-
-def controllers_of_pods() -> list[Controller]:
-    """What Kubernetes would bring beside us."""
-    return [JobGangs(), JobPods(), PodScheduling(), LostNodes(), Budgets()]
 
 
 @dataclass(frozen=True, slots=True)

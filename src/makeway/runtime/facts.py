@@ -548,7 +548,7 @@ def _is_same_shape(before: WireWorkload, after: WireWorkload) -> bool:
 
 
 def _is_blameless(workload: WireWorkload) -> bool:
-    """Whether a workload that lost its quota did so by no quarrel and no failure of its own (design 4, epochs 2)."""
+    """Whether a workload that lost its quota did so by no quarrel and no failure of its own (S-19.3.2)."""
     status = workload.status or NO_STATUS
     conditions = {each.type: each for each in status.conditions}
     reserved, evicted = conditions.get("QuotaReserved"), conditions.get("Evicted")

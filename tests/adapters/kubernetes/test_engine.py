@@ -14,10 +14,10 @@ import pytest
 
 from makeway.adapters.kubernetes.client import Client
 from makeway.adapters.kubernetes.store import KubernetesStore
-from makeway.adapters.simulator.simulation import controllers
 from makeway.api.objects.workload import Workload
 from makeway.api.reading.manifests import load
 from makeway.api.versions import kind_of
+from makeway.controllers.standard import standard
 from makeway.core.policy import Policy
 from makeway.runtime.engine import Engine
 from makeway.runtime.live.driver import wall_clock
@@ -41,7 +41,7 @@ def far_away(tmp_path: Path) -> Iterator[tuple[Server, Engine, Event]]:
         pool = stack.enter_context(ThreadPoolExecutor(4))
         store = KubernetesStore(client, news=called.set)
         writer = LiveWriter(in_threads(store, pool), called.set)
-        yield server, Engine(store, Policy.default(), controllers(lambda _: 0), writer=writer, figures_ms=0), called
+        yield server, Engine(store, Policy.default(), standard(lambda _: 0), writer=writer, figures_ms=0), called
 
 
 def until(condition: Callable[[], bool], engine: Engine, called: Event) -> bool:

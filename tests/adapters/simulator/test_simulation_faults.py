@@ -13,9 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from makeway.adapters.simulator.faults import POINTS, PROFILES, Faults, Unreadable
-from makeway.adapters.simulator.simulation import Simulation, controllers, was_meant
+from makeway.adapters.simulator.simulation import Simulation, was_meant
 from makeway.cli.main import main
 from makeway.controllers.contract import Ref
+from makeway.controllers.standard import standard
 from makeway.core.model import Millis, WorkloadKey
 from makeway.runtime.engine import Engine
 from makeway.runtime.recount.recount import recount
@@ -124,7 +125,7 @@ def test_the_trouble_of_one_workload_costs_no_other_its_place(
 
 def engine_with(ready: Simulation, probe: Callable[[str, Ref], None]) -> Engine:
     settings = ready.settings
-    react = controllers(lambda workload: settings.eviction_ms, settings.figures_ms)
+    react = standard(lambda workload: settings.eviction_ms, settings.figures_ms)
     return Engine(
         ready.store, settings.policy, react, journal=ready.journal, metrics=ready.metrics, tolerates=was_meant,
         figures_ms=settings.figures_ms, probe=probe,

@@ -1,4 +1,4 @@
-"""The same plays with fair sharing: recorded loops, a day of other jobs, random states (design 4, P2, P4, P28)."""
+"""The same plays with fair sharing: recorded loops, a day of other jobs, random states (S-19.5, P2, P4, P28)."""
 
 from __future__ import annotations
 

@@ -310,7 +310,7 @@ def test_which_changes_are_worth_another_look(fields: dict[str, Any], is_worth: 
     assert is_worth_a_look(wire(), wire(**fields), POLICY) is is_worth
 
 
-# --- what stability rests on (design 4) ------------------------------------------------------------------------------
+# --- what stability rests on (S-19) ------------------------------------------------------------------------------
 
 
 def stored_claim(**fields: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Claims: what is freed for somebody is kept for it, and for nobody longer than it should be (design 4, S-10.13)."""
+"""Claims: what is freed for somebody is kept for it, and for nobody longer than it should be (S-19.1, S-10.13)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims that others take, or may not: how long they last then, and how old their workload is (design 4, claims 3)."""
+"""Claims that others take, or may not: how long they last then, and how old their workload is (S-19.1.3)."""
 
 from __future__ import annotations
 

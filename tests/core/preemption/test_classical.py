@@ -66,7 +66,7 @@ TIMED: dict[str, Any] = {"within": "LowerOrNewerEqualPriority", "min_admit": 600
 
 
 def tree(b: int, c: int) -> tuple[Part, ...]:
-    """S-8.11."""
+    """The tree of the example: a reclaims from b and c, which hold what they do not own (S-8.11)."""
     return (
         queue("a", 4, cohort="l", **ANY),
         queue("b", 0, cohort="l"),

@@ -1,4 +1,4 @@
-"""Rounds: how often a workload may displace others, and what makes it begin anew (design 4, epochs)."""
+"""Rounds: how often a workload may displace others, and what makes it begin anew (S-19.3)."""
 
 from __future__ import annotations
 
@@ -316,7 +316,7 @@ def test_counts_are_undone_with_a_trial() -> None:
     assert on.fingerprint() == before
 
 
-# --- peace, time, and several Workloads of one owner (design 4, epochs 2 and 3) --------------------------------------
+# --- peace, time, and several Workloads of one owner (S-19.3.2, 19.3.3) --------------------------------------
 
 TEN_MINUTES = 600
 

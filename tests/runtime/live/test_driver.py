@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from makeway.adapters.simulator.simulation import controllers
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.conditions import is_true
 from makeway.api.objects.workload import Workload
 from makeway.api.versions import kind_of
+from makeway.controllers.standard import standard
 from makeway.core.model import Millis
 from makeway.core.policy import Policy
 from makeway.runtime.engine import Engine
@@ -302,7 +302,7 @@ def test_a_workload_that_arrives_while_the_engine_is_idle_is_admitted_at_once() 
     clock = Clock()
     store = MemoryStore(clock, careful=False)
     store.load([flavor(), cluster_queue(nominal=4), local_queue()])
-    engine = Engine(store, Policy.default(), controllers(lambda _: 0))
+    engine = Engine(store, Policy.default(), standard(lambda _: 0))
 
     def is_admitted() -> bool:
         status = store.get(kind_of(Workload), "default", "w").value().status

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from makeway.adapters.simulator.simulation import controllers
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.controllers.contract import Ref, View
+from makeway.controllers.standard import standard
 from makeway.core.model import Millis
 from makeway.core.policy import Policy
 from makeway.runtime.engine import Engine
@@ -23,7 +23,7 @@ NOON = Millis(1_767_268_800_000)
 def engine_of(*objects: Any) -> Engine:
     store = MemoryStore(lambda: NOON, careful=False)
     store.load([flavor(), *objects])
-    engine = Engine(store, Policy.default(), controllers(lambda _: 0))
+    engine = Engine(store, Policy.default(), standard(lambda _: 0))
     while engine.step(NOON):
         pass
     return engine

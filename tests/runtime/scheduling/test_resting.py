@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from makeway.adapters.simulator.simulation import controllers
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.conditions import find, is_true
 from makeway.api.objects.kubernetes import Namespace
@@ -14,6 +13,7 @@ from makeway.api.objects.meta import ObjectMeta
 from makeway.api.objects.queueing import AdmissionCheck, ClusterQueue, LocalQueue
 from makeway.api.objects.workload import Workload
 from makeway.api.versions import kind_of
+from makeway.controllers.standard import standard
 from makeway.core.model import Millis
 from makeway.core.policy import Gates, Policy
 from makeway.runtime.engine import Engine
@@ -46,7 +46,7 @@ class Play:
         self.until(0)
 
     def restart(self) -> None:
-        self.engine = Engine(self.store, self.policy, controllers(lambda _: 0), writer=self._writer(self.store))
+        self.engine = Engine(self.store, self.policy, standard(lambda _: 0), writer=self._writer(self.store))
 
     def step(self) -> bool:
         return self.engine.step(self.now)

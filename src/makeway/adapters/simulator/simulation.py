@@ -33,11 +33,8 @@ from makeway.api.names import CHECKPOINT_INTERVAL, QUEUE_LABEL
 from makeway.api.objects.kubernetes import Job
 from makeway.api.objects.queueing import ClusterQueue, LocalQueue
 from makeway.api.objects.workload import Workload
-from makeway.controllers.contract import Controller
-from makeway.controllers.jobs.running import JobRunning
-from makeway.controllers.queues.status import INTERVAL_MS, QueueStatus
-from makeway.controllers.workloads.lifecycle import Workloads
-from makeway.controllers.workloads.over_quota import OverQuota
+from makeway.controllers.queues.status import INTERVAL_MS
+from makeway.controllers.standard import standard
 from makeway.core.lowering import cohort_of, queue_of
 from makeway.core.model import Millis, QueueName, WorkloadKey
 from makeway.core.policy import Policy
@@ -67,11 +64,6 @@ class Settings:
     careful: bool = False  # whether our own writes are validated like those of strangers
     metrics: bool = False  # whether they are counted
     figures_ms: int = INTERVAL_MS  # how often the figures of a queue are written at most
-
-
-def controllers(linger: Linger, figures_ms: int = INTERVAL_MS) -> list[Controller]:
-    """All that react, in the order in which they are told."""
-    return [Workloads(linger), JobRunning(), OverQuota(), QueueStatus(figures_ms)]
 
 
 def was_meant(error: Exception) -> bool:
@@ -188,7 +180,7 @@ class Simulation:
         settings = self.settings
         self.metrics = Metrics() if settings.metrics else None  # they begin anew with the engine
         linger = settings.linger or (lambda workload: settings.eviction_ms)
-        react = controllers(linger, settings.figures_ms)
+        react = standard(linger, settings.figures_ms)
         if self._view is None or settings.faults is None:
             return Engine(
                 self.store, settings.policy, react, journal=self.journal, metrics=self.metrics,

@@ -1,4 +1,4 @@
-"""Who waits although its own queue's quota would hold it, and for what (design: stability).
+"""Who waits although its own queue's quota would hold it, and for what (S-19.5).
 
 A workload is *entitled* if some choice of flavors keeps its queue within nominal quota, and that room is free or is
 used by others from whom the queue may take it back. It may then wait for three things only: quota that is kept free for

@@ -151,14 +151,14 @@ def _serve(
     from makeway.adapters.server.http.limits import raise_files
     from makeway.adapters.server.storage.data_file import DataFileRefused
     from makeway.embedded.control_plane import ControlPlane, Settings, own_process
-    from makeway.embedded.local_node import LocalNode, controllers_of_pods
+    from makeway.embedded.local_node import LocalNode
     from makeway.embedded.pod_logs import Logs
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     files = raise_files()
     try:
-        settings = Settings(configuration=value, host=listen, port=port)
-        plane = ControlPlane(folder, settings, controllers=controllers_of_pods())
+        settings = Settings(configuration=value, host=listen, port=port, on_nodes=True)
+        plane = ControlPlane(folder, settings)
     except DataFileRefused as error:
         raise click.ClickException(f"{error}\n\nhint: {_about_folder(folder)}") from error
     except OSError as error:

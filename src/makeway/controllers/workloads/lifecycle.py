@@ -264,7 +264,7 @@ def deactivate(look: Look) -> Answer:
 
 
 def limit_execution(look: Look) -> Answer:
-    """S-10.9."""
+    """Evict what has run for as long as it may (S-10.9)."""
     limit, workload = look.workload.spec.maximum_execution_time_seconds, look.workload
     if limit is None or look.is_option or not look.stays or not says(workload, "Admitted"):
         return None
@@ -277,7 +277,7 @@ def limit_execution(look: Look) -> Answer:
 
 
 def heed_rejection(look: Look) -> Answer:
-    """S-11.4."""
+    """Deactivate a workload that a check rejects for good (S-11.4)."""
     if not status_of(look.workload).admission_checks or not look.workload.spec.active:
         return None
     rejected = in_state(look.workload, "Rejected")
@@ -317,7 +317,7 @@ def stop_with_queue(look: Look) -> Answer:
 
 
 def heed_retry(look: Look) -> Answer:
-    """S-11.3."""
+    """Evict for a check that wants another try, and reset the checks (S-11.3)."""
     retrying = in_state(look.workload, "Retry") if status_of(look.workload).admission_checks else ()
     if not retrying:
         return None
@@ -380,7 +380,7 @@ def give_back(look: Look) -> Answer:
 
 
 def pass_checks(look: Look) -> Answer:
-    """S-11.1, 11.2."""
+    """List the checks of the assigned flavors, and admit once all of them are ready (S-11.1, 11.2)."""
     workload, queue = look.workload, look.queue
     if queue is None or not workload.spec.active:
         return None

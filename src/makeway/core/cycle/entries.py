@@ -1,6 +1,6 @@
 """The entries of a cycle, one after the other: each sees what those before it took and whom they asked to leave.
 
-First those who redeem a claim, on the tree as it is; then the heads, on the tree as it will be (design 4, S-5.7).
+First those who redeem a claim, on the tree as it is; then the heads, on the tree as it will be (S-19.1, S-5.7).
 All of it happens inside a trial of the cycle.
 """
 
@@ -27,7 +27,7 @@ from makeway.core.trace import Rule, Step
 
 
 class Redeeming:
-    """Claimants whose victims are gone: each gets what it claims as soon as that fits the tree as it is (design 4).
+    """Claimants whose victims are gone: each gets what it claims as soon as that fits the tree as it is (S-19.1.2).
 
     Together with all other claims it fits the tree as it will be, or it would have ended. Runs inside a trial.
     """
@@ -158,7 +158,7 @@ class Taking:
         self._left_since: dict[QueueName, None] = {}  # queues of those who were chosen since somebody asked
 
     def is_out_of_reach(self, workload: Workload) -> frozenset[str]:
-        """Claimants whose claims it may not take, being one of their victims (design 4, claims 3)."""
+        """Claimants whose claims it may not take, being one of their victims (S-19.1.3)."""
         return frozenset(self._out_of_reach.get(workload.uid, ()))
 
     def _root(self, workload: Workload) -> Node:

@@ -154,7 +154,7 @@ def _counts(full: list[int], reduced: list[int], index: int, total: int) -> list
 
 
 def round_of(state: State, workload: Workload, usage: Usage, targets: Sequence[Target]) -> Round:
-    """What displacing these counts as: who leaves anyway, or had its time, makes no round (design 4, epochs 1).
+    """What displacing these counts as: who leaves anyway, or had its time, makes no round (S-19.3.1).
 
     Own victims of lower priority make no round above nominal quota as long as the queue does not use more than before:
     then nothing is taken from others (0042).
@@ -226,7 +226,7 @@ class _Finder:
         return found
 
     def _search_within_rounds(self, need: tuple[FR, ...], usage: Usage) -> Victims:
-        """Whom to evict without a round too many: who would make it one is left out, the first first (design 4)."""
+        """Whom to evict without a round too many: who would make it one is left out, the first first (S-19.3.1)."""
         state, workload = self._state, self._workload
         find_victims = fair_share.find_victims if state.policy.fair_sharing else classical.find_victims
         spared: frozenset[str] = frozenset()
@@ -291,7 +291,7 @@ class _Finder:
         return bool(found[1].targets), bool(self._barred(other))
 
     def _too_many(self) -> Step:
-        """It has used up its rounds: since when, and what ends that (design 4, epochs 2)."""
+        """It has used up its rounds: since when, and what ends that (S-19.3.2)."""
         rounds, workload = self._state.rounds, self._workload
         count = rounds.of(workload)
         by = count.evicted_by or ""

@@ -1,4 +1,4 @@
-"""Claims: what preemptors are promised while those whom they count on leave (design 4, S-10.13).
+"""Claims: what preemptors are promised while those whom they count on leave (S-19.1, S-10.13).
 
 A claim in force makes a cycle decide in the tree *as it will be*: victims that still hold quota are credited, what
 was claimed is charged. So neither a victim nor a third takes what was freed for another, and a claim that no longer
@@ -197,7 +197,7 @@ class Claimant:
         return self.claim.issued_at, self.workload.uid
 
     def as_holder(self, now: Millis) -> Workload:
-        """Were it running with what it claims, reserved now (design 4, claims 3); then no other time counts (S-4.3)."""
+        """Were it running with what it claims, reserved now (S-19.1.3); then no other time counts (S-4.3)."""
         workload = self.workload
         return replace(
             workload, usage=dict(self.assignment.usage), reserved_at=stored(now), evicted=False, displaced_at=None,
@@ -238,7 +238,7 @@ def survey(state: State, now: Millis, queues: Iterable[QueueName]) -> Survey:
 
 
 def _examined(state: State, known: InForce, workload: Workload, now: Millis) -> tuple[str, Claimant | None]:
-    """The claimant, unless its claim has ended for a reason of its own (design 4, claims 4)."""
+    """The claimant, unless its claim has ended for a reason of its own (S-19.1.4)."""
     claim, line = known.claim, state.pending.line(known.queue)
     if now >= claim.expires_at:
         return EXPIRED, None

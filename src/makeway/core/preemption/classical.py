@@ -41,7 +41,7 @@ class Target:
 class Victims:
     targets: tuple[Target, ...] = ()  # in the order in which they were taken
     steps: tuple[Step, ...] = ()  # why nobody, when there is nobody
-    round: Round = ""  # what displacing them would count as (design 4, epochs)
+    round: Round = ""  # what displacing them would count as (S-19.3)
     spared: frozenset[str] = frozenset()  # left out, for with them it would be a round too many
     turn: Turn | None = None  # equals were left out, for it is not its turn (S-7.14)
 

@@ -212,7 +212,7 @@ class _Search:
         return all(self._tree.available(self._own, fr) >= 0 for fr in self._request)
 
     def _by_first_strategy(self) -> bool:
-        """S-9.8."""
+        """Take from the richest queue while the first strategy allows it (S-9.8)."""
         order = Richest(self._tree, self._own, self._pool.first, alone=self._alone)
         while (queue := order.next()) is not None:
             if queue is self._own or self._within:

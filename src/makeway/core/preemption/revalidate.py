@@ -1,4 +1,4 @@
-"""Is every victim that is left still one, once others have their place back (design 4, P3)?
+"""Is every victim that is left still one, once others have their place back (S-19.2, P3)?
 
 Whoever leaves makes its own side poorer. If that is the newcomer's side, it may be the reason why another passed the
 test of shares after it; so when it gets its place back, that other one must be asked again. A victim gets its place

@@ -1,4 +1,4 @@
-"""How often a workload has displaced others: what bounds preemption, so that it settles (design 4, epochs).
+"""How often a workload has displaced others: what bounds preemption, so that it settles (S-19.3).
 
 A *round* is one issue of preemptions, or taking of claims, by a workload. One round that leaves its queue above its
 own quota is allowed, and ten of any kind: the first number ends quarrels over what is nobody's by right, the second
@@ -58,7 +58,7 @@ class Rounds:
     # --- who is who ---
 
     def identity(self, workload: Workload) -> Identity:
-        """Its owner, or itself where that has several (design 4, epochs 3)."""
+        """Its owner, or itself where that has several (S-19.3.3)."""
         if not workload.owner:
             return workload.key
         return _named(workload) if len(self._owned.get(workload.owner_uid, ())) > 1 else workload.owner

@@ -203,7 +203,7 @@ def _note_said(counted: _Counted, each: Workload, queue: str) -> None:
 
 
 def _is_accounted(each: Workload) -> bool:
-    """S-3.6."""
+    """Whether its usage counts: it has a reservation and has not ended (S-3.6)."""
     alive = each.spec.active or _is(each, "Admitted")
     return alive and _is(each, "QuotaReserved") and not _is(each, "Finished") and _mode(each) != "Parent"
 
@@ -225,7 +225,7 @@ def _may_wait(each: Workload) -> bool:
 
 
 def _held(each: Workload, *, reclaims: bool) -> Amounts:
-    """S-1.8."""
+    """What it holds: its assignment, less what it has given back (S-1.8)."""
     status = each.status or WorkloadStatus()
     returned = {pod.name: pod.count for pod in status.reclaimable_pods} if reclaims else {}
     sizes = {pod_set.name: pod_set.count for pod_set in each.spec.pod_sets}

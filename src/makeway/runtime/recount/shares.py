@@ -60,7 +60,7 @@ def share_of(quota: Quota, cohorts: Mapping[str, Quota]) -> float:
 
 
 def _potential(quota: Quota, fr: FR, cohorts: Mapping[str, Quota]) -> int:
-    """S-2.11."""
+    """The most that could ever be had of ``fr``: own quota, what is lent, and no more than may be borrowed (S-2.11)."""
     way = [quota]
     while way[-1].parent:
         way.append(cohorts[way[-1].parent])
