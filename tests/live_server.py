@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from makeway.embedded.control_plane import ControlPlane, Settings
+from makeway.embedded.control_plane import ControlPlane, ControlPlaneSettings
 
 
 @contextmanager
 def live_server(folder: Path) -> Iterator[ControlPlane]:
     """Its data folder is where commands find it."""
-    plane = ControlPlane(folder, Settings())
+    plane = ControlPlane(folder, ControlPlaneSettings())
     plane.start()
     with plane:
         yield plane

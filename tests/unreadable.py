@@ -12,7 +12,7 @@ import msgspec
 from makeway.adapters.server.storage.layout import STEPS, connected
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.versions import Kind, find_kind
-from makeway.runtime.ports import Change, Stored
+from makeway.runtime.ports import Revision, Stored
 
 Tree = dict[str, Any]
 KUEUE = "kueue.x-k8s.io/v1beta2"
@@ -88,7 +88,7 @@ def put_past(store: MemoryStore, tree: Tree) -> None:
         for each in store.list(kind).items
         if (each.namespace, each.name) == (meta.get("namespace", ""), meta["name"])
     ]
-    store.apply(Change("MODIFIED" if known else "ADDED", known[0] if known else None, Stored.read(kind, data)))
+    store.apply(Revision("MODIFIED" if known else "ADDED", known[0] if known else None, Stored.read(kind, data)))
 
 
 def put_into_file(path: Path, trees: Iterable[Tree]) -> None:

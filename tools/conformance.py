@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from makeway.testing.vectors import Outcome, VectorsError, judge, read_cases, summary
+from makeway.testing.vectors import CaseOutcome, VectorsError, judge, read_cases, summary
 
 
 def main(argv: list[str]) -> int:
@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
     return 1 if failed else 0
 
 
-def _answers(outcomes: Iterable[Outcome]) -> Iterable[str]:
+def _answers(outcomes: Iterable[CaseOutcome]) -> Iterable[str]:
     for each in outcomes:
         if each.answer is not None:
             yield json.dumps({"suite": each.case.suite, "name": each.case.name, "answer": each.answer}) + "\n"

@@ -2,8 +2,8 @@
 
 A rule is cited by its id: ``S-7.4``, ``R-22``, ``api 9.2``, ``conventions 4.3``; further ids of the same book may
 follow (``S-5.3 to 5.5``, ``api 2.7, 2.8``). A trap is cited by its letter and number (``P15``) in parentheses, in a
-docstring or comment. ``docs/rulebook`` has an anchor for each of them. A test also cites by its name (``test_s4_6_5_…``,
-``test_p15_…``) or by the id of a case (``"8522-7 S7 of several the longest running goes first"``).
+docstring or comment. ``docs/rulebook`` has an anchor for each of them. A test also cites by its name
+(``test_s4_6_5_…``, ``test_p15_…``) or by the id of a case (``"8522-7 S7 of several the longest running goes first"``).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from makeway.api import codec
 from makeway.api.objects.meta import Wire
 from makeway.api.problems import Problem
 from makeway.api.reading.documents import Tree, parse
-from makeway.api.validation import Surroundings, validate
+from makeway.api.validation import ValidationContext, validate
 
 FOLDER = Path(__file__).parent / "malformed" / "rules"
 VERSIONS = {
@@ -70,10 +70,10 @@ def manifest(kind: str, text: str) -> Tree:
     return document.tree
 
 
-def problems(kind: str, text: str, around: Surroundings | None = None) -> list[Problem]:
+def problems(kind: str, text: str, around: ValidationContext | None = None) -> list[Problem]:
     reading = codec.read(manifest(kind, text))
     assert isinstance(reading.value, Wire)
-    return reading.problems + validate(reading.value, around or Surroundings())
+    return reading.problems + validate(reading.value, around or ValidationContext())
 
 
 def errors(found: Iterable[Problem]) -> list[Told]:
@@ -211,13 +211,13 @@ def test_annotations_have_a_size_together() -> None:
 def test_a_boost_is_an_int32_where_its_gate_is_on(value: str) -> None:
     text = f"metadata: {{name: x, annotations: {{kueue.x-k8s.io/priority-boost: {value!r}}}}}\nspec: {{$SETS}}"
     path = "metadata.annotations[kueue.x-k8s.io/priority-boost]"
-    assert errors(problems("Workload", text, Surroundings(gates={"PriorityBoost": True}))) == [("Invalid", path)]
+    assert errors(problems("Workload", text, ValidationContext(gates={"PriorityBoost": True}))) == [("Invalid", path)]
 
 
 @pytest.mark.parametrize("value", ["0", "-5", "+7", "2147483647", "-2147483648"])
 def test_a_boost_may_be_any_int32(value: str) -> None:
     text = f"metadata: {{name: x, annotations: {{kueue.x-k8s.io/priority-boost: {value!r}}}}}\nspec: {{$SETS}}"
-    assert errors(problems("Workload", text, Surroundings(gates={"PriorityBoost": True}))) == []
+    assert errors(problems("Workload", text, ValidationContext(gates={"PriorityBoost": True}))) == []
 
 
 @pytest.mark.parametrize(
@@ -237,20 +237,20 @@ def test_a_boost_may_be_any_int32(value: str) -> None:
     ],
 )
 def test_classes_of_a_scheduling_workload_exist_and_a_victim_is_never_less(names: str, told: list[Told]) -> None:
-    around = Surroundings(priority_classes={"high": 10, "low": 1, "below": -1})
+    around = ValidationContext(priority_classes={"high": 10, "low": 1, "below": -1})
     text = f"spec: {{{names}, podGroups: [{{name: a, policy: {{basic: {{}}}}}}]}}"
     assert errors(problems("GangWorkload", text, around)) == [(cause, f"spec.{path}") for cause, path in told]
 
 
 def test_a_victim_is_not_less_than_the_default_class() -> None:
-    around = Surroundings(priority_classes={"usual": 5, "low": 1}, default_class="usual")
+    around = ValidationContext(priority_classes={"usual": 5, "low": 1}, default_class="usual")
     text = "spec: {preemptionPriorityClassName: low, podGroups: [{name: a, policy: {basic: {}}}]}"
     (found,) = problems("GangWorkload", text, around)
     assert found.message == '"low" has value 1, below the 5 of "usual", the default class'
 
 
 def test_a_class_that_does_not_exist_is_told_with_the_nearest_that_does() -> None:
-    around = Surroundings(priority_classes={"high": 10})
+    around = ValidationContext(priority_classes={"high": 10})
     text = "spec: {priorityClassName: hihg, podGroups: [{name: a, policy: {basic: {}}}]}"
     (found,) = problems("GangWorkload", text, around)
     assert str(found) == 'spec.priorityClassName: no PriorityClass is called "hihg"\n  hint: did you mean high?'

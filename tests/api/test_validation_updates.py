@@ -13,7 +13,7 @@ import pytest
 from makeway.api import codec
 from makeway.api.objects.meta import Wire
 from makeway.api.problems import Problem
-from makeway.api.validation import Surroundings, validate_update
+from makeway.api.validation import ValidationContext, validate_update
 from tests.api.test_validation_rules import Rule, errors, manifest, rules
 
 TIME = 'lastTransitionTime: "2026-01-01T00:00:00Z"'
@@ -38,8 +38,8 @@ def value(kind: str, text: str) -> Wire:
     return found
 
 
-def update(kind: str, before: str, after: str, around: Surroundings | None = None) -> list[Problem]:
-    return validate_update(value(kind, before), value(kind, after), around or Surroundings())
+def update(kind: str, before: str, after: str, around: ValidationContext | None = None) -> list[Problem]:
+    return validate_update(value(kind, before), value(kind, after), around or ValidationContext())
 
 
 @pytest.mark.parametrize("rule", UPDATES, ids=lambda rule: f"{rule.kind}: {rule.sentence}")
@@ -55,7 +55,7 @@ def test_the_updates_are_told_apart() -> None:
 
 def test_a_gate_lets_no_check_stay_wrong() -> None:
     text = "spec: {$SPOT, admissionChecksStrategy: {admissionChecks: [{name: a, onFlavors: [gone]}]}}"
-    strict = Surroundings(gates={"RejectUpdatesToCQWithInvalidOnFlavors": True})
+    strict = ValidationContext(gates={"RejectUpdatesToCQWithInvalidOnFlavors": True})
     path = "spec.admissionChecksStrategy.admissionChecks[0].onFlavors[0]"
     assert errors(update("ClusterQueue", text, text)) == []
     assert errors(update("ClusterQueue", text, text, strict)) == [("NotSupported", path)]

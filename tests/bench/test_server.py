@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from makeway.bench import store as bench_store
-from makeway.bench.clients import Lines, Spotter, percentile
+from makeway.bench.clients import Spotter, WatchLines, percentile
 from makeway.bench.server import kind_of_write, written
 from makeway.cli.main import main
-from makeway.runtime.ports import Change, Stored
+from makeway.runtime.ports import Revision, Stored
 from tests.runtime.wires import condition, holder, workload
 
 RECIPE = """
@@ -98,7 +98,7 @@ def test_wrong_usage_is_told(arguments: list[str], code: int, words: str) -> Non
 # --- what is counted --------------------------------------------------------------------------------------------------
 
 
-def change(before: Any, after: Any) -> Change:
+def change(before: Any, after: Any) -> Revision:
     from makeway.api import codec
     from makeway.api.versions import kind_of
 
@@ -107,7 +107,7 @@ def change(before: Any, after: Any) -> Change:
 
     last = stored(after)
     assert last is not None
-    return Change("ADDED" if before is None else "MODIFIED", stored(before), last)
+    return Revision("ADDED" if before is None else "MODIFIED", stored(before), last)
 
 
 WAITING = workload("w", condition("QuotaReserved", False))
@@ -148,7 +148,7 @@ def test_of_those_who_were_not_evicted_the_pending_status_counts_apart() -> None
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_lines_are_whole_wherever_what_arrives_is_cut(size: int) -> None:
     heard: list[bytes] = []
-    lines = Lines(heard.append)
+    lines = WatchLines(heard.append)
     data = b"5\r\nab\ncd\r\n4\r\ne\nf\n\r\n10\r\n" + b"x" * 15 + b"\n\r\n"
     for at in range(0, len(data), size):
         lines(data[at : at + size])

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from makeway.api.objects.configuration import Configuration
-from makeway.embedded.control_plane import ControlPlane, Settings
+from makeway.embedded.control_plane import ControlPlane, ControlPlaneSettings
 
 QUEUEING = "/apis/kueue.x-k8s.io/v1beta2"
 WORKLOADS = f"{QUEUEING}/namespaces/default/workloads"
@@ -81,7 +81,7 @@ def true_conditions(tree: Tree) -> set[str]:
 
 @contextmanager
 def living(folder: Path, configuration: Configuration | None = None) -> Iterator[Living]:
-    settings = Settings(configuration=configuration or Configuration())
+    settings = ControlPlaneSettings(configuration=configuration or Configuration())
     with ControlPlane(folder, settings) as plane:
         url = plane.start()
         trust = ssl.create_default_context(cafile=str(folder / "ca.crt"))

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from makeway.embedded.control_plane import ControlPlane, Settings
+from makeway.embedded.control_plane import ControlPlane, ControlPlaneSettings
 from makeway.embedded.local_node import LocalNode, NodeSettings
 from makeway.embedded.pod_logs import Logs
 from tests.cli.living import EVENTS, JOBS, Living, flavor, job, queue, true_conditions, until
@@ -39,7 +39,7 @@ def runs(name: str) -> dict[str, Any]:
 
 def served(folder: Path, name: str, *, is_first: bool) -> None:
     """One start: ready, a Job runs to its end, and each object that cannot be read says so."""
-    with ControlPlane(folder, Settings(on_nodes=True)) as plane:
+    with ControlPlane(folder, ControlPlaneSettings(on_nodes=True)) as plane:
         url = plane.start(Logs(folder))
         trust = ssl.create_default_context(cafile=str(folder / "ca.crt"))
         headers = {"authorization": f"Bearer {plane.token}"}

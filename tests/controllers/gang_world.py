@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from makeway.adapters.server.resources.admission import Admission
+from makeway.adapters.server.resources.admission import AdmissionPlugins
 from makeway.adapters.simulator.faults import Faults, FaultyStore, FaultyWriter
 from makeway.adapters.simulator.simulation import Restarting, was_meant
 from makeway.adapters.simulator.store import MemoryStore
@@ -34,7 +34,7 @@ from makeway.core.policy import Policy
 from makeway.runtime.engine import Engine
 from makeway.runtime.executor import Call
 from makeway.runtime.informers import watched_kinds
-from makeway.runtime.ports import Event, NotFound, Page, SeededNames, Store, Stored, Watch
+from makeway.runtime.ports import NotFound, Page, SeededNames, Store, Stored, Watch, WatchEvent
 from makeway.runtime.virtual import Actor, Virtual, VirtualClock
 from tests.controllers.pod_world import NODES, NOON, PODS, RUNS, SECOND, Nodes, Tree, node, seen
 from tests.controllers.pods.test_gangs import CLASSES, GANGS, gang, ranks
@@ -69,7 +69,7 @@ class Heard:
         if each.kind == PODS and each.revision >= self.pods.get(each.uid, (0, None))[0]:
             self.pods[each.uid] = (each.revision, None if is_gone else each.value())
 
-    def tell_event(self, event: Event) -> None:
+    def tell_event(self, event: WatchEvent) -> None:
         if event.object is not None:
             self.tell(event.object, is_gone=event.type == "DELETED")
 
@@ -436,7 +436,7 @@ class Overheard:
     watch: Watch
     heard: Heard
 
-    def poll(self, limit: int = 1000) -> Sequence[Event]:
+    def poll(self, limit: int = 1000) -> Sequence[WatchEvent]:
         events = self.watch.poll(limit)
         for each in events:
             self.heard.tell_event(each)
@@ -465,7 +465,7 @@ class Kubelets(Nodes):
 class GangWorld:
     def __init__(self, seed: int, profile: str) -> None:
         self.clock = VirtualClock(NOON)
-        self.store = MemoryStore(self.clock, SeededNames(seed), admission=Admission(), careful=False)
+        self.store = MemoryStore(self.clock, SeededNames(seed), admission=AdmissionPlugins(), careful=False)
         self.judge = Judge(self.store)
         self.faults = Faults.of_profile(seed, profile)
         self.faults.now = lambda: self.clock.now

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from makeway.adapters.server.resources.admission import Admission
+from makeway.adapters.server.resources.admission import AdmissionPlugins
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.codec import decode
 from makeway.api.objects.kubernetes import Job, Node, Pod, amended, view
@@ -33,7 +33,7 @@ from makeway.core.policy import Policy
 from makeway.runtime.engine import Engine
 from makeway.runtime.executor import DirectWriter, Writer
 from makeway.runtime.informers import watched_kinds
-from makeway.runtime.metrics.registry import Metrics
+from makeway.runtime.metrics.registry import MetricsRegistry
 from makeway.runtime.ports import NotFound, SeededNames, Stored
 from makeway.runtime.virtual import Virtual, VirtualClock
 
@@ -129,7 +129,7 @@ class Nodes:
 class PodWorld:
     def __init__(self, *nodes: Tree, policy: Policy | None = None, seed: int = 0) -> None:
         self.clock = VirtualClock(NOON)
-        self.store = MemoryStore(self.clock, SeededNames(seed), admission=Admission(), careful=False)
+        self.store = MemoryStore(self.clock, SeededNames(seed), admission=AdmissionPlugins(), careful=False)
         self.policy = policy or Policy.default()
         for each in nodes or (node(),):
             self._put(each)
@@ -140,8 +140,8 @@ class PodWorld:
     def new_engine(self, writer: Writer | None = None) -> Engine:
         self.controllers = embedded()
         return Engine(
-            self.store, self.policy, self.controllers, writer=writer or DirectWriter(self.store), metrics=Metrics(),
-            figures_ms=0, kinds=watched_kinds(on_nodes=True),
+            self.store, self.policy, self.controllers, writer=writer or DirectWriter(self.store),
+            metrics=MetricsRegistry(), figures_ms=0, kinds=watched_kinds(on_nodes=True),
         )  # fmt: skip
 
     # --- as an actor: the engine of the moment ---

@@ -10,7 +10,7 @@ from makeway.api.objects.workload import Admission, Workload
 from makeway.controllers.checks.admission_checks import Admit, TryAgain
 from makeway.controllers.contract import Edit, Ref
 from makeway.controllers.jobs.edits import End, Report
-from makeway.controllers.workloads.edits import Aim, BackOff, Deactivate, Requeue, Wait
+from makeway.controllers.workloads.edits import Aim, BackOff, Deactivate, Requeue, TellWhyWaiting
 from makeway.controllers.workloads.eviction import Evict, Release, condition, replace, status_of
 from makeway.controllers.workloads.lifecycle import Workloads
 from makeway.core.policy import Requeuing
@@ -36,7 +36,7 @@ QUEUE = FakeView.of(flavor(), cluster_queue(), local_queue()).state.queues["cq"]
         (Deactivate(at()), workload(spec=OFF, metadata=SEEN), {"Evicted"}),
         (BackOff("", "", at(), Requeuing()), workload(admitted=-9, metadata=SEEN), {"Evicted"}),
         (Requeue("Reactivated", "", at()), workload(metadata=SEEN), {"Requeued"}),
-        (Wait("Suspended", "", at()), workload(metadata=SEEN), {"QuotaReserved", "Admitted"}),
+        (TellWhyWaiting("Suspended", "", at()), workload(metadata=SEEN), {"QuotaReserved", "Admitted"}),
         (TryAgain(at()), workload(reserved=-9, checks=[check("a", "Retry")], metadata=SEEN), {"Evicted"}),
         (Admit(QUEUE, at()), workload(reserved=-9, metadata=SEEN), {"Admitted"}),
         (Reserve(Admission(cluster_queue="cq"), True, "", at()), workload(conditions=BLOCKED, **LEFT),
@@ -56,7 +56,7 @@ def test_what_an_edit_writes_is_about_the_generation_it_read(edit: Edit, before:
 
 
 def test_where_nobody_counts_generations_none_is_told() -> None:
-    after = Wait("Suspended", "", at())(workload())
+    after = TellWhyWaiting("Suspended", "", at())(workload())
     assert {each.observed_generation for each in status_of(after).conditions} == {None}
 
 

@@ -23,7 +23,7 @@ from makeway.api import codec
 from makeway.api.quantity import Time
 from makeway.core.cycle.cycle import carry_out, decide, departed, heads, reason_kept
 from makeway.core.lowering import load_state
-from makeway.core.model import Group, Millis, Workload, WorkloadKey
+from makeway.core.model import FlavorGroup, Millis, Workload, WorkloadKey
 from makeway.core.policy import Policy
 from makeway.core.preemption import claims
 from makeway.core.state import State
@@ -159,7 +159,7 @@ def the_victim_borrows_less_far(policy: Policy) -> State:
 
 def the_assignment_changes_once_the_victim_is_gone(policy: Policy) -> State:
     """p evicts a for an assignment on two flavors within its quota; then the first does for both, by borrowing (M2)."""
-    groups = (Group(resources=(CPU,), flavors=("f1", "f2")),)  # type: ignore[arg-type]
+    groups = (FlavorGroup(resources=(CPU,), flavors=("f1", "f2")),)  # type: ignore[arg-type]
     two = (pod_set("one", cpu=1), pod_set("two", cpu=2))
     return state(
         queue("x", {"f1": 2, "f2": 1}, cohort="r", groups=groups, try_next_when_borrowing=True, **ANY),

@@ -13,8 +13,8 @@ import pytest
 from makeway.api import codec
 from makeway.api.quantity import Time
 from makeway.core.lowering import load_state
-from makeway.core.model import Group, Millis, ResourceName
-from makeway.core.planning import CYCLES_MAX, Planned, PlannedCycle, Waiting, needs, plan_cycles
+from makeway.core.model import FlavorGroup, Millis, ResourceName
+from makeway.core.planning import CYCLES_MAX, PlannedCycle, PlannedCycles, StillWaiting, needs, plan_cycles
 from makeway.core.policy import Policy
 from makeway.core.state import State
 from makeway.testing.builders import FLAVOR, Part, clock, cohort, holder, queue, seconds, state, workload
@@ -26,19 +26,19 @@ SHORT = "couldn't assign flavors to pod set main: insufficient unused quota for 
 Raw = dict[str, Any]
 
 
-def planned(*parts: Part, cycles: int | None = None, policy: Policy | None = None) -> Planned:
+def planned(*parts: Part, cycles: int | None = None, policy: Policy | None = None) -> PlannedCycles:
     return plan_cycles(state(*parts, policy=policy), NOW, cycles=cycles)
 
 
-def admitted(plan: Planned) -> list[list[str]]:
+def admitted(plan: PlannedCycles) -> list[list[str]]:
     return [[each.workload.uid for each in cycle.plan.admitted] for cycle in plan.cycles]
 
 
-def preempted(plan: Planned) -> list[list[tuple[str, str, str]]]:
+def preempted(plan: PlannedCycles) -> list[list[tuple[str, str, str]]]:
     return [[(each.workload.uid, each.by.uid, each.reason) for each in cycle.preempted] for cycle in plan.cycles]
 
 
-def waiting(cycle: PlannedCycle) -> dict[str, Waiting]:
+def waiting(cycle: PlannedCycle) -> dict[str, StillWaiting]:
     return {each.workload.removeprefix("default/"): each for each in cycle.pending}
 
 
@@ -145,7 +145,7 @@ def test_equal_states_give_equal_plans() -> None:
     assert told(planned(*parts)) == told(planned(*reversed(parts)))
 
 
-def told(plan: Planned) -> object:
+def told(plan: PlannedCycles) -> object:
     return admitted(plan), preempted(plan), [cycle.pending for cycle in plan.cycles]
 
 
@@ -246,7 +246,7 @@ def test_who_lost_the_room_is_told_what_is_missing_now() -> None:
 
 
 def test_a_scan_that_went_on_is_told_about_the_flavors_before_too() -> None:
-    groups = (Group(resources=(ResourceName("cpu"),), flavors=(FLAVOR, "tight")),)  # type: ignore[arg-type]
+    groups = (FlavorGroup(resources=(ResourceName("cpu"),), flavors=(FLAVOR, "tight")),)  # type: ignore[arg-type]
     plan = planned(
         cohort("all", 4),
         queue("a", {FLAVOR: 0, "tight": 0}, cohort="all", groups=groups),
@@ -266,7 +266,7 @@ def test_needs_of_a_verdict_are_those_of_its_steps() -> None:
 # --- a second opinion -------------------------------------------------------------------------------------------------
 
 
-def facts_of(plan: Planned) -> list[object]:
+def facts_of(plan: PlannedCycles) -> list[object]:
     return [
         (
             sorted(each.workload.key for each in cycle.plan.admitted),
@@ -288,7 +288,7 @@ def model_facts(scenario: Raw, profile: str) -> list[object]:
     ]
 
 
-def plan_of(scenario: Raw) -> Planned:
+def plan_of(scenario: Raw) -> PlannedCycles:
     policy = Policy.parity()
     policy = replace(
         policy,

@@ -15,7 +15,7 @@ from makeway.api.objects.configuration import Configuration, Events, Journal, Ma
 from makeway.api.quantity import Duration, Quantity
 from makeway.controllers.contract import View
 from makeway.core.model import Millis
-from makeway.embedded.control_plane import ControlPlane, Settings
+from makeway.embedded.control_plane import ControlPlane, ControlPlaneSettings
 from makeway.runtime.informers import watched_kinds
 from makeway.runtime.recount.recount import recount
 from tests.cli.living import (
@@ -200,7 +200,7 @@ def test_a_restart_takes_up_where_it_was(tmp_path: Path) -> None:
 def test_a_second_one_on_the_same_folder_is_refused_and_harms_nobody(tmp_path: Path) -> None:
     with living(tmp_path) as server:
         with pytest.raises(DataFileRefused, match="in use by another server"):
-            ControlPlane(tmp_path, Settings())
+            ControlPlane(tmp_path, ControlPlaneSettings())
         server.create(flavor(), *queue(), workload("still"))
         until(lambda: "still" in server.holding())
         assert (tmp_path / "address").read_text("ascii").strip() == server.plane.url
@@ -211,7 +211,7 @@ def test_a_port_that_is_taken_leaves_the_folder_free(tmp_path: Path) -> None:
     with living(tmp_path / "a") as server:
         port = int(server.plane.url.rpartition(":")[2])
         with pytest.raises(OSError, match="in use"):
-            ControlPlane(tmp_path / "b", Settings(port=port)).start()
+            ControlPlane(tmp_path / "b", ControlPlaneSettings(port=port)).start()
     with living(tmp_path / "b"):
         pass
 

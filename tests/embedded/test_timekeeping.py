@@ -18,7 +18,7 @@ from makeway.adapters.node.supervision import processes
 from makeway.api.objects.kubernetes import Namespace, Node, Pod
 from makeway.api.quantity import Quantity, Time
 from makeway.api.versions import kind_of
-from makeway.embedded.control_plane import ControlPlane, Settings
+from makeway.embedded.control_plane import ControlPlane, ControlPlaneSettings
 from makeway.embedded.local_node import LocalNode, NodeSettings
 from makeway.embedded.timekeeping import CLOCK_FILE, Timekeeper
 from makeway.runtime.ports import NotFound
@@ -90,7 +90,7 @@ def test_a_clock_that_was_set_is_told_once(tmp_path: Path, caplog: pytest.LogCap
 
 @contextmanager
 def serving(folder: Path, wall: Wall) -> Iterator[ControlPlane]:
-    with ControlPlane(folder, Settings(on_nodes=True), timekeeper=Timekeeper(folder, wall)) as plane:
+    with ControlPlane(folder, ControlPlaneSettings(on_nodes=True), timekeeper=Timekeeper(folder, wall)) as plane:
         plane.start()
         offers = (Offer("here", {"cpu": Quantity.parse("4"), "memory": Quantity.parse("1Gi")}),)
         local = LocalNode(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from makeway.embedded.control_plane import ControlPlane, Settings
+from makeway.embedded.control_plane import ControlPlane, ControlPlaneSettings
 
 LONG_S = 60.0
 _FORKS = get_context("forkserver")
@@ -21,7 +21,7 @@ _FORKS.set_forkserver_preload([__name__])
 
 def serve(folder: str, told: Connection) -> None:
     """As ``makeway up`` does, but for the node agent."""
-    plane = ControlPlane(Path(folder), Settings(on_nodes=True))
+    plane = ControlPlane(Path(folder), ControlPlaneSettings(on_nodes=True))
     url = plane.start()
     told.send((url, plane.token, str(plane._certificate.ca)))
     plane.ended.wait()

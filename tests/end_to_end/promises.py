@@ -22,7 +22,7 @@ from makeway.api.objects.queueing import ClusterQueue
 from makeway.api.objects.workload import Workload
 from makeway.api.versions import Kind, kind_of
 from makeway.core.policy import Gates
-from makeway.runtime.recount.recount import Held, held_by
+from makeway.runtime.recount.recount import HeldByQueue, held_by
 from tests.end_to_end.lives import Answer, Lives
 from tests.end_to_end.operations import Operation
 
@@ -199,7 +199,7 @@ def _usage_differences(server: Lives) -> Iterator[str]:
         if status is None:
             yield f"{name} has no status"
             continue
-        counted = held.get(name, Held())
+        counted = held.get(name, HeldByQueue())
         found = {
             (flavor.name, row.name): row.total.in_units(row.name)
             for flavor in status.flavors_reservation

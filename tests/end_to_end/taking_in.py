@@ -12,9 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from makeway.adapters.node.environment import NotThere
-from makeway.adapters.node.environment import Place as Where
-from makeway.adapters.node.fields import Machine, gpus_in, planned
+from makeway.adapters.node.environment import NodePlace, NotThere
+from makeway.adapters.node.fields import NodeContext, gpus_in, planned
 from makeway.adapters.node.statuses import waiting_status
 from makeway.adapters.node.supervision.records import PLAN, read_plan, write
 from makeway.adapters.server.resources.tables import table
@@ -27,14 +26,16 @@ from makeway.api.validation import validate
 from makeway.api.versions import KINDS, from_stored
 from makeway.core.lowering import policy_of
 from makeway.runtime.ports import Invalid, Stored, StoreError
-from makeway.testing.bad_values import Place, good_object, planted
+from makeway.testing.bad_values import FieldPlace, good_object, planted
 from tests.controllers.pod_world import PODS, PodWorld, queues
 
 Fate = Literal["refused", "harmless"]
 SECONDS = 20  # of virtual time in which controllers may come to it
 SET_ASIDE = "makeway_objects_set_aside_total"
 REQUESTS = ("Binding", "Eviction", "SelfSubjectAccessReview", "SelfSubjectRulesReview", "SelfSubjectReview")
-HERE = Machine(Where("n", "10.0.0.1", {"cpu": Quantity.parse("4")}), base={"PATH": "/bin"}, agent="/run/agent.sock")
+HERE = NodeContext(
+    NodePlace("n", "10.0.0.1", {"cpu": Quantity.parse("4")}), base={"PATH": "/bin"}, agent="/run/agent.sock"
+)
 
 
 class Everything:
@@ -52,9 +53,9 @@ class Taking:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.misplaced: list[tuple[Place, Tree, list[str]]] = []
+        self.misplaced: list[tuple[FieldPlace, Tree, list[str]]] = []
 
-    def fate(self, place: Place, value: Tree) -> Fate:
+    def fate(self, place: FieldPlace, value: Tree) -> Fate:
         tree = planted(place, value)
         if place.kind.name in REQUESTS or place.kind.type is Configuration:
             return self._read_only(place, value, tree)
@@ -77,7 +78,7 @@ class Taking:
         self._go_on(world, stored)
         return "harmless"
 
-    def _read_only(self, place: Place, value: Tree, tree: dict[str, Tree]) -> Fate:
+    def _read_only(self, place: FieldPlace, value: Tree, tree: dict[str, Tree]) -> Fate:
         """What is answered and not stored, or read from a file."""
         reading = codec.read(tree)
         problems = [*reading.problems, *(validate(reading.value) if reading.value is not None else ())]
@@ -122,13 +123,13 @@ class Taking:
             write(self._folder, PLAN, plan)
             assert read_plan(self._folder) == plan
 
-    def _note(self, place: Place, value: Tree, problems: Sequence[Problem]) -> None:
+    def _note(self, place: FieldPlace, value: Tree, problems: Sequence[Problem]) -> None:
         paths = [each.path for each in problems if each.severity == "error"]
         if not any(_is_near(place.path, path) for path in paths):
             self.misplaced.append((place, value, paths))
 
 
-def _try_as_update(world: PodWorld, place: Place, tree: dict[str, Tree]) -> None:
+def _try_as_update(world: PodWorld, place: FieldPlace, tree: dict[str, Tree]) -> None:
     """What is refused as something new comes to a good object too: an update goes another way to its refusal."""
     if place.is_status:
         return

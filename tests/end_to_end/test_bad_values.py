@@ -21,7 +21,7 @@ from makeway.api.reading.documents import Tree
 from makeway.api.schema.shapes import Leaf
 from makeway.api.validation import validate
 from makeway.api.versions import KINDS
-from makeway.testing.bad_values import Place, bad_values, good_value, places, planted
+from makeway.testing.bad_values import FieldPlace, bad_values, good_value, places, planted
 from tests.end_to_end.taking_in import Taking
 from tests.soaking import SOAK_UNTIL, InTime
 
@@ -30,12 +30,12 @@ PLAIN_SHARE = 0.95  # of all fields; the others need more beside them than a goo
 
 
 @cache
-def all_places() -> Sequence[Place]:
+def all_places() -> Sequence[FieldPlace]:
     return [place for kind in KINDS for version in kind.versions for place in places(kind, version)]
 
 
 @cache
-def each_field() -> Sequence[Place]:
+def each_field() -> Sequence[FieldPlace]:
     """One place for each field of each type."""
     found = {(place.owner, *[step for step in place.steps if step[0] not in "[{"][-1:], place.steps[-1]): place
              for place in reversed(all_places())}  # fmt: skip
@@ -60,7 +60,7 @@ def test_nearly_every_field_can_be_reached_with_a_good_value() -> None:
     assert len(odd) <= (1 - PLAIN_SHARE) * len(each_field()), odd
 
 
-def outside(place: Place) -> Iterator[Tree]:
+def outside(place: FieldPlace) -> Iterator[Tree]:
     """What is beyond the limits of a field for certain."""
     limit, shape = place.field.limit, place.field.shape
     assert isinstance(shape, Leaf)
@@ -93,7 +93,7 @@ def test_no_word_beside_a_closed_set_and_no_number_beyond_its_range_passes() -> 
 # --- the whole way ---------------------------------------------------------------------------------------------------
 
 
-def cases(seed: int, count: int | None) -> Iterator[tuple[Place, Tree]]:
+def cases(seed: int, count: int | None) -> Iterator[tuple[FieldPlace, Tree]]:
     """Places and values in an order of chance, or so many of them."""
     found = [(place, value) for place in all_places() for value in bad_values(place)]
     random.Random(seed).shuffle(found)

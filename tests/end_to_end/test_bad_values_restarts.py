@@ -18,7 +18,7 @@ import pytest
 from makeway.api.objects.configuration import Configuration
 from makeway.api.reading.documents import Tree
 from makeway.api.versions import KINDS, Kind
-from makeway.testing.bad_values import Place, bad_values, places, planted
+from makeway.testing.bad_values import FieldPlace, bad_values, places, planted
 from tests.controllers.pod_world import node, queues
 from tests.end_to_end.forked_server import ForkedServer, forked_server
 from tests.end_to_end.taking_in import REQUESTS
@@ -35,7 +35,7 @@ def address(kind: Kind, version: str, name: str = "", part: str = "") -> str:
 
 
 @cache
-def cases(kind: Kind) -> Sequence[tuple[Place, Tree]]:
+def cases(kind: Kind) -> Sequence[tuple[FieldPlace, Tree]]:
     """In an order of chance, but for a few of closed sets, which come first."""
     found = [(place, value) for each in kind.versions for place in places(kind, each) for value in bad_values(place)]
     random.Random(0).shuffle(found)
@@ -43,7 +43,7 @@ def cases(kind: Kind) -> Sequence[tuple[Place, Tree]]:
     return [*closed[: EACH // 2], *found]
 
 
-def give(server: ForkedServer, place: Place, value: Tree, number: int) -> bool:
+def give(server: ForkedServer, place: FieldPlace, value: Tree, number: int) -> bool:
     """Whether the server took it; what it cannot take is the client's fault."""
     tree = planted(place, value)
     meta = tree["metadata"]

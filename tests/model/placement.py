@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from makeway.core.placement.model import Candidate, Cluster, ForPod, Node, Pod, PodKey, Preemptor
-from makeway.testing.placement_checker import Ground, Standing, Unit
+from makeway.core.placement.model import Cluster, ForPod, Node, NodeCandidate, Pod, PodKey, Preemptor
+from makeway.testing.placement_checker import CheckedCluster, CheckedUnit, Standing
 
 SHIFT = 2**31
 Places = dict[PodKey, str]
@@ -25,12 +25,12 @@ class Expected:
     reason: str | None = None
     places: Places = field(default_factory=dict)  # as things stand
     victims: tuple[PodKey, ...] = ()  # of a single pod
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[NodeCandidate, ...] = ()
     n: int | None = None  # None: it depends on choices
 
 
 def expected(cluster: Cluster, preemptor: Preemptor) -> Expected:
-    ground = Ground(cluster)
+    ground = CheckedCluster(cluster)
     members = ground.members(preemptor)
     if not members or (members[0].member is not None and ground.group_of(members[0]) is None):
         return Expected(needed=True, feasible=False)
@@ -56,7 +56,7 @@ def expected(cluster: Cluster, preemptor: Preemptor) -> Expected:
 # --- places ----------------------------------------------------------------------------------------------------------
 
 
-def placed(ground: Ground, members: list[Pod], need: int, standing: Standing) -> Places | None:
+def placed(ground: CheckedCluster, members: list[Pod], need: int, standing: Standing) -> Places | None:
     places = one_pass(ground, members, standing, pack=False)
     if len(places) < need and not are_alike(members):
         order = sorted(members, key=lambda pod: (-dominant(ground, pod), pod.arrived))
@@ -64,7 +64,7 @@ def placed(ground: Ground, members: list[Pod], need: int, standing: Standing) ->
     return places if len(places) >= need else None
 
 
-def one_pass(ground: Ground, members: list[Pod], standing: Standing, *, pack: bool) -> Places:
+def one_pass(ground: CheckedCluster, members: list[Pod], standing: Standing, *, pack: bool) -> Places:
     there = {name: dict(pods) for name, pods in standing.items()}
     places: Places = {}
     for pod in members:
@@ -84,7 +84,7 @@ def one_pass(ground: Ground, members: list[Pod], standing: Standing, *, pack: bo
     return places
 
 
-def with_late_ones(ground: Ground, members: list[Pod], there: Standing, places: Places) -> Places:
+def with_late_ones(ground: CheckedCluster, members: list[Pod], there: Standing, places: Places) -> Places:
     """Who wants another member beside it may come after that one."""
     for pod in members:
         if pod.key not in places and pod.pod_affinity:
@@ -117,7 +117,7 @@ def are_alike(members: list[Pod]) -> bool:
     )
 
 
-def dominant(ground: Ground, pod: Pod) -> Fraction:
+def dominant(ground: CheckedCluster, pod: Pod) -> Fraction:
     """Its largest share of the largest node."""
     shares = [Fraction(0)]
     for resource, asked in pod.requests.items():
@@ -127,7 +127,7 @@ def dominant(ground: Ground, pod: Pod) -> Fraction:
     return max(shares)
 
 
-def is_under_way(ground: Ground, members: list[Pod], rank: int) -> bool:
+def is_under_way(ground: CheckedCluster, members: list[Pod], rank: int) -> bool:
     promised = [pod for pod in members if pod.nominated is not None]
     nodes = {pod.nominated for pod in promised}
     leaving = frozenset(
@@ -152,11 +152,11 @@ def is_under_way(ground: Ground, members: list[Pod], rank: int) -> bool:
 # --- who makes way ---------------------------------------------------------------------------------------------------
 
 
-def keys_of(units: Iterable[Unit]) -> frozenset[PodKey]:
+def keys_of(units: Iterable[CheckedUnit]) -> frozenset[PodKey]:
     return frozenset(key for unit in units for key in unit.keys)
 
 
-def for_pod(ground: Ground, pod: Pod, rank: int, lower: list[Unit]) -> Expected:
+def for_pod(ground: CheckedCluster, pod: Pod, rank: int, lower: list[CheckedUnit]) -> Expected:
     candidates = []
     for name in ground.nodes:
         going = on_node(ground, pod, rank, name, [u for u in lower if any(each.node == name for each in u.pods)])
@@ -164,7 +164,7 @@ def for_pod(ground: Ground, pod: Pod, rank: int, lower: list[Unit]) -> Expected:
             units, beyond = going
             violations = sum(beyond.get(unit.keys, 0) for unit in units)
             highest = max(unit.priority for unit in units)
-            found = Candidate(node=name, victims=tuple(sorted(keys_of(units))), violations=violations, n=highest)
+            found = NodeCandidate(node=name, victims=tuple(sorted(keys_of(units))), violations=violations, n=highest)
             candidates.append((merit(units, found), found))
     if not candidates:
         return Expected(needed=True, feasible=False)
@@ -176,11 +176,11 @@ def for_pod(ground: Ground, pod: Pod, rank: int, lower: list[Unit]) -> Expected:
 
 
 def on_node(
-    ground: Ground, pod: Pod, rank: int, name: str, units: list[Unit]
-) -> tuple[list[Unit], dict[frozenset[PodKey], int]] | None:
+    ground: CheckedCluster, pod: Pod, rank: int, name: str, units: list[CheckedUnit]
+) -> tuple[list[CheckedUnit], dict[frozenset[PodKey], int]] | None:
     """Who of these leaves so that the pod has this node, the most important first; None: it cannot have it."""
 
-    def serves(gone: Iterable[Unit]) -> bool:
+    def serves(gone: Iterable[CheckedUnit]) -> bool:
         return ground.valid(pod, name, ground.standing([pod], rank, keys_of(gone)))
 
     if not units or not serves(units):
@@ -200,7 +200,7 @@ def on_node(
     return going, beyond
 
 
-def merit(units: list[Unit], found: Candidate) -> tuple[object, ...]:
+def merit(units: list[CheckedUnit], found: NodeCandidate) -> tuple[object, ...]:
     """What S-15.5 compares."""
     highest = max(unit.priority for unit in units)
     total = sum((unit.priority + SHIFT) * len(unit.pods) for unit in units)
@@ -208,8 +208,8 @@ def merit(units: list[Unit], found: Candidate) -> tuple[object, ...]:
     return found.violations, highest, total, len(found.victims), -earliest, found.node
 
 
-def for_gang(ground: Ground, members: list[Pod], need: int, rank: int, lower: list[Unit]) -> Expected:
-    def serves(gone: Iterable[Unit]) -> bool:
+def for_gang(ground: CheckedCluster, members: list[Pod], need: int, rank: int, lower: list[CheckedUnit]) -> Expected:
+    def serves(gone: Iterable[CheckedUnit]) -> bool:
         return placed(ground, members, need, ground.standing(members, rank, keys_of(gone))) is not None
 
     if not lower or not serves(lower):

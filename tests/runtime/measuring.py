@@ -8,7 +8,7 @@ from typing import Any
 from makeway.controllers.contract import Ref
 from makeway.core.model import Millis, QueueName
 from makeway.runtime.metrics.exposition import Counter
-from makeway.runtime.metrics.registry import Metrics
+from makeway.runtime.metrics.registry import MetricsRegistry
 from tests.controllers.views import FakeView
 
 NOW = Millis(1_767_225_600_000)
@@ -45,32 +45,32 @@ def _plain(value: str) -> str:
     return re.sub(r"\\(.)", lambda found: {"n": "\n"}.get(found[1], found[1]), value)
 
 
-def value(metrics: Metrics, name: str, /, **labels: str) -> float | None:
+def value(metrics: MetricsRegistry, name: str, /, **labels: str) -> float | None:
     """One sample, whatever the order of its labels; the role need not be said."""
     found = {**({} if name == "kueue_build_info" else {"replica_role": "standalone"}), **labels}
     _, samples = parsed(metrics.text())
     return next((each for (n, have), each in samples.items() if n == name and dict(have) == found), None)
 
 
-def refreshed(*objects: Any, **settings: Any) -> Metrics:
-    metrics = Metrics(**settings)
+def refreshed(*objects: Any, **settings: Any) -> MetricsRegistry:
+    metrics = MetricsRegistry(**settings)
     look(metrics, FakeView.of(*objects, now=NOW))
     return metrics
 
 
-def look(metrics: Metrics, view: FakeView, *queues: str) -> None:
+def look(metrics: MetricsRegistry, view: FakeView, *queues: str) -> None:
     metrics.touch(map(QueueName, queues or view.state.tree.queues))
     for each in view.all("Workload"):
         metrics.seen(Ref.of(each).key, each)
     metrics.refresh(view)
 
 
-def names_of(metrics: Metrics) -> set[str]:
+def names_of(metrics: MetricsRegistry) -> set[str]:
     """The names of all samples."""
     return {line.partition("{")[0] for line in metrics.text().splitlines() if not line.startswith("#")}
 
 
-def table(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
+def table(metrics: MetricsRegistry, name: str) -> dict[tuple[str, ...], float]:
     """All series of a counter or gauge, by the values of their labels."""
     family = metrics.registry.families[name]
     assert isinstance(family, Counter)

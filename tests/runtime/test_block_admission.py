@@ -20,7 +20,7 @@ from makeway.controllers.standard import standard
 from makeway.core.model import Millis
 from makeway.core.policy import PodsReady, Policy
 from makeway.runtime.engine import Engine
-from makeway.runtime.executor import Answer, DirectWriter
+from makeway.runtime.executor import DirectWriter, WriteAnswer
 from makeway.runtime.ports import Forbidden, Stored
 from tests.runtime.wires import check, cluster_queue, condition, flavor, local_queue, workload
 
@@ -35,7 +35,7 @@ class SlowWriter(DirectWriter):
 
     holds_back = False
 
-    def answers(self, now: Millis) -> Sequence[Answer]:
+    def answers(self, now: Millis) -> Sequence[WriteAnswer]:
         return () if self.holds_back else super().answers(now)
 
 

@@ -19,7 +19,7 @@ from makeway.core.model import Millis, QueueName, WorkloadKey
 from makeway.core.policy import Policy
 from makeway.runtime import engine as engine_module
 from makeway.runtime.engine import Engine
-from makeway.runtime.executor import Answer, DirectWriter
+from makeway.runtime.executor import DirectWriter, WriteAnswer
 from makeway.runtime.informers import watched_kinds
 from makeway.runtime.ports import Forbidden, NotFound, Unavailable
 from tests.runtime.wires import cluster_queue, condition, flavor, groups, holder, local_queue, workload
@@ -307,7 +307,7 @@ class Mute(DirectWriter):
 
     is_mute = False
 
-    def answers(self, now: Millis) -> Sequence[Answer]:
+    def answers(self, now: Millis) -> Sequence[WriteAnswer]:
         return () if self.is_mute else super().answers(now)
 
 

@@ -13,9 +13,9 @@ from makeway.api.problems import Problem
 from makeway.api.versions import kind_of
 from makeway.controllers.contract import Action, Change, Create, Delete, Ref
 from makeway.core.model import Millis
-from makeway.runtime.executor import ATTEMPTS_MAX, Answer, Call, Executor, called
+from makeway.runtime.executor import ATTEMPTS_MAX, Call, Executor, WriteAnswer, called
 from makeway.runtime.informers import Informers
-from makeway.runtime.objects import Objects
+from makeway.runtime.objects import ObjectCache
 from makeway.runtime.ports import Conflict, NotFound, TimedOut, TooLarge, Unavailable
 
 A, B = Ref("Cohort", "", "a"), Ref("Cohort", "", "b")
@@ -53,13 +53,13 @@ class Desk:
         what = self.plan.pop(0) if self.plan else None
         if isinstance(what, tuple):  # applied, and the answer lost
             called(self.store, number, call)
-            self.waiting.append(Answer(number, error=what[0]))
+            self.waiting.append(WriteAnswer(number, error=what[0]))
         elif what is not None:
-            self.waiting.append(Answer(number, error=what))
+            self.waiting.append(WriteAnswer(number, error=what))
         else:
             self.waiting.append(called(self.store, number, call))
 
-    def answers(self, now: Millis) -> list[Answer]:
+    def answers(self, now: Millis) -> list[WriteAnswer]:
         if self.holds:
             return []
         found, self.waiting = self.waiting, []
@@ -73,7 +73,7 @@ class World:
     def __init__(self, *plan: Any) -> None:
         self.store = MemoryStore(lambda: NOW)
         self.store.load([Cohort(metadata=ObjectMeta(name=name)) for name in ("a", "b")])
-        self.objects = Objects(lambda *_: None, lambda *_: None)
+        self.objects = ObjectCache(lambda *_: None, lambda *_: None)
         self.desk = Desk(self.store, list(plan))
         self.done: list[tuple[str, bool]] = []
         self.executor = Executor(

@@ -19,8 +19,8 @@ from makeway.controllers.contract import Ref
 from makeway.core.model import Millis
 from makeway.runtime import informers
 from makeway.runtime.informers import Informer, Informers, watched_kinds
-from makeway.runtime.objects import Objects
-from makeway.runtime.ports import Event, Expired, Page, Stored, Unavailable, Watch
+from makeway.runtime.objects import ObjectCache
+from makeway.runtime.ports import Expired, Page, Stored, Unavailable, Watch, WatchEvent
 
 KIND = kind_of(Cohort)
 
@@ -29,9 +29,9 @@ class Told:
     """A watch that tells what the test says; an error is raised in its turn."""
 
     def __init__(self) -> None:
-        self.turns: list[Sequence[Event] | Exception] = []
+        self.turns: list[Sequence[WatchEvent] | Exception] = []
 
-    def poll(self, limit: int = 1000) -> Sequence[Event]:
+    def poll(self, limit: int = 1000) -> Sequence[WatchEvent]:
         turn = self.turns.pop(0) if self.turns else ()
         if isinstance(turn, Exception):
             raise turn
@@ -62,7 +62,7 @@ class Play:
         self.store = Scripted(lambda: self.now)
         self.store.by_hand = by_hand
         self.news: list[tuple[str, str, str]] = []  # whom, its parent before and after; "-": not there
-        self.objects = Objects(self._hear, lambda *_: None)
+        self.objects = ObjectCache(self._hear, lambda *_: None)
         self.informer = Informer(self.store, KIND, self.objects)
 
     def _hear(self, ref: Ref, before: Any, after: Any) -> None:
@@ -93,12 +93,12 @@ def play() -> Play:
     return Play()
 
 
-def modified(each: Stored) -> Event:
-    return Event("MODIFIED", each.resource_version, each)
+def modified(each: Stored) -> WatchEvent:
+    return WatchEvent("MODIFIED", each.resource_version, each)
 
 
-def deleted(each: Stored) -> Event:
-    return Event("DELETED", each.resource_version, each)
+def deleted(each: Stored) -> WatchEvent:
+    return WatchEvent("DELETED", each.resource_version, each)
 
 
 # --- in order ---------------------------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def test_a_removal_that_comes_late_does_not_take_its_successor() -> None:
     play.poll()
     removal = deleted(play.delete("a"))
     again = play.create("a")
-    told.turns = [[Event("ADDED", again.resource_version, again)], [removal]]
+    told.turns = [[WatchEvent("ADDED", again.resource_version, again)], [removal]]
     play.poll()
     play.poll()
     assert play.known() == {"a": ""}
@@ -210,7 +210,7 @@ def test_a_bookmark_says_nothing() -> None:
     told = Told()
     play = Play(told)
     play.poll()
-    told.turns = [[Event("BOOKMARK", "99", None)]]
+    told.turns = [[WatchEvent("BOOKMARK", "99", None)]]
     play.poll()
     assert play.news == []
 
@@ -327,7 +327,7 @@ def test_a_watch_that_always_expires_does_not_spin() -> None:
 
 def test_all_kinds_are_followed_and_asked_for_the_earliest_time() -> None:
     play = Play()
-    objects = Objects(lambda *_: None, lambda *_: None)
+    objects = ObjectCache(lambda *_: None, lambda *_: None)
     every = Informers(play.store, objects)
     play.store.failures = 1
     every.poll(play.now)

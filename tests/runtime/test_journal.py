@@ -7,20 +7,20 @@ from dataclasses import replace
 from makeway.core.model import Millis, WorkloadKey
 from makeway.core.policy import Policy
 from makeway.core.trace import Rule, Step
-from makeway.runtime.journal import Journal
+from makeway.runtime.journal import DecisionJournal
 
 A, B = WorkloadKey("ns/a"), WorkloadKey("ns/b")
 STEP = Step(Rule.SHORT, ("main", "cpu", "f"), (4, 1, 3))
 
 
-def refuse(journal: Journal, at: int, meaning: object) -> None:
+def refuse(journal: DecisionJournal, at: int, meaning: object) -> None:
     journal.refuse(
         Millis(at), A, meaning, what="waiting", queue="q", decision="1/0", reason="WaitingForQuota", steps=(STEP,)
     )
 
 
 def test_a_decision_is_a_line_of_json_with_its_steps() -> None:
-    journal = Journal()
+    journal = DecisionJournal()
     journal.write(Millis(1500), "admitted", A, queue="q", decision="1/0", steps=(STEP,))
     assert json.loads(next(journal.lines())) == {
         "number": 1, "at": "1970-01-01T00:00:01.500000Z", "what": "admitted", "workload": "ns/a", "queue": "q",
@@ -29,7 +29,7 @@ def test_a_decision_is_a_line_of_json_with_its_steps() -> None:
 
 
 def test_a_repeated_no_is_one_line_and_a_count() -> None:
-    journal = Journal()
+    journal = DecisionJournal()
     for at in range(5):
         refuse(journal, at, "short")
     assert (journal.count, journal.repeats(A)) == (1, 4)
@@ -39,7 +39,7 @@ def test_a_repeated_no_is_one_line_and_a_count() -> None:
 
 
 def test_a_no_after_a_decision_is_news() -> None:
-    journal = Journal()
+    journal = DecisionJournal()
     refuse(journal, 1, "short")
     journal.write(Millis(2), "admitted", A)
     refuse(journal, 3, "short")
@@ -47,7 +47,7 @@ def test_a_no_after_a_decision_is_news() -> None:
 
 
 def test_lines_of_one_workload_are_found() -> None:
-    journal = Journal()
+    journal = DecisionJournal()
     journal.write(Millis(1), "admitted", A)
     journal.write(Millis(2), "admitted", B)
     journal.write(Millis(3), "evicted", A, by=B)
@@ -56,7 +56,7 @@ def test_lines_of_one_workload_are_found() -> None:
 
 
 def test_old_lines_go_first_and_the_digest_counts_them_all() -> None:
-    kept, short = Journal(), Journal(replace(Policy.default(), journal_bytes=200))
+    kept, short = DecisionJournal(), DecisionJournal(replace(Policy.default(), journal_bytes=200))
     for journal in (kept, short):
         for at in range(20):
             journal.write(Millis(at), "admitted", A if at % 2 else B)
@@ -68,7 +68,7 @@ def test_old_lines_go_first_and_the_digest_counts_them_all() -> None:
 
 
 def test_lines_end_by_age() -> None:
-    journal = Journal(replace(Policy.default(), journal_age_ms=10))
+    journal = DecisionJournal(replace(Policy.default(), journal_age_ms=10))
     journal.write(Millis(0), "admitted", A)
     journal.write(Millis(11), "admitted", B)
     assert journal.of(A) == []
@@ -77,7 +77,7 @@ def test_lines_end_by_age() -> None:
 
 def test_the_sink_gets_every_line() -> None:
     got: list[bytes] = []
-    journal = Journal(replace(Policy.default(), journal_bytes=1), sink=got.append)
+    journal = DecisionJournal(replace(Policy.default(), journal_bytes=1), sink=got.append)
     for at in range(3):
         journal.write(Millis(at), "admitted", A)
     assert len(got) == 3
@@ -85,7 +85,7 @@ def test_the_sink_gets_every_line() -> None:
 
 
 def test_a_line_about_nodes_is_found_by_its_workload_and_by_its_item() -> None:
-    journal = Journal(replace(Policy.default(), journal_age_ms=10))
+    journal = DecisionJournal(replace(Policy.default(), journal_age_ms=10))
     item = "gang ns/a/g"
     refuse(journal, 1, "short")
     for at in (2, 3):

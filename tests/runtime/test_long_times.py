@@ -24,7 +24,7 @@ from makeway.core.lowering import policy_of
 from makeway.core.model import Millis, WorkloadKey
 from makeway.runtime.engine import Engine
 from makeway.runtime.informers import watched_kinds
-from makeway.runtime.journal import Journal
+from makeway.runtime.journal import DecisionJournal
 from makeway.runtime.ports import NotFound
 from tests.runtime.wires import check, cluster_queue, condition, flavor, holder, local_queue, workload
 
@@ -285,7 +285,7 @@ def _times(tree: Any) -> Iterator[str]:
 def test_a_line_of_the_journal_stays_as_long_as_it_may(span: str) -> None:
     read = codec.read({**CONFIG, "makeway": {"journal": {"maxAge": duration(SPANS[span])}}}).value
     assert isinstance(read, Configuration)
-    journal = Journal(policy_of(read))
+    journal = DecisionJournal(policy_of(read))
     for seconds in (0, SPANS[span] - 1, SPANS[span] + 1):
         journal.write(Millis(NOON + seconds * 1000), "admitted", WorkloadKey("default/w"))
         assert len(list(journal.lines())) == (1 if seconds == 0 else 2)

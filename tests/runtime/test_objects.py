@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.controllers.contract import Edit, Ref
-from makeway.runtime.objects import Objects
+from makeway.runtime.objects import ObjectCache
 
 REF = Ref("Thing", "ns", "a")
 
@@ -32,7 +32,7 @@ class Ears:
     def __init__(self) -> None:
         self.stored: list[tuple[Any, Any]] = []
         self.expected: list[tuple[Any, Any]] = []
-        self.objects = Objects(
+        self.objects = ObjectCache(
             lambda ref, before, after: self.stored.append((before, after)),
             lambda ref, before, after: self.expected.append((before, after)),
         )
@@ -134,7 +134,7 @@ def test_any_order_of_the_same_history_ends_alike(events: list[tuple[int, bool]]
     assert in_order.objects.get(REF) == mixed.objects.get(REF)
 
 
-def _tell(objects: Objects, revision: int, gone: bool) -> None:
+def _tell(objects: ObjectCache, revision: int, gone: bool) -> None:
     if gone:
         objects.see_gone(REF, revision)
     else:

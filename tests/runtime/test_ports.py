@@ -16,10 +16,10 @@ from makeway.api.versions import kind_of
 from makeway.core.model import Expression, Millis
 from makeway.runtime import ports
 from makeway.runtime.ports import (
-    Change,
     Filter,
     Invalid,
     Retryable,
+    Revision,
     SeededNames,
     Store,
     Stored,
@@ -180,10 +180,10 @@ def test_a_token_brings_back_where_a_list_ended() -> None:
 def test_a_filter_shows_what_leaves_it_as_it_last_was() -> None:
     red, blue = stored(6, labels={"colour": "red"}), stored(7, labels={"colour": "blue"})
     chosen = Filter(kind_key(WORKLOAD), "team", (Expression("colour", "In", ("red",)),))
-    event = chosen.event(Change("MODIFIED", red, blue))
+    event = chosen.event(Revision("MODIFIED", red, blue))
     assert event is not None
     assert event.object is not None
     assert (event.type, event.resource_version) == ("DELETED", "7")
     assert (event.object.labels, event.object.resource_version) == ({"colour": "red"}, "7")
-    assert Filter(kind_key(WORKLOAD), "other", ()).event(Change("ADDED", None, red)) is None
-    assert Filter(kind_key(kind_of(Pod)), None, ()).event(Change("ADDED", None, red)) is None
+    assert Filter(kind_key(WORKLOAD), "other", ()).event(Revision("ADDED", None, red)) is None
+    assert Filter(kind_key(kind_of(Pod)), None, ()).event(Revision("ADDED", None, red)) is None

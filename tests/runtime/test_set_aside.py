@@ -24,7 +24,7 @@ from makeway.core.placement.model import ForPod
 from makeway.core.policy import Policy
 from makeway.runtime.engine import Engine
 from makeway.runtime.informers import watched_kinds
-from makeway.runtime.metrics.registry import Metrics
+from makeway.runtime.metrics.registry import MetricsRegistry
 from makeway.runtime.recount.recount import recount
 from makeway.runtime.set_aside import TRIES_MAX, SetAside, anything, cause_of, logged
 from makeway.runtime.virtual import Virtual, VirtualClock
@@ -51,7 +51,7 @@ class Play:
     def begin(self) -> None:
         """A new start over the same objects."""
         react = [*standard(lambda _: 0, on_nodes=True), *self.more]
-        self.metrics = Metrics()
+        self.metrics = MetricsRegistry()
         self.engine = Engine(
             self.store, Policy.default(), react, metrics=self.metrics, kinds=watched_kinds(on_nodes=True),
             tolerates=anything, probe=self.probe,
@@ -425,7 +425,7 @@ def test_a_change_that_the_state_cannot_take_changes_nothing_of_it(monkeypatch: 
 # --- what is remembered and told --------------------------------------------------------------------------------------
 
 
-def aside(notes: deque[Note] | None = None, metrics: Metrics | None = None) -> SetAside:
+def aside(notes: deque[Note] | None = None, metrics: MetricsRegistry | None = None) -> SetAside:
     return SetAside(deque() if notes is None else notes, metrics, anything)
 
 
@@ -488,7 +488,7 @@ def test_a_part_that_gives_up_later_is_tried_again_soon_and_puts_off_no_other() 
 
 
 def test_of_many_the_oldest_are_forgotten() -> None:
-    room = aside(metrics=Metrics())
+    room = aside(metrics=MetricsRegistry())
     for number in range(10_050):
         room.put(Ref("Pod", "default", f"p{number}"), "node", ValueError("x"), NOON, again=False)
     assert len(room.all()) == 10_000

@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from makeway.adapters.simulator.faults import Faults
-from makeway.adapters.simulator.simulation import Linger, Settings, Simulation
+from makeway.adapters.simulator.simulation import Linger, Simulation, SimulationSettings
 from makeway.adapters.simulator.sources.arrivals import Source
 from makeway.api import codec
 from makeway.api.conditions import find
@@ -26,7 +26,7 @@ from makeway.api.versions import Kind, find_kind
 from makeway.bench.stability.settling import STEP, delay
 from makeway.core.model import Millis, WorkloadKey
 from makeway.core.policy import Policy
-from makeway.runtime.journal import Entry
+from makeway.runtime.journal import JournalEntry
 from makeway.runtime.metrics.exposition import Counter
 from makeway.runtime.ports import NotFound
 from makeway.runtime.recount.recount import recount
@@ -200,7 +200,7 @@ class Stage:
         faults: Planned | None = None, begins: str = "10:00", job_leaves_ms: int = 0,
     ) -> None:  # fmt: skip
         given = list(_flat(objects))
-        settings = Settings(
+        settings = SimulationSettings(
             policy=policy or Policy.default(), linger=leaving, eviction_ms=job_leaves_ms, faults=faults, careful=True,
             metrics=True,
         )  # fmt: skip
@@ -211,7 +211,7 @@ class Stage:
         self.create(*_bare_flavors(given), *given)
         self.run(begins)
 
-    def _heard(self, entry: Entry) -> None:
+    def _heard(self, entry: JournalEntry) -> None:
         if entry.victims:
             self._reported.setdefault(_name(entry.workload), set()).update(map(_name, entry.victims))
         if entry.what == "evicted":
@@ -353,7 +353,7 @@ class Stage:
         """What was decided about a workload, one word each."""
         return [each.what for each in self.entries(name)]
 
-    def entries(self, name: str) -> list[Entry]:
+    def entries(self, name: str) -> list[JournalEntry]:
         return self.simulation.journal.of(WorkloadKey(f"{TEAM}/{name}"))
 
     def notes(self, name: str, reason: str) -> int:

@@ -9,22 +9,22 @@ from typing import Any
 from makeway.core.model import Expression, Millis
 from makeway.core.placement.cycle import cycle
 from makeway.core.placement.model import (
-    Answer,
     Budget,
     Cluster,
     ForGroup,
     ForPod,
-    Group,
     Member,
     Node,
+    PlacementAnswer,
     Pod,
+    PodGang,
     PodKey,
     Preemptor,
     SchedulingWorkload,
 )
 from makeway.core.placement.nodes import Placement
 from makeway.core.placement.preemption.decision import decide
-from makeway.core.placement.resolution import PriorityClass, Refused, known_classes, resolve
+from makeway.core.placement.resolution import PriorityClass, PriorityRefused, known_classes, resolve
 from makeway.core.trace import Rule
 
 IN = ForPod(("d", "in"))
@@ -43,7 +43,7 @@ def pod(name: str, cpu: int = 2, at: str | None = None, of: str = "", **fields: 
 def workload(
     name: str, priority: int, *, as_victim: int | None = None, least: int = 1, whole: bool = False
 ) -> SchedulingWorkload:  # fmt: skip
-    group = Group(key=("d", name, "g"), min_count=least, whole=whole)
+    group = PodGang(key=("d", name, "g"), min_count=least, whole=whole)
     return SchedulingWorkload(
         namespace="d", name=name, groups=(group,), priority=priority,
         preemption_priority=priority if as_victim is None else as_victim,
@@ -60,7 +60,7 @@ def cluster(nodes: list[Node], pods: list[Pod], *workloads: SchedulingWorkload, 
     return Cluster(nodes=tuple(nodes), pods=tuple(pods), workloads=workloads, budgets=budgets)
 
 
-def asked(given: Cluster, whom: Preemptor) -> Answer:
+def asked(given: Cluster, whom: Preemptor) -> PlacementAnswer:
     return decide(Placement.of(given), whom)
 
 
@@ -70,7 +70,7 @@ def names(keys: Any) -> list[str]:
 
 def test_g1_5710_d_a_victim_below_its_preemptor_is_refused() -> None:
     classes = known_classes([PriorityClass(name="low", value=1), PriorityClass(name="high", value=10)])
-    assert resolve("high", "low", classes) == Refused("preemptionPriorityBelowPriority", "low")
+    assert resolve("high", "low", classes) == PriorityRefused("preemptionPriorityBelowPriority", "low")
 
 
 def test_g2_the_priority_of_the_group_decides_not_that_of_its_pod() -> None:

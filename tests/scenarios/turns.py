@@ -10,8 +10,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from makeway.adapters.simulator.lives import Departure, Life
-from makeway.adapters.simulator.simulation import Settings, Simulation
+from makeway.adapters.simulator.lives import Life, PastEviction
+from makeway.adapters.simulator.simulation import Simulation, SimulationSettings
 from makeway.adapters.simulator.sources.arrivals import arrivals_of
 from makeway.api import codec
 from makeway.cli.offline.simulate import FIGURES_MS
@@ -32,7 +32,7 @@ def simulation(documents: Sequence[Tree], *, policy: Policy | None = None, evict
     found = [codec.read(each) for each in documents]
     assert not [problem for reading in found for problem in reading.problems]
     source = arrivals_of(reading.value for reading in found if reading.value is not None)
-    settings = Settings(policy or Policy.default(), eviction_ms, figures_ms=FIGURES_MS)
+    settings = SimulationSettings(policy or Policy.default(), eviction_ms, figures_ms=FIGURES_MS)
     return Simulation(settings, source)
 
 
@@ -111,7 +111,7 @@ def soon_back(lives: Mapping[str, Life], within_ms: int = SOON) -> Iterator[Retu
                 yield Return(name, eviction.at, begins[0], _displaced(lives, life, eviction, begins[0]))
 
 
-def _displaced(lives: Mapping[str, Life], life: Life, eviction: Departure, until: int) -> tuple[str, ...]:
+def _displaced(lives: Mapping[str, Life], life: Life, eviction: PastEviction, until: int) -> tuple[str, ...]:
     return tuple(
         name
         for name, other in lives.items()

@@ -10,25 +10,25 @@ import pytest
 
 from makeway.core.model import Expression, Millis, Taint, Toleration
 from makeway.core.placement.model import (
-    Answer,
+    AffinityTerm,
     Budget,
-    Candidate,
     Cluster,
     ForGroup,
     ForPod,
-    Group,
     Member,
     Node,
+    NodeCandidate,
+    PlacementAnswer,
     Pod,
+    PodGang,
     PodKey,
     Preemptor,
     SchedulingWorkload,
     Spread,
-    Term,
 )
 from makeway.core.placement.nodes import Placement
 from makeway.core.placement.preemption.decision import decide
-from makeway.testing.placement_checker import Ground, check
+from makeway.testing.placement_checker import CheckedCluster, check
 
 
 def key(name: str) -> PodKey:
@@ -44,7 +44,7 @@ def pod(name: str, cpu: int = 2, **fields: Any) -> Pod:
 
 
 def workload(name: str, priority: int, *, least: int = 1, whole: bool = False) -> SchedulingWorkload:
-    group = Group(key=("d", name, "g"), min_count=least, whole=whole)
+    group = PodGang(key=("d", name, "g"), min_count=least, whole=whole)
     return SchedulingWorkload(
         namespace="d", name=name, groups=(group,), priority=priority, preemption_priority=priority
     )
@@ -68,14 +68,14 @@ GANG_WANT = {
     "preemptionNeeded": True, "feasible": True, "minNominated": 2, "nAllowed": [3],
     "outcomes": [{"victims": ["d/p1", "d/p2"]}],
 }  # fmt: skip
-GANG_ANSWER = Answer(
+GANG_ANSWER = PlacementAnswer(
     needed=True, feasible=True, victims=(key("p1"), key("p2")), nominated={key("in-0"): "n1", key("in-1"): "n2"}, n=3
 )
 # S-15.7.2: the same for one pod.
 SINGLE = replace(GANG, pods=(*GANG.pods[:4], pod("in", priority=10)))
 FOR_POD = ForPod(key("in"))
-ON_N1 = Candidate(node="n1", victims=(key("p1"),), violations=0, n=3)
-ON_N2 = Candidate(node="n2", victims=(key("p2"),), violations=0, n=1)
+ON_N1 = NodeCandidate(node="n1", victims=(key("p1"),), violations=0, n=3)
+ON_N2 = NodeCandidate(node="n2", victims=(key("p2"),), violations=0, n=1)
 SINGLE_WANT = {
     "preemptionNeeded": True, "feasible": True, "chosen": ["n2"],
     "candidates": [
@@ -83,7 +83,7 @@ SINGLE_WANT = {
         {"node": "n2", "victims": ["d/p2"], "numPDBViolations": 0, "n": 1},
     ],
 }  # fmt: skip
-SINGLE_ANSWER = Answer(
+SINGLE_ANSWER = PlacementAnswer(
     needed=True, feasible=True, victims=(key("p2"),), nominated={key("in"): "n2"}, candidates=(ON_N1, ON_N2), n=1
 )
 
@@ -150,7 +150,7 @@ def test_every_rule_is_broken_once() -> None:
 
 def test_a_node_that_is_given_is_compared_as_it_is_recorded() -> None:
     want = {"preemptionNeeded": True, "feasible": True, "victims": ["d/p1"], "numPDBViolations": 0, "n": 3}
-    good = Answer(needed=True, feasible=True, victims=(key("p1"),), nominated={key("in"): "n1"}, n=3)
+    good = PlacementAnswer(needed=True, feasible=True, victims=(key("p1"),), nominated={key("in"): "n1"}, n=3)
     assert check(SINGLE, FOR_POD, good, want, domain="n1") == []
     for wrong in (replace(good, victims=(key("p2"),)), replace(good, violations=1), replace(good, n=1)):
         assert check(SINGLE, FOR_POD, wrong, want, domain="n1")
@@ -160,7 +160,7 @@ def test_a_node_that_is_given_is_compared_as_it_is_recorded() -> None:
 
 
 def fits(placed: Pod, *others: Pod, at: str = "n1", nodes: tuple[Node, ...] = (node("n1"), node("n2"))) -> bool:
-    ground = Ground(Cluster(nodes=nodes, pods=(placed, *others)))
+    ground = CheckedCluster(Cluster(nodes=nodes, pods=(placed, *others)))
     return ground.valid(placed, at, ground.standing([placed], placed.priority))
 
 
@@ -177,7 +177,7 @@ APP = (Expression("app", "In", ("x",)),)
             nodes=(node("n1", taints=(Taint("k", "v", "NoExecute"),)),),
         )),
         ("apart on other hosts", fits(
-            pod("in", anti_affinity=(Term(APP, "host"),)), pod("o", node="n2", labels={"app": "x"})
+            pod("in", anti_affinity=(AffinityTerm(APP, "host"),)), pod("o", node="n2", labels={"app": "x"})
         )),
         ("even", fits(
             pod("in", labels={"app": "x"}, spread=(Spread(1, "host", APP),)), pod("o", node="n2", labels={"app": "x"})
@@ -204,10 +204,10 @@ def test_what_fits(what: str, it_fits: bool) -> None:
             pod("in", ports=frozenset({("TCP", 80)})), pod("o", node="n1", ports=frozenset({("TCP", 80)}))
         )),
         ("kept apart by its own term", fits(
-            pod("in", anti_affinity=(Term(APP, "zone"),)), pod("o", node="n2", labels={"app": "x"})
+            pod("in", anti_affinity=(AffinityTerm(APP, "zone"),)), pod("o", node="n2", labels={"app": "x"})
         )),
         ("kept apart by the term of another", fits(
-            pod("in", labels={"app": "x"}), pod("o", node="n2", anti_affinity=(Term(APP, "zone"),))
+            pod("in", labels={"app": "x"}), pod("o", node="n2", anti_affinity=(AffinityTerm(APP, "zone"),))
         )),
         ("uneven", fits(
             pod("in", 1, labels={"app": "x"}, spread=(Spread(1, "host", APP),)),
@@ -220,7 +220,7 @@ def test_what_does_not_fit(what: str, it_fits: bool) -> None:
 
 
 def test_units_and_budgets() -> None:
-    ground = Ground(
+    ground = CheckedCluster(
         replace(
             GANG,
             pods=(
@@ -244,9 +244,9 @@ def test_units_and_budgets() -> None:
 
 
 def whom(preemptor: Preemptor) -> list[str]:
-    return [each.key[1] for each in Ground(GANG).members(preemptor)]
+    return [each.key[1] for each in CheckedCluster(GANG).members(preemptor)]
 
 
 def test_members_stand_in_queue_order() -> None:
     assert whom(FOR_GANG) == ["in-0", "in-1"]
-    assert Ground(GANG).need(FOR_GANG) == 2
+    assert CheckedCluster(GANG).need(FOR_GANG) == 2

@@ -1,6 +1,6 @@
 """How texts are written that Kubernetes reads as more than text: names, keys, ports, paths, percentages.
 
-A ``Form`` is named in a ``Limit`` and judged where a tree is read (``structure``). The plain questions below it are
+A ``TextForm`` is named in a ``Limit`` and judged where a tree is read (``structure``). The plain questions below it are
 for whoever holds a text already.
 
 Promise: a question costs what the text is long, whatever is in it.
@@ -95,28 +95,32 @@ def _is_address(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class TextForm:
     name: str  # what it is called in a message: "is not a label key"
     fits: Callable[[Tree], bool]
     hint: str = ""
 
 
 # By the names that ``kubernetes_limits`` has for them.
-FORMS: dict[str, Form] = {
-    "label": Form("a DNS label", is_label, LABEL_HINT),
-    "subdomain": Form("a DNS subdomain", is_subdomain, NAME_HINT),
-    "labelKey": Form("a label key", is_qualified, KEY_HINT),
-    "labelValue": Form("a label value", is_label_value, VALUE_HINT),
-    "resource": Form("a resource name", is_qualified, KEY_HINT),
-    "qualified": Form("a qualified name", is_qualified, KEY_HINT),
-    "topologyKey": Form("a label key", is_qualified, "for example kubernetes.io/hostname"),
-    "someKey": Form("a key", bool, "for example kubernetes.io/hostname"),
-    "fileName": Form("the name of a file", is_file_name, "letters, digits, `-`, `_` and `.`, at most 253; not `..`"),
-    "inside": Form("a path inside its folder", is_inside, "relative, without `..`"),
-    "variable": Form("the name of a variable", lambda text: _VARIABLE.fullmatch(text) is not None, "no `=`, ASCII"),
-    "portName": Form("a port name", is_port_name, "lower-case letters, digits and `-`, at most 15, with a letter"),
-    "port": Form("a port", _is_port, f"a number from 1 to {PORT_MAX}, or the name of one of the container's ports"),
-    "count": Form("a number of pods", _is_count, "a whole number from 0, or a percentage from 0% to 100%"),
-    "address": Form("an IP address", _is_address, "for example 10.0.0.7"),
-    "header": Form("the name of a header", lambda text: _HEADER.fullmatch(text) is not None, "letters, digits and `-`"),
+FORMS: dict[str, TextForm] = {
+    "label": TextForm("a DNS label", is_label, LABEL_HINT),
+    "subdomain": TextForm("a DNS subdomain", is_subdomain, NAME_HINT),
+    "labelKey": TextForm("a label key", is_qualified, KEY_HINT),
+    "labelValue": TextForm("a label value", is_label_value, VALUE_HINT),
+    "resource": TextForm("a resource name", is_qualified, KEY_HINT),
+    "qualified": TextForm("a qualified name", is_qualified, KEY_HINT),
+    "topologyKey": TextForm("a label key", is_qualified, "for example kubernetes.io/hostname"),
+    "someKey": TextForm("a key", bool, "for example kubernetes.io/hostname"),
+    "fileName": TextForm(
+        "the name of a file", is_file_name, "letters, digits, `-`, `_` and `.`, at most 253; not `..`"
+    ),
+    "inside": TextForm("a path inside its folder", is_inside, "relative, without `..`"),
+    "variable": TextForm("the name of a variable", lambda text: _VARIABLE.fullmatch(text) is not None, "no `=`, ASCII"),
+    "portName": TextForm("a port name", is_port_name, "lower-case letters, digits and `-`, at most 15, with a letter"),
+    "port": TextForm("a port", _is_port, f"a number from 1 to {PORT_MAX}, or the name of one of the container's ports"),
+    "count": TextForm("a number of pods", _is_count, "a whole number from 0, or a percentage from 0% to 100%"),
+    "address": TextForm("an IP address", _is_address, "for example 10.0.0.7"),
+    "header": TextForm(
+        "the name of a header", lambda text: _HEADER.fullmatch(text) is not None, "letters, digits and `-`"
+    ),
 }  # fmt: skip

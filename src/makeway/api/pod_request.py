@@ -13,21 +13,21 @@ Nanos = Mapping[str, int]  # resource -> billionths
 
 
 @dataclass(frozen=True, slots=True)
-class Container:
+class ContainerRequest:
     requests: Nanos = field(default_factory=dict)
     limits: Nanos = field(default_factory=dict)
     restarts: bool = False  # an init container that keeps running beside the others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pod:
-    containers: Sequence[Container] = ()
-    init_containers: Sequence[Container] = ()
-    whole: Container | None = None  # pod-level requests and limits
+class PodRequest:
+    containers: Sequence[ContainerRequest] = ()
+    init_containers: Sequence[ContainerRequest] = ()
+    whole: ContainerRequest | None = None  # pod-level requests and limits
     overhead: Nanos = field(default_factory=dict)
 
 
-def pod_request(pod: Pod) -> dict[str, int]:
+def pod_request(pod: PodRequest) -> dict[str, int]:
     """What the pod needs at its peak (S-1.4)."""
     running: dict[str, int] = {}
     for each in pod.containers:

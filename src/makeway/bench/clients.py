@@ -40,7 +40,7 @@ class Door:
         return "\r\n".join((*lines, f"content-type: {content_type}", "content-length: ")).encode()
 
 
-class Connection:
+class BenchConnection:
     """One connection, one request at a time."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -48,7 +48,7 @@ class Connection:
         self._writer = writer
 
     @classmethod
-    async def open(cls, door: Door, trust: ssl.SSLContext) -> Connection:
+    async def open(cls, door: Door, trust: ssl.SSLContext) -> BenchConnection:
         parts = urlsplit(door.url)
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port, ssl=trust, limit=READ_BYTES)
         return cls(reader, writer)
@@ -73,12 +73,12 @@ class Connection:
 
 
 @asynccontextmanager
-async def connections(door: Door, count: int) -> AsyncIterator[list[Connection]]:
+async def connections(door: Door, count: int) -> AsyncIterator[list[BenchConnection]]:
     trust = door.trust()
-    lines: list[Connection] = []
+    lines: list[BenchConnection] = []
     try:
         for _ in range(count):
-            lines.append(await Connection.open(door, trust))  # noqa: PERF401
+            lines.append(await BenchConnection.open(door, trust))  # noqa: PERF401
         yield lines
     finally:
         for line in lines:
@@ -105,7 +105,7 @@ class Spotter:
         self._tail = data[max(end, len(data) - TAIL_BYTES) :]
 
 
-class Lines:
+class WatchLines:
     """Hears a watch in chunks (RFC 9112) and hands on its lines."""
 
     def __init__(self, heard: Callable[[bytes], None]) -> None:
@@ -135,15 +135,15 @@ def config_map(name: str) -> bytes:
 
 
 async def at_a_pace(
-    count: int, per_second: float, lines: list[Connection], ask: Callable[[int], tuple[bytes, bytes]]
+    count: int, per_second: float, lines: list[BenchConnection], ask: Callable[[int], tuple[bytes, bytes]]
 ) -> None:
     """So many requests, each at its time or as soon as a connection is free; ``ask`` gives head and body."""
-    free: asyncio.Queue[Connection] = asyncio.Queue()
+    free: asyncio.Queue[BenchConnection] = asyncio.Queue()
     for line in lines:
         free.put_nowait(line)
     begin, tasks = time.perf_counter(), set()
 
-    async def one(number: int, line: Connection) -> None:
+    async def one(number: int, line: BenchConnection) -> None:
         code, answer = await line.send(*ask(number))
         if code >= 300:
             raise RuntimeError(f"the server answered {code}: {answer[:200]!r}")

@@ -10,8 +10,8 @@ from makeway.core.cycle.cycle import decide
 from makeway.core.model import (
     FR,
     Flavor,
+    FlavorGroup,
     FlavorName,
-    Group,
     Millis,
     PodSet,
     Queue,
@@ -148,7 +148,7 @@ def _owned(index: int, per_queue: int, heads: Heads) -> int:
 def _queue(name: QueueName, heads: Heads) -> Queue:
     return Queue(
         name=name,
-        groups=(Group(resources=(CPU,), flavors=(FLAVOR,)),),
+        groups=(FlavorGroup(resources=(CPU,), flavors=(FLAVOR,)),),
         within="Never" if heads in ("fit", "reclaim") else "LowerPriority",
         reclaim="Any" if heads == "reclaim" else "Never",
         namespaces=(),

@@ -16,10 +16,10 @@ from makeway.core.placement.model import (
     Cluster,
     ForGroup,
     ForPod,
-    Group,
     Member,
     Node,
     Pod,
+    PodGang,
     Preemptor,
     SchedulingWorkload,
 )
@@ -182,7 +182,7 @@ def _node_name(number: int) -> str:
 
 
 def _workload(name: str, size: int, priority: int, whole: bool = False) -> SchedulingWorkload:
-    group = Group(key=("default", name, "pods"), min_count=size, whole=whole)
+    group = PodGang(key=("default", name, "pods"), min_count=size, whole=whole)
     return SchedulingWorkload(
         namespace="default", name=name, groups=(group,), priority=priority, preemption_priority=priority
     )

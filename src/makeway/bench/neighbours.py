@@ -26,7 +26,7 @@ import uvloop
 from makeway.adapters.kubernetes.client import Client
 from makeway.adapters.server.access.tokens import Role, new_token, token_object
 from makeway.api import codec
-from makeway.bench.clients import Connection, Door, config_map, connections, percentile
+from makeway.bench.clients import BenchConnection, Door, config_map, connections, percentile
 from makeway.bench.crowd import MANY, MAPS, POD, PODS, Crowd
 from makeway.cli.clients.own_server import OwnServer, own_server
 from makeway.cli.terminal.screen import echo
@@ -140,7 +140,7 @@ def _wait(holds: Any, what: str) -> None:
 def _creates(door: Door, name: str, seconds: float) -> Tree:
     times: list[float] = []
 
-    async def write(line: Connection, number: int, until: float) -> None:
+    async def write(line: BenchConnection, number: int, until: float) -> None:
         head, count = door.head("POST", MAPS.format("default")), 0
         while time.perf_counter() < until:
             began = time.perf_counter()

@@ -21,14 +21,14 @@ import click
 
 from makeway.core.model import Expression, Millis
 from makeway.core.placement.model import (
-    Answer,
     Budget,
     Cluster,
     ForGroup,
-    Group,
     Member,
     Node,
+    PlacementAnswer,
     Pod,
+    PodGang,
     PodKey,
     SchedulingWorkload,
 )
@@ -46,7 +46,7 @@ Free = dict[str, tuple[int, int]]  # node -> what is left of cpu and memory
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class QualityUnit:
     pods: tuple[Pod, ...]
     priority: int
     beyond: int
@@ -121,13 +121,13 @@ def tight_cluster(seed: int) -> Cluster:
 def _gang(size: int) -> SchedulingWorkload:
     return SchedulingWorkload(
         namespace=NAMESPACE, name=GANG, priority=100, preemption_priority=100,
-        groups=(Group(key=(NAMESPACE, GANG, "g"), min_count=size, whole=True),),
+        groups=(PodGang(key=(NAMESPACE, GANG, "g"), min_count=size, whole=True),),
     )  # fmt: skip
 
 
 def _workload(dice: random.Random, name: str) -> SchedulingWorkload:
     priority = dice.choice((1, 2, 3, 5))
-    group = Group(key=(NAMESPACE, name, "g"), min_count=1, whole=dice.random() < 0.6)
+    group = PodGang(key=(NAMESPACE, name, "g"), min_count=1, whole=dice.random() < 0.6)
     return SchedulingWorkload(
         namespace=NAMESPACE, name=name, priority=priority, preemption_priority=priority, groups=(group,)
     )
@@ -211,7 +211,7 @@ def _packs(asked: list[tuple[int, int]], free: list[tuple[int, int]], place: int
     return False
 
 
-def _units(cluster: Cluster) -> list[Unit]:
+def _units(cluster: Cluster) -> list[QualityUnit]:
     """The units that run, most important first, with the pods of each that go beyond their budgets (S-15.4.4)."""
     ranks = {each.name: (each.preemption_priority, each.groups[0].whole) for each in cluster.workloads}
     together: dict[object, list[Pod]] = {}
@@ -232,7 +232,7 @@ def _units(cluster: Cluster) -> list[Unit]:
         for pod in each[5]
     ]
     beyond = violations(walk)
-    return [Unit(tuple(each[5]), -each[0], beyond.get(i, 0)) for i, each in enumerate(found)]
+    return [QualityUnit(tuple(each[5]), -each[0], beyond.get(i, 0)) for i, each in enumerate(found)]
 
 
 # --- the comparison --------------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class Sums:
     best: list[int] = field(default_factory=lambda: [0, 0, 0])
     least: list[int] = field(default_factory=lambda: [0, 0, 0])
 
-    def add(self, exact: Exhaustive, answer: Answer) -> None:
+    def add(self, exact: Exhaustive, answer: PlacementAnswer) -> None:
         assert answer.n is not None
         self.clusters += 1
         best = exact.least(answer.n, lambda cost: cost)
@@ -304,13 +304,13 @@ def bench_quality(clusters: int, seed: int = 0) -> dict[str, Any]:
     }
 
 
-def _asked_twice(cluster: Cluster) -> tuple[Answer, Answer]:
+def _asked_twice(cluster: Cluster) -> tuple[PlacementAnswer, PlacementAnswer]:
     """Our answer, and the one that follows S-15 to the letter."""
     whom = ForGroup(NAMESPACE, Member(GANG, "g"))
     return decide(Placement.of(cluster), whom), decide(Placement.of(cluster, thorough=False), whom)
 
 
-def _missed(answers: list[Answer]) -> dict[str, Any]:
+def _missed(answers: list[PlacementAnswer]) -> dict[str, Any]:
     missed = sum(answer.needed for answer in answers)
     return {"gangs": len(answers), "missed": missed, "share": round(missed / len(answers), 4)}
 

@@ -27,7 +27,7 @@ from makeway.api.names import RUNTIME
 from makeway.api.objects.meta import ObjectMeta
 from makeway.api.quantity import Time
 from makeway.bench import simulate as bench_simulate
-from makeway.bench.clients import MERGE, Connection, Door, Lines, connections, percentile
+from makeway.bench.clients import MERGE, BenchConnection, Door, WatchLines, connections, percentile
 from makeway.bench.server import Server
 from makeway.runtime.live.driver import wall_clock
 
@@ -88,7 +88,7 @@ class Play:
         self._runs = {_name(each): _Run(_runtime(each)) for each in arrivals}
         self._left = len(self._runs)
         self._over = asyncio.Event()
-        self._free: asyncio.Queue[Connection] = asyncio.Queue()
+        self._free: asyncio.Queue[BenchConnection] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
         self._error: BaseException | None = None
 
@@ -98,7 +98,7 @@ class Play:
             for line in lines:
                 self._free.put_nowait(line)
             head = self._door.head("GET", f"{WORKLOADS}?watch=1&resourceVersion=0")
-            self._begin(watch.follow(head, Lines(self._hear)))
+            self._begin(watch.follow(head, WatchLines(self._hear)))
             began = time.perf_counter()
             await self._arrive(began, begins_at)
             await self._over.wait()

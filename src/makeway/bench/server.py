@@ -21,9 +21,9 @@ from typing import Any
 from makeway.api.conditions import find, is_true
 from makeway.api.objects.workload import Workload, WorkloadStatus
 from makeway.bench.clients import Door
-from makeway.embedded.control_plane import ControlPlane, Settings, own_process
-from makeway.runtime.ports import Change
-from makeway.runtime.stores.rules import RuledObjects
+from makeway.embedded.control_plane import ControlPlane, ControlPlaneSettings, own_process
+from makeway.runtime.ports import Revision
+from makeway.runtime.stores.rules import StoreRules
 
 PIECE = 500  # objects in one decision
 QUIET_SECONDS = 0.2
@@ -74,7 +74,7 @@ class Server:
 
 def serve() -> None:
     """The other process: until stdin ends."""
-    plane = ControlPlane(Path(sys.argv[1]), Settings())
+    plane = ControlPlane(Path(sys.argv[1]), ControlPlaneSettings())
     with own_process():
         url = plane.start()
     _say({"url": url, "token": plane.token})
@@ -98,7 +98,7 @@ class _Prepared:
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
-        self._changes: list[Change] = []
+        self._changes: list[Revision] = []
 
     def load(self, trees: Sequence[dict[str, Any]]) -> int:
         """Create these, as few decisions as possible."""
@@ -161,8 +161,8 @@ def _named(tree: dict[str, Any], name: str, queue: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _creating(trees: Sequence[dict[str, Any]]) -> Callable[[RuledObjects], None]:
-    def create(ahead: RuledObjects) -> None:
+def _creating(trees: Sequence[dict[str, Any]]) -> Callable[[StoreRules], None]:
+    def create(ahead: StoreRules) -> None:
         for tree in trees:
             ahead.create(tree)
 
@@ -172,7 +172,7 @@ def _creating(trees: Sequence[dict[str, Any]]) -> Callable[[RuledObjects], None]
 # --- what was written ------------------------------------------------------------------------------------------------
 
 
-def written(changes: Sequence[Change]) -> dict[str, Any]:
+def written(changes: Sequence[Revision]) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     of_workload: dict[str, Counter[str]] = {}
     for change in changes:
@@ -192,7 +192,7 @@ def written(changes: Sequence[Change]) -> dict[str, Any]:
     }
 
 
-def kind_of_write(change: Change) -> str:
+def kind_of_write(change: Revision) -> str:
     """A Workload's by what became of it, all others by kind and type."""
     kind = change.after.kind.name
     if kind != "Workload" or change.type != "MODIFIED" or change.before is None:

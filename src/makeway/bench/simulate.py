@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from makeway.adapters.simulator.reports.measures import measure
-from makeway.adapters.simulator.simulation import Settings, Simulation
+from makeway.adapters.simulator.simulation import Simulation, SimulationSettings
 from makeway.adapters.simulator.sources.arrivals import Source, SourceFile, open_source
 from makeway.adapters.simulator.sources.generator import read_generator
 from makeway.adapters.simulator.sources.traces import read_philly
@@ -61,7 +61,7 @@ def run(source: Source) -> dict[str, object]:
     """One source from its beginning to its end."""
     for_a_long_run()
     began = time.process_time()
-    simulation = Simulation(Settings(figures_ms=FIGURES_MS), source)
+    simulation = Simulation(SimulationSettings(figures_ms=FIGURES_MS), source)
     simulation.run()
     cpu = time.process_time() - began
     measured = measure(simulation.recorded(cpu_seconds=cpu))

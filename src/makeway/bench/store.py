@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from makeway.adapters.server.storage.store import SqliteStore
 from makeway.api import codec
 from makeway.api.objects.workload import Workload
-from makeway.bench.clients import Connection, Door, Spotter, at_a_pace, config_map, connections, percentile
+from makeway.bench.clients import BenchConnection, Door, Spotter, at_a_pace, config_map, connections, percentile
 from makeway.bench.server import Server
 from makeway.runtime.live.driver import wall_clock
 
@@ -111,7 +111,7 @@ def https_creates(folder: Path) -> dict[str, Any]:
     }
 
 
-async def _creates(line: Connection, head: bytes, thread: int) -> None:
+async def _creates(line: BenchConnection, head: bytes, thread: int) -> None:
     for i in range(HTTPS_CREATES // WRITERS):
         code, answer = await line.send(head, config_map(f"made-{thread}-{i}"))
         if code != 201:
@@ -149,7 +149,11 @@ async def watched(door: Door, count: int, per_second: float, trigger: Callable[[
 
 
 async def _make_events(
-    door: Door, sent_at: list[float], per_second: float, writers: list[Connection], trigger: Callable[[], None] | None
+    door: Door,
+    sent_at: list[float],
+    per_second: float,
+    writers: list[BenchConnection],
+    trigger: Callable[[], None] | None,
 ) -> None:
     create = door.head("POST", MAPS)
 

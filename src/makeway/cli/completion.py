@@ -54,14 +54,14 @@ def complete_kinds(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def _names(ctx: click.Context, kind: str) -> list[str]:
-    from makeway.cli.clients.asking import Scope
+    from makeway.cli.clients.asking import QueryScope
     from makeway.cli.clients.connection import connected
 
     try:
         with connected(ctx, seconds=SECONDS) as connection:
             resource = connection.resource(kind)
             everywhere = bool(ctx.params.get("everywhere"))
-            scope = Scope(None if everywhere else ctx.params.get("namespace") or connection.namespace)
+            scope = QueryScope(None if everywhere else ctx.params.get("namespace") or connection.namespace)
             page = connection.client.list(resource, scope.of(resource), limit=NAMES_MAX)
     except (click.ClickException, OSError):  # no server, no names
         return []

@@ -25,7 +25,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 DEBUG = "MAKEWAY_DEBUG"
 
 
-class Place(NamedTuple):
+class CommandPlace(NamedTuple):
     """Where a command lives, and its line in the help: to print that, nothing is imported."""
 
     module: str
@@ -33,46 +33,54 @@ class Place(NamedTuple):
 
 
 COMMANDS = {
-    "apply": Place(
+    "apply": CommandPlace(
         "makeway.cli.objects.apply", "Create and change objects on a server, so that they are as the files say."
     ),
-    "bench": Place("makeway.bench.command", "Measure how fast this machine is at a task."),
-    "cancel": Place("makeway.cli.jobs.job_commands", "End jobs, whether they wait or run, and forget them."),
-    "completion": Place("makeway.cli.completion", "Print the script that completes makeway's commands in a shell."),
-    "crds": Place("makeway.cli.offline.manifests", "Print the CustomResourceDefinitions of the queueing kinds."),
-    "down": Place(
+    "bench": CommandPlace("makeway.bench.command", "Measure how fast this machine is at a task."),
+    "cancel": CommandPlace("makeway.cli.jobs.job_commands", "End jobs, whether they wait or run, and forget them."),
+    "completion": CommandPlace(
+        "makeway.cli.completion", "Print the script that completes makeway's commands in a shell."
+    ),
+    "crds": CommandPlace("makeway.cli.offline.manifests", "Print the CustomResourceDefinitions of the queueing kinds."),
+    "down": CommandPlace(
         "makeway.cli.server.serve", "End the server of this machine; it comes back as it was with `makeway up`."
     ),
-    "delete": Place("makeway.cli.objects.resources", "Delete objects of a server: some by name, or what a file has."),
-    "demo": Place(
+    "delete": CommandPlace(
+        "makeway.cli.objects.resources", "Delete objects of a server: some by name, or what a file has."
+    ),
+    "demo": CommandPlace(
         "makeway.cli.server.demo",
         "Show an example at work: its jobs queue, run and make way as real processes on this machine.",
     ),
-    "describe": Place(
+    "describe": CommandPlace(
         "makeway.cli.objects.describe", "Show all about some objects: what they want, how they are, what happened."
     ),
-    "events": Place("makeway.cli.objects.events", "Show what happened, newest last."),
-    "get": Place("makeway.cli.objects.resources", "Show objects of a server: those of a kind, or some by name."),
-    "kubeconfig": Place(
+    "events": CommandPlace("makeway.cli.objects.events", "Show what happened, newest last."),
+    "get": CommandPlace("makeway.cli.objects.resources", "Show objects of a server: those of a kind, or some by name."),
+    "kubeconfig": CommandPlace(
         "makeway.cli.server.credentials",
         "Print a kubeconfig for kubectl and other clients, with the server's own authority in it.",
     ),
-    "logs": Place("makeway.cli.jobs.job_commands", "Show what a job or a pod has printed."),
-    "place": Place("makeway.cli.offline.place", "Say where pods go on nodes, who must make way, and why."),
-    "plan": Place("makeway.cli.offline.plan", "Say what would be admitted, preempted and left waiting, and why."),
-    "queues": Place("makeway.cli.jobs.queues", "Show quota, its use, and who waits, cohort by cohort."),
-    "simulate": Place(
+    "logs": CommandPlace("makeway.cli.jobs.job_commands", "Show what a job or a pod has printed."),
+    "place": CommandPlace("makeway.cli.offline.place", "Say where pods go on nodes, who must make way, and why."),
+    "plan": CommandPlace(
+        "makeway.cli.offline.plan", "Say what would be admitted, preempted and left waiting, and why."
+    ),
+    "queues": CommandPlace("makeway.cli.jobs.queues", "Show quota, its use, and who waits, cohort by cohort."),
+    "simulate": CommandPlace(
         "makeway.cli.offline.simulate", "Run the real controllers in virtual time and report what came of it."
     ),
-    "status": Place("makeway.cli.server.serve", "Say whether the server runs, where, and what it has."),
-    "submit": Place(
+    "status": CommandPlace("makeway.cli.server.serve", "Say whether the server runs, where, and what it has."),
+    "submit": CommandPlace(
         "makeway.cli.jobs.submit", "Run a command as a job: it waits in its queue, runs, and is followed to its end."
     ),
-    "token": Place("makeway.cli.server.credentials", "Make, list and revoke the tokens by which clients are known."),
-    "up": Place("makeway.cli.server.serve", "Serve the API on this machine, decide, and run pods as processes."),
-    "validate": Place("makeway.cli.offline.manifests", "Check manifests: each by itself, then all together."),
-    "wait": Place("makeway.cli.jobs.job_commands", "Wait until jobs have ended."),
-    "version": Place("makeway.cli.version", "Print the version of makeway and of the server."),
+    "token": CommandPlace(
+        "makeway.cli.server.credentials", "Make, list and revoke the tokens by which clients are known."
+    ),
+    "up": CommandPlace("makeway.cli.server.serve", "Serve the API on this machine, decide, and run pods as processes."),
+    "validate": CommandPlace("makeway.cli.offline.manifests", "Check manifests: each by itself, then all together."),
+    "wait": CommandPlace("makeway.cli.jobs.job_commands", "Wait until jobs have ended."),
+    "version": CommandPlace("makeway.cli.version", "Print the version of makeway and of the server."),
 }
 
 

@@ -148,7 +148,7 @@ class Action:
     by: WorkloadKey | None = None  # of an eviction: for whom
 
 
-class Attempt(NamedTuple):
+class PlacementAttempt(NamedTuple):
     """One attempt to place a pod or a gang, for those who count."""
 
     is_gang: bool
@@ -185,7 +185,7 @@ class Outcome:
     again_at: Millis | None = None  # look at the same object again then, whatever happens; replaces an earlier wish
     look: tuple[Ref, ...] = ()  # whom else to look at now
     notes: tuple[Note, ...] = field(default=())  # events without a write
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[PlacementAttempt, ...] = ()
     placings: tuple[Placing, ...] = ()
     at_latest: Millis | None = None  # look again by then, but let nobody wait for it: whoever rests until then, rests
     troubles: tuple[Trouble, ...] = ()  # who else is to be set aside

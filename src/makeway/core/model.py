@@ -106,7 +106,7 @@ class Flavor:
 # --- what waits and what runs ----------------------------------------------------------------------------------------
 
 
-class Look:
+class PodSetSignature:
     """How the pods of a podSet look to the scheduler. Those that look alike share one, so that comparing is cheap."""
 
     __slots__ = ("__weakref__", "count", "is_partial", "parts", "totals", "where")
@@ -118,7 +118,7 @@ class Look:
         self.is_partial = pod_set.min_count is not None  # fewer of them would do
         self.totals = {name: amount * pod_set.count for name, amount in pod_set.requests.items()}  # of all together
 
-    def covers(self, other: Look) -> bool:
+    def covers(self, other: PodSetSignature) -> bool:
         """Whether these pods ask for all that the others ask for, in the same places; partial ones never do."""
         if self.is_partial or other.is_partial or self.count < other.count or self.where != other.where:
             return False
@@ -134,7 +134,7 @@ class Look:
         return repr(self.parts)
 
 
-_looks: WeakValueDictionary[tuple[object, ...], Look] = WeakValueDictionary()
+_looks: WeakValueDictionary[tuple[object, ...], PodSetSignature] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,17 +150,17 @@ class PodSet:
     tolerations: tuple[Toleration, ...] = ()
     node_selector: Mapping[str, str] | None = None
     affinity: tuple[Selector, ...] | None = None  # terms of which one must hold; None: none asked for
-    _look: Look | None = field(default=None, init=False, repr=False, compare=False)
+    _look: PodSetSignature | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
-    def look(self) -> Look:
+    def look(self) -> PodSetSignature:
         """Equal (the same object) for podSets that get the same verdict in the same place (S-4.5.3)."""
         found = self._look
         if found is None:
             parts = (*self.where(), self.name, self.count, self.min_count, tuple(sorted(self.requests.items())))
             found = _looks.get(parts)
             if found is None:
-                found = _looks[parts] = Look(self, parts)
+                found = _looks[parts] = PodSetSignature(self, parts)
             object.__setattr__(self, "_look", found)
         return found
 
@@ -272,7 +272,7 @@ OnSuccess = Literal["RemoveOther", "RemoveLower", "RemoveBelowTarget"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class FlavorGroup:
     """Resources that get their flavor together, and the flavors in order of preference."""
 
     resources: tuple[ResourceName, ...]
@@ -284,7 +284,7 @@ class Queue:
     """A ClusterQueue: who may use what, and whom it may ask to leave."""
 
     name: QueueName
-    groups: tuple[Group, ...] = ()
+    groups: tuple[FlavorGroup, ...] = ()
     strict: bool = False  # StrictFIFO
     try_next_when_borrowing: bool = False
     try_next_when_preempting: bool = True
@@ -306,7 +306,7 @@ class Queue:
         used = frozenset(flavors)
         return [name for name, where in self.checks if not where or where & used]
 
-    def group_of(self, resource: ResourceName) -> Group | None:
+    def group_of(self, resource: ResourceName) -> FlavorGroup | None:
         for group in self.groups:
             if resource in group.resources:
                 return group

@@ -22,7 +22,7 @@ from makeway.core.messages import back_off_message, pending_message, pending_rea
 from makeway.core.model import FR, FlavorName, Millis, QueueName, ResourceName, Workload, WorkloadKey
 from makeway.core.preemption import claims
 from makeway.core.preemption.eligibility import Reason
-from makeway.core.queueing.pending import Line, Shape, may_queue, place, shape
+from makeway.core.queueing.pending import Shape, WaitingList, may_queue, place, shape
 from makeway.core.quota.figures import NodeShare, all_shares
 from makeway.core.state import State
 from makeway.core.trace import Rule, Step
@@ -50,7 +50,7 @@ class Need(NamedTuple):
     holders: tuple[Holder, ...] = ()  # who uses most of it in the tree
 
 
-class Departure(NamedTuple):
+class PlannedEviction(NamedTuple):
     """A workload that must make way."""
 
     workload: Workload
@@ -60,7 +60,7 @@ class Departure(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class StillWaiting:
     """A workload without quota at the end of a cycle, with the last that was found out about it."""
 
     workload: WorkloadKey
@@ -77,8 +77,8 @@ class Waiting:
 class PlannedCycle:
     plan: Plan
     shares: tuple[NodeShare, ...] = ()  # as the cycle found them; none without fair sharing
-    preempted: tuple[Departure, ...]  # in the order in which they were chosen
-    pending: tuple[Waiting, ...]  # by queue; the line first, in its order, then the parked
+    preempted: tuple[PlannedEviction, ...]  # in the order in which they were chosen
+    pending: tuple[StillWaiting, ...]  # by queue; the line first, in its order, then the parked
 
     @property
     def changes(self) -> bool:
@@ -87,13 +87,13 @@ class PlannedCycle:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedCycles:
     cycles: tuple[PlannedCycle, ...]
     settled: bool  # False: the limit was hit, and another cycle would have found something to do
     shares: tuple[NodeShare, ...] = ()  # at the end
 
 
-def plan_cycles(state: State, now: Millis, *, cycles: int | None = None) -> Planned:
+def plan_cycles(state: State, now: Millis, *, cycles: int | None = None) -> PlannedCycles:
     """Carry out ``cycles`` cycles; without a number as many as change something, at most ``CYCLES_MAX``.
 
     There is always a first one, so that those who wait are told. Last ones that only repeat what was told before are
@@ -113,7 +113,7 @@ def plan_cycles(state: State, now: Millis, *, cycles: int | None = None) -> Plan
             last = len(done)
         if cycles is None and settled:
             break
-    return Planned(tuple(done[:last]), settled, all_shares(state))
+    return PlannedCycles(tuple(done[:last]), settled, all_shares(state))
 
 
 _Users = dict[tuple[bool, str, FR], tuple[Holder, ...]]  # root of a tree, flavor-resource -> its largest users
@@ -158,7 +158,7 @@ class _Planning:
             by_shares = next((step for step in verdict.steps if step.rule is Rule.NOT_BY_SHARES), None)
             self._told[key] = _Told(pending_reason(verdict), pending_message(verdict), None, found, by_shares)
         leaving = tuple(
-            Departure(target.workload, verdict.workload, target.reason, target.step)
+            PlannedEviction(target.workload, verdict.workload, target.reason, target.step)
             for verdict in plan.verdicts
             for target in verdict.targets
         )
@@ -184,7 +184,7 @@ class _Planning:
         if not self.repeats:
             self._idle.append(left)
 
-    def _depart(self, leaving: tuple[Departure, ...]) -> None:
+    def _depart(self, leaving: tuple[PlannedEviction, ...]) -> None:
         """Victims leave and wait again, then all trees that lost usage are woken (S-3.7, S-4.6)."""
         state = self._state
         for each in sorted(leaving, key=lambda each: each.workload.key):
@@ -208,7 +208,7 @@ class _Planning:
 
     # --- who waits ---
 
-    def _waiting(self) -> Iterator[Waiting]:
+    def _waiting(self) -> Iterator[StillWaiting]:
         for queue in sorted(self._state.pending.lines):
             line = self._state.pending.lines[queue]
             in_line = self._state.pending.in_order(queue)
@@ -232,7 +232,7 @@ class _Planning:
         others = f" and {position - 1} more" if position > 1 else ""
         return _Told(NOT_LOOKED_AT, f"Waits behind {first}{others} in ClusterQueue {queue}", first)
 
-    def _judged_shapes(self, line: Line) -> dict[Shape, WorkloadKey]:
+    def _judged_shapes(self, line: WaitingList) -> dict[Shape, WorkloadKey]:
         judged = [each for each in line.parked.values() if each.key in self._told]
         return {shape(each): each.key for each in sorted(judged, key=place, reverse=True)}
 
@@ -251,8 +251,8 @@ def _saw_little(verdict: Verdict, resumed: set[WorkloadKey]) -> bool:
     return was_judged and (verdict.status == "skipped" or verdict.workload.key in resumed)
 
 
-def _as_waiting(key: WorkloadKey, queue: QueueName, told: _Told, *, parked: bool) -> Waiting:
-    return Waiting(
+def _as_waiting(key: WorkloadKey, queue: QueueName, told: _Told, *, parked: bool) -> StillWaiting:
+    return StillWaiting(
         workload=key, queue=queue, reason=told.reason, message=told.message, parked=parked, other=told.other,
         needs=told.needs, by_shares=told.by_shares,
     )  # fmt: skip

@@ -73,7 +73,7 @@ class Gates:
 
 
 def _attribute(gate: str) -> str:
-    """``MultiKueue`` -> ``multi_kueue``; a run of capitals is one word: ``ToCQWith`` -> ``to_cq_with``."""
+    """``MultiKueuePolicy`` -> ``multi_kueue``; a run of capitals is one word: ``ToCQWith`` -> ``to_cq_with``."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", gate).lower()
 
 
@@ -112,7 +112,7 @@ class Transformation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resources:
+class ResourcePolicy:
     """Which requested resources count against quota, and as what (S-1.6, S-6.2)."""
 
     excluded_prefixes: tuple[str, ...] = ()
@@ -121,7 +121,7 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MultiKueue:
+class MultiKueuePolicy:
     """How workloads are handed to other clusters (S-13, S-14)."""
 
     gc_interval_ms: int | None = MINUTE_MS  # None: orphans are left alone
@@ -162,8 +162,8 @@ class Policy:
     fair_strategies: tuple[FairStrategy, ...] = ()  # empty: classical preemption, no shares
     pods_ready: PodsReady | None = None  # None: nobody waits for pods
     requeuing: Requeuing = field(default_factory=Requeuing)  # its timestamp counts without ``pods_ready`` too
-    resources: Resources = field(default_factory=Resources)
-    multi_kueue: MultiKueue = field(default_factory=MultiKueue)
+    resources: ResourcePolicy = field(default_factory=ResourcePolicy)
+    multi_kueue: MultiKueuePolicy = field(default_factory=MultiKueuePolicy)
     jobs: Jobs = field(default_factory=Jobs)
     keep_finished_ms: int | None = None  # None: for ever; 0: not at all
     keep_deactivated_ms: int | None = None

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from makeway.api.pod_request import Container, Nanos, Pod, add_to, pod_request
+from makeway.api.pod_request import ContainerRequest, Nanos, PodRequest, add_to, pod_request
 from makeway.core.amounts import LEAST, MOST
 from makeway.core.model import ResourceName
-from makeway.core.policy import Resources
+from makeway.core.policy import ResourcePolicy
 
 _BILLION = 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class SummedLimits:
     """One item of a LimitRange, or several summarised."""
 
     default: Nanos = field(default_factory=dict)
@@ -23,7 +23,7 @@ class Bounds:
     least: Nanos = field(default_factory=dict)
 
 
-def summarised(items: Iterable[Bounds]) -> Bounds:
+def summarised(items: Iterable[SummedLimits]) -> SummedLimits:
     """The first default wins per resource, the lowest maximum, the highest minimum (S-1.5.2)."""
     default: dict[str, int] = {}
     request: dict[str, int] = {}
@@ -36,12 +36,12 @@ def summarised(items: Iterable[Bounds]) -> Bounds:
             most[name] = min(amount, most.get(name, amount))
         for name, amount in each.least.items():
             least[name] = max(amount, least.get(name, amount))
-    return Bounds(default=default, default_request=request, most=most, least=least)
+    return SummedLimits(default=default, default_request=request, most=most, least=least)
 
 
-def adjusted(pod: Pod, *, container: Bounds, whole: Bounds, runtime_overhead: Nanos) -> Pod:
+def adjusted(pod: PodRequest, *, container: SummedLimits, whole: SummedLimits, runtime_overhead: Nanos) -> PodRequest:
     """The pod with the defaults that its namespace and runtime class give it (S-1.5)."""
-    return Pod(
+    return PodRequest(
         containers=[_defaulted(each, container) for each in pod.containers],
         init_containers=[_defaulted(each, container) for each in pod.init_containers],
         whole=None if pod.whole is None else _defaulted(pod.whole, whole),
@@ -49,13 +49,13 @@ def adjusted(pod: Pod, *, container: Bounds, whole: Bounds, runtime_overhead: Na
     )
 
 
-def _defaulted(container: Container, bounds: Bounds) -> Container:
+def _defaulted(container: ContainerRequest, bounds: SummedLimits) -> ContainerRequest:
     limits = {**bounds.default, **container.limits}
     requests = {**bounds.default_request, **container.requests}
     return replace(container, requests={**limits, **requests}, limits=limits)
 
 
-def violation(pod: Pod, *, container: Bounds, whole: Bounds) -> str:
+def violation(pod: PodRequest, *, container: SummedLimits, whole: SummedLimits) -> str:
     """What makes the pod impossible: a request above its limit, or a bound of its namespace (S-5.3.5)."""
     parts = [*pod.containers, *pod.init_containers, *([pod.whole] if pod.whole is not None else [])]
     for each in parts:
@@ -79,7 +79,7 @@ def violation(pod: Pod, *, container: Bounds, whole: Bounds) -> str:
     return ""
 
 
-def counted(request: Nanos, resources: Resources) -> dict[ResourceName, int]:
+def counted(request: Nanos, resources: ResourcePolicy) -> dict[ResourceName, int]:
     """What counts against quota, in whole units: exclusions, transformations, rounding (S-1.1, 1.6, 1.7)."""
     kept = {name: amount for name, amount in request.items() if not name.startswith(resources.excluded_prefixes)}
     if not resources.excluded_prefixes:

@@ -22,7 +22,7 @@ from makeway.core.policy import Policy
 from makeway.core.preemption.claims import Claims
 from makeway.core.preemption.rounds import Round, Rounds
 from makeway.core.queueing.pending import Pending, Shape, shape
-from makeway.core.queueing.prefilter import NOTHING, Hope
+from makeway.core.queueing.prefilter import NOTHING, Prefilter
 from makeway.core.queueing.waiting_list import Least
 from makeway.core.quota.holders import Holders
 from makeway.core.quota.tree import QuotaSpec, QuotaTree
@@ -30,7 +30,7 @@ from makeway.core.undo import UndoLog
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class FlavorProgress:
     """How far a workload's flavor scan came, and when (S-6.8)."""
 
     tried: Tried
@@ -51,14 +51,14 @@ class State:
         self.claims = Claims(self._log)
         self.rounds = Rounds(self._log, policy.rounds_end_after_ms)
         self.pending = Pending(self._log, lambda workload: self.unclaim(workload.key), lambda: self.waits_for_pods)
-        self.hope = Hope(self)
+        self.hope = Prefilter(self)
         self.queues: dict[QueueName, Queue] = {}
         self.flavors: dict[FlavorName, Flavor] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}  # labels by name
         self.shares_widely = policy.profile != "parity" and policy.gates.scheduling_equivalence_hashing
         if policy.fair_sharing:  # who asks for more may fare better there, and a full queue take from others (0041)
             self.shares_widely = False
-        self._progress: dict[WorkloadKey, Progress] = {}
+        self._progress: dict[WorkloadKey, FlavorProgress] = {}
         self._preemptors: dict[WorkloadKey, None] = {}  # requeued with preemptions pending, no quota since (S-5.6.2)
         self._last_preemptors: dict[QueueName, WorkloadKey] = {}  # of each queue, the newest of them
         self._generations: dict[QueueName, int] = {}  # S-3.8
@@ -296,7 +296,7 @@ class State:
         if before is not None and before.wakes == wakes:
             ended |= before.ended
         generation = self._generations.get(workload.queue, 0)
-        progress = Progress(tried, shape(workload), self.cycle, generation, ended, wakes)
+        progress = FlavorProgress(tried, shape(workload), self.cycle, generation, ended, wakes)
         self._log.put(self._progress, workload.key, progress)
         if self.policy.gates.preemption_claims:
             return bool(unfinished - ended)  # two scans out of phase must not keep it from being parked

@@ -26,7 +26,7 @@ from makeway.adapters.server.access.tokens import Access
 from makeway.adapters.server.http.app import application
 from makeway.adapters.server.http.limits import Limits
 from makeway.adapters.server.http.serving import Serving
-from makeway.adapters.server.resources.admission import Admission
+from makeway.adapters.server.resources.admission import AdmissionPlugins
 from makeway.adapters.server.resources.pod_calls import PodLogs
 from makeway.adapters.server.storage.beginning import admin_token, open_store
 from makeway.adapters.server.storage.own_folder import write_own
@@ -43,7 +43,7 @@ from makeway.runtime.informers import finder, watched_kinds
 from makeway.runtime.live.driver import wall_clock
 from makeway.runtime.live.engine import LiveEngine
 from makeway.runtime.live.queries import Question, pending_workloads
-from makeway.runtime.metrics.registry import Metrics
+from makeway.runtime.metrics.registry import MetricsRegistry
 from makeway.runtime.ports import Unavailable
 
 ADDRESS_FILE = "address"
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class ControlPlaneSettings:
     """What a control plane is made of, beside its data folder."""
 
     configuration: Configuration = field(default_factory=Configuration)
@@ -71,7 +71,7 @@ class ControlPlane:
     """``start`` returns once it serves, ``stop`` once nothing runs any more; what was acknowledged is stored."""
 
     def __init__(
-        self, folder: Path, settings: Settings, *, timekeeper: Timekeeper | None = None,
+        self, folder: Path, settings: ControlPlaneSettings, *, timekeeper: Timekeeper | None = None,
     ) -> None:  # fmt: skip
         """Raises ``DataFileRefused`` where the folder cannot be used, also because another server has it."""
         self._settings = settings
@@ -83,7 +83,7 @@ class ControlPlane:
         self.url = ""
         self._time = timekeeper or Timekeeper(folder)
         self.clock = self._time.clock
-        self.store = open_store(folder, self.clock, admission=Admission(self._manages))
+        self.store = open_store(folder, self.clock, admission=AdmissionPlugins(self._manages))
         self._open.callback(self.store.close)
         self._find = finder(self.store)
         try:
@@ -98,7 +98,7 @@ class ControlPlane:
     def _live_engine(self) -> LiveEngine:
         on_nodes = self._settings.on_nodes
         shown = self._settings.configuration.metrics
-        metrics = Metrics(
+        metrics = MetricsRegistry(
             queue_resources=shown.enable_cluster_queue_resources, local_queues=shown.local_queue_metrics.enable,
             build={"platform": _platform()},
         )  # fmt: skip
@@ -114,7 +114,7 @@ class ControlPlane:
         try:
             self._time.start()
             self._open.callback(self._time.stop)
-            extras = Extras(self.store, self.live, logs)
+            extras = ServerExtras(self.store, self.live, logs)
             app = application(
                 self.store, self.access, extras, self._settings.limits, self.clock,
                 events_ms=self._settings.configuration.makeway.events.ttl.nanos // 1_000_000,
@@ -158,7 +158,7 @@ class ControlPlane:
         return not why_unmanaged(job.metadata, self._policy.jobs, self._find)
 
 
-class Extras:
+class ServerExtras:
     """What the API server is told about the rest of the process; see ``adapters.server.http.app.Extras``."""
 
     def __init__(self, store: SqliteStore, live: LiveEngine, logs: PodLogs | None) -> None:

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 
-from makeway.adapters.node.agent import Agent, GaveUp
-from makeway.adapters.node.agent import Settings as AgentSettings
+from makeway.adapters.node.agent import Agent, AgentSettings, GaveUp
 from makeway.adapters.node.launching import Launcher
 from makeway.adapters.node.machine import Offer, base_environment, find_gpus, offers_of
 from makeway.adapters.server.storage.store import SqliteStore
@@ -23,7 +22,7 @@ from makeway.api.objects.kubernetes import Pod
 from makeway.api.versions import kind_of
 from makeway.controllers.contract import Note
 from makeway.runtime.live.writer import LiveWriter
-from makeway.runtime.ports import Change, Clock, kind_key
+from makeway.runtime.ports import Clock, Revision, kind_key
 
 FOLDER = "pods"
 PAUSE_MAX_MS = 1000
@@ -78,7 +77,7 @@ class LocalNode:
         with suppress(OSError):  # full: it is called already; closed: it has ended
             os.write(self._called, b"x")
 
-    def _committed(self, changes: Sequence[Change]) -> None:
+    def _committed(self, changes: Sequence[Revision]) -> None:
         if any(kind_key(each.after.kind) == PODS for each in changes):
             self.call()
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from makeway.adapters.node.folders import PodFolder
-from makeway.adapters.node.logs import LogQuery, LogReader, Mark, NoLogYet, Spot, log_of
+from makeway.adapters.node.logs import LogQuery, LogReader, LogSpot, Mark, NoLogYet, log_of
 from makeway.adapters.server.resources.pod_calls import LogOptions, NoLog
 from makeway.embedded.local_node import FOLDER
 from makeway.runtime.ports import Stored
@@ -60,19 +60,19 @@ class Logs:
                 look = await self._lookout.changed(reader, look)
 
 
-class Look(NamedTuple):
+class LogReading(NamedTuple):
     """What a reader found, and how things looked before: what comes after that is noticed, if not read already."""
 
     part: bytes
-    spot: Spot
+    spot: LogSpot
     mark: Mark
 
 
-def _looked(reader: LogReader) -> Look:
+def _looked(reader: LogReader) -> LogReading:
     spot = reader.spot
     mark = spot.mark()
     part = reader.read()
-    return Look(part, reader.spot, mark if reader.spot == spot else ())
+    return LogReading(part, reader.spot, mark if reader.spot == spot else ())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +80,7 @@ class _Waiter:
     reader: LogReader
     mark: Mark
     until: float  # then one reads in any case
-    found: asyncio.Future[Look]
+    found: asyncio.Future[LogReading]
 
 
 class Lookout:
@@ -88,10 +88,10 @@ class Lookout:
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:
         self._threads = threads
-        self._waiting: dict[Spot, dict[_Waiter, None]] = {}
+        self._waiting: dict[LogSpot, dict[_Waiter, None]] = {}
         self._task: asyncio.Task[None] | None = None
 
-    async def changed(self, reader: LogReader, last: Look) -> Look:
+    async def changed(self, reader: LogReader, last: LogReading) -> LogReading:
         """The next look at a log that has changed since the last one; after a few seconds at any."""
         loop = asyncio.get_running_loop()
         waiter = _Waiter(reader, last.mark, loop.time() + SURE_SECONDS, loop.create_future())
@@ -141,13 +141,13 @@ class Lookout:
             await asyncio.sleep(TURN_SECONDS)
 
 
-def _marks(spots: Sequence[Spot]) -> list[Mark]:
+def _marks(spots: Sequence[LogSpot]) -> list[Mark]:
     return [each.mark() for each in spots]
 
 
-def _looks(readers: Sequence[LogReader]) -> list[Look | Exception]:
+def _looks(readers: Sequence[LogReader]) -> list[LogReading | Exception]:
     """A log that cannot be read is the trouble of whoever reads it."""
-    found: list[Look | Exception] = []
+    found: list[LogReading | Exception] = []
     for reader in readers:
         try:
             found.append(_looked(reader))

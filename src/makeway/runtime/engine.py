@@ -26,7 +26,7 @@ from makeway.controllers.contract import (
     workload_ref,
 )
 from makeway.controllers.pods.edits import PREEMPTED, Disrupt, whose
-from makeway.controllers.workloads.edits import Wait
+from makeway.controllers.workloads.edits import TellWhyWaiting
 from makeway.controllers.workloads.eviction import Evict, holds_quota, says
 from makeway.core.cycle.cycle import Heads, Plan, Verdict
 from makeway.core.model import Millis, QueueName, Workload, WorkloadKey
@@ -35,17 +35,17 @@ from makeway.core.preemption import claims
 from makeway.core.queueing.waking import after_expiry, next_expiry
 from makeway.core.state import State
 from makeway.runtime.executor import DirectWriter, Executor, Writer
-from makeway.runtime.facts import CYCLE, LOWERING, Facts
 from makeway.runtime.informers import INFORMERS, Informers
-from makeway.runtime.journal import Journal
+from makeway.runtime.journal import DecisionJournal
 from makeway.runtime.journal_lines import note_placing, note_verdict
-from makeway.runtime.metrics.registry import Metrics
-from makeway.runtime.metrics.tally import Tally
-from makeway.runtime.objects import Objects
+from makeway.runtime.metrics.registry import MetricsRegistry
+from makeway.runtime.metrics.tally import TransitionTally
+from makeway.runtime.objects import ObjectCache
 from makeway.runtime.ports import Store
 from makeway.runtime.scheduling.cycles import carried_out, in_trouble
-from makeway.runtime.scheduling.plans import Reserve, Scheduling
+from makeway.runtime.scheduling.plans import PlanWriter, Reserve
 from makeway.runtime.set_aside import REASON, Probe, SetAside, Tolerates, nothing, words
+from makeway.runtime.state_updates import CYCLE, LOWERING, StateUpdater
 from makeway.runtime.workqueue import Looks, Timers, backoff_ms
 
 LOOKS_PER_STEP = 1000
@@ -61,28 +61,31 @@ class Engine:
 
     def __init__(
         self, store: Store, policy: Policy, controllers: Sequence[Controller], *, writer: Writer | None = None,
-        journal: Journal | None = None, metrics: Metrics | None = None, figures_ms: int = FIGURES_MS,
+        journal: DecisionJournal | None = None, metrics: MetricsRegistry | None = None, figures_ms: int = FIGURES_MS,
         kinds: Sequence[Kind] | None = None, stopwatch: Callable[[], float] = lambda: 0.0,
         tolerates: Tolerates = nothing, probe: Probe | None = None,
     ) -> None:  # fmt: skip
-        """``tolerates``: errors that set one object aside (0081); any other ends the step. ``probe``: see ``Facts``."""
+        """``tolerates``: errors that set one object aside (0081); any other ends the step.
+
+        ``probe``: see ``StateUpdater``.
+        """
         self._figures_ms = figures_ms
         self._stopwatch = stopwatch  # seconds; only figures depend on it
         self._figures: Timers[Ref] = Timers()  # queues to be looked at because of their figures
         self._figured: dict[Ref, Millis] = {}  # when that was last
         self._policy = policy
-        self._tally = None if metrics is None else Tally(metrics, self)
+        self._tally = None if metrics is None else TransitionTally(metrics, self)
         self._state = State(policy)
         self.notes: deque[Note] = deque(maxlen=NOTES_MAX)  # events for whoever passes them on; the oldest are lost
         self.set_aside = SetAside(self.notes, metrics, tolerates)
         self._probe = probe
-        self.facts = Facts(self._state, self.set_aside, probe)
-        self.objects = Objects(self._on_stored, self.facts.changed, self._gave_up)
+        self.facts = StateUpdater(self._state, self.set_aside, probe)
+        self.objects = ObjectCache(self._on_stored, self.facts.changed, self._gave_up)
         self.facts.objects = self.objects
-        self.journal = Journal(policy) if journal is None else journal
+        self.journal = DecisionJournal(policy) if journal is None else journal
         self.informers = Informers(store, self.objects, kinds)
         self.executor = Executor(writer or DirectWriter(store), self.objects, self._done, kinds)
-        self.scheduling = Scheduling()
+        self.scheduling = PlanWriter()
         self._controllers: dict[str, list[tuple[int, Controller, str]]] = {}
         for index, controller in enumerate(controllers):
             for kind in sorted(controller.kinds):
@@ -148,7 +151,7 @@ class Engine:
         return self.executor.under_way == 0
 
     @property
-    def metrics(self) -> Metrics | None:
+    def metrics(self) -> MetricsRegistry | None:
         return None if self._tally is None else self._tally.metrics
 
     # --- what controllers read ---
@@ -356,7 +359,7 @@ class Engine:
         stored, causes = self.objects.get(ref), {part: self.set_aside.cause(ref, part) for part in (LOWERING, CYCLE)}
         told = [words(part, cause) for part, cause in causes.items() if cause is not None]
         if stored is not None and told:
-            edit = Wait(REASON, told[0], now)
+            edit = TellWhyWaiting(REASON, told[0], now)
             self.executor.submit(Action(Change(ref, edit, uid=stored.metadata.uid)), now)
 
     def _pace(self, ref: Ref, now: Millis) -> None:

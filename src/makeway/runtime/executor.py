@@ -21,7 +21,7 @@ from makeway.api.versions import Kind
 from makeway.controllers.contract import Action, Change, Create, Delete, Ref
 from makeway.core.model import Millis
 from makeway.runtime.informers import INFORMERS, ref_of, watched_kinds
-from makeway.runtime.objects import EDITS, Objects
+from makeway.runtime.objects import EDITS, ObjectCache
 from makeway.runtime.ports import (
     AlreadyExists,
     Conflict,
@@ -42,7 +42,7 @@ Call = Callable[[Store], Stored]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WriteAnswer:
     """What came of a call: the object as it is now, or the error."""
 
     number: int
@@ -55,7 +55,7 @@ class Writer(Protocol):
 
     def send(self, number: int, call: Call, now: Millis) -> None: ...
 
-    def answers(self, now: Millis) -> Sequence[Answer]: ...
+    def answers(self, now: Millis) -> Sequence[WriteAnswer]: ...
 
     def next_at(self) -> Millis | None: ...
 
@@ -65,12 +65,12 @@ class DirectWriter:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._answers: list[Answer] = []
+        self._answers: list[WriteAnswer] = []
 
     def send(self, number: int, call: Call, now: Millis) -> None:
         self._answers.append(called(self._store, number, call))
 
-    def answers(self, now: Millis) -> Sequence[Answer]:
+    def answers(self, now: Millis) -> Sequence[WriteAnswer]:
         found, self._answers = self._answers, []
         return found
 
@@ -78,11 +78,11 @@ class DirectWriter:
         return None
 
 
-def called(store: Store, number: int, call: Call) -> Answer:
+def called(store: Store, number: int, call: Call) -> WriteAnswer:
     try:
-        return Answer(number, call(store))
+        return WriteAnswer(number, call(store))
     except StoreError as error:
-        return Answer(number, error=error)
+        return WriteAnswer(number, error=error)
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ Done = Callable[[Action, bool], None]  # an action, and whether it is stored
 
 
 class Executor:
-    def __init__(self, writer: Writer, objects: Objects, done: Done, kinds: Iterable[Kind] | None = None) -> None:
+    def __init__(self, writer: Writer, objects: ObjectCache, done: Done, kinds: Iterable[Kind] | None = None) -> None:
         self._writer = writer
         self._objects = objects
         self._done = done
@@ -200,7 +200,7 @@ class Executor:
                 self._send(self._lines[ref][0], now)
         return len(found) + len(due)
 
-    def _take(self, answer: Answer, now: Millis) -> None:
+    def _take(self, answer: WriteAnswer, now: Millis) -> None:
         task = self._sent.pop(answer.number, None)
         if task is None:
             return

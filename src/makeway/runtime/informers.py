@@ -14,8 +14,8 @@ from typing import Any
 from makeway.api.versions import Kind, find_kind
 from makeway.controllers.contract import Ref
 from makeway.core.model import Millis
-from makeway.runtime.objects import Objects
-from makeway.runtime.ports import Event, Expired, NotFound, Retryable, Store, Stored, Watch
+from makeway.runtime.objects import ObjectCache
+from makeway.runtime.ports import Expired, NotFound, Retryable, Store, Stored, Watch, WatchEvent
 from makeway.runtime.workqueue import BACKOFF_MAX_MS, backoff_ms
 
 EVENTS_PER_POLL = 1000
@@ -62,7 +62,7 @@ def finder(store: Store) -> Callable[[Ref], Any | None]:
 class Informer:
     """One kind of one Store."""
 
-    def __init__(self, store: Store, kind: Kind, objects: Objects) -> None:
+    def __init__(self, store: Store, kind: Kind, objects: ObjectCache) -> None:
         self._store = store
         self._kind = kind
         self._objects = objects
@@ -129,7 +129,7 @@ class Informer:
         self.lists += 1
         return count
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: WatchEvent) -> None:
         if event.object is None:
             return
         if event.type == "DELETED":
@@ -154,7 +154,7 @@ class Informer:
 class Informers:
     """All kinds that the controllers read."""
 
-    def __init__(self, store: Store, objects: Objects, kinds: Iterable[Kind] | None = None) -> None:
+    def __init__(self, store: Store, objects: ObjectCache, kinds: Iterable[Kind] | None = None) -> None:
         self._all = [Informer(store, kind, objects) for kind in (watched_kinds() if kinds is None else kinds)]
 
     def poll(self, now: Millis) -> int:

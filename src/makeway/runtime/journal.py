@@ -19,7 +19,7 @@ from makeway.core.policy import Policy
 from makeway.core.trace import Step
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+class JournalEntry(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     number: int
     at: str
     what: str  # admitted, preempting, waiting, skipped, migrating, evicted, claimEnded, failed; on nodes see ``item``
@@ -34,7 +34,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     steps: tuple[tuple[str, tuple[str, ...], tuple[int, ...]], ...] = ()
 
 
-class Journal:
+class DecisionJournal:
     """``sink`` gets every line as it is written, with its line break; the policy says how many are kept here."""
 
     def __init__(self, policy: Policy | None = None, *, sink: Callable[[bytes], None] | None = None) -> None:
@@ -50,7 +50,7 @@ class Journal:
         self._repeats: dict[str, int] = {}
         self._digest = hashlib.sha256()
         self.count = 0
-        self.heard: list[Callable[[Entry], None]] = []  # who listens
+        self.heard: list[Callable[[JournalEntry], None]] = []  # who listens
 
     def write(
         self, now: Millis, what: str, workload: WorkloadKey | None = None, *, queue: str = "", decision: str = "",
@@ -60,7 +60,7 @@ class Journal:
         whom = item or workload or ""
         self._last_no.pop(whom, None)
         repeated = self._repeats.pop(whom, 0)
-        entry = Entry(
+        entry = JournalEntry(
             number=self.count, at=MicroTime.of_millis(now).text, what=what, workload=workload or "", item=item,
             queue=queue, decision=decision, reason=reason, by=by, victims=victims, repeated=repeated,
             steps=tuple((step.rule.value, step.subjects, step.numbers) for step in steps),
@@ -92,7 +92,7 @@ class Journal:
 
     # --- reading ---
 
-    def of(self, whom: str) -> list[Entry]:
+    def of(self, whom: str) -> list[JournalEntry]:
         """All lines about one workload, with its pods, or about one item, that are still here; oldest first."""
         return [_decoder.decode(self._lines[number - self._first][2]) for number in self._of.get(whom, ())]
 
@@ -126,4 +126,4 @@ class Journal:
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Entry)
+_decoder = msgspec.json.Decoder(JournalEntry)

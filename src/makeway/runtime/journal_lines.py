@@ -7,10 +7,10 @@ from makeway.core.cycle.cycle import Verdict
 from makeway.core.messages import pending_reason
 from makeway.core.model import Millis
 from makeway.core.trace import Rule
-from makeway.runtime.journal import Journal
+from makeway.runtime.journal import DecisionJournal
 
 
-def note_verdict(journal: Journal, verdict: Verdict, decision: str, now: Millis) -> None:
+def note_verdict(journal: DecisionJournal, verdict: Verdict, decision: str, now: Millis) -> None:
     workload = verdict.workload
     if verdict.status == "admitted":
         journal.write(now, "admitted", workload.key, queue=workload.queue, decision=decision, steps=verdict.steps)
@@ -31,7 +31,7 @@ def note_verdict(journal: Journal, verdict: Verdict, decision: str, now: Millis)
     )  # fmt: skip
 
 
-def note_placing(journal: Journal, placing: Placing, now: Millis) -> None:
+def note_placing(journal: DecisionJournal, placing: Placing, now: Millis) -> None:
     steps, item = placing.steps, placing.item
     if placing.what == "gone":
         journal.forget(item)

@@ -32,7 +32,7 @@ def raises(ref: Ref, part: str, error: Exception | None) -> None:
         raise error
 
 
-class Objects:
+class ObjectCache:
     """``on_stored`` hears of every newer stored object, ``on_expected`` of every change of what is expected.
 
     ``gave_up`` hears of objects that cannot be read, or edited.

@@ -271,7 +271,7 @@ class Stored:
         return from_stored(self.kind, version or self.kind.versions[0], tree)
 
 
-class Event(NamedTuple):
+class WatchEvent(NamedTuple):
     """What happened to an object. DELETED carries its last state, with the revision at which it went.
 
     A BOOKMARK has no object: it says that nothing was missed up to its resourceVersion.
@@ -295,7 +295,7 @@ class Page:
 class Watch(Protocol):
     """A place in the history of a kind."""
 
-    def poll(self, limit: int = 1000) -> Sequence[Event]:
+    def poll(self, limit: int = 1000) -> Sequence[WatchEvent]:
         """What has happened since the last call, oldest first, at most ``limit`` events; never waits.
 
         Raises Expired once its place in the history is forgotten: list again, and start a new watch.
@@ -372,7 +372,7 @@ class Store(Protocol):
 # --- rules of the API that all Stores of our own follow --------------------------------------------------------------
 
 
-class Change(NamedTuple):
+class Revision(NamedTuple):
     """One revision. ``after`` is the last state, at this revision, where the object was removed."""
 
     type: EventType
@@ -450,7 +450,7 @@ class Filter:
                 return False
         return True
 
-    def event(self, change: Change) -> Event | None:
+    def event(self, change: Revision) -> WatchEvent | None:
         """What a change looks like to someone who sees only these objects."""
         after = change.after
         if kind_key(after.kind) != self.key:
@@ -459,13 +459,13 @@ class Filter:
         if (
             self.namespace is None and not self.labels and not self.fields
         ):  # it sees all of them, as nearly everybody does
-            return Event(change.type, version, after)
+            return WatchEvent(change.type, version, after)
         was = self.takes(change.before)
         if change.type == "DELETED":
-            return Event("DELETED", version, after) if was else None
+            return WatchEvent("DELETED", version, after) if was else None
         if self.takes(after):
-            return Event("MODIFIED" if was else "ADDED", version, after)
-        return Event("DELETED", version, change.before.at(version)) if was and change.before else None
+            return WatchEvent("MODIFIED" if was else "ADDED", version, after)
+        return WatchEvent("DELETED", version, change.before.at(version)) if was and change.before else None
 
 
 def merged(target: Tree, change: Tree) -> Tree:

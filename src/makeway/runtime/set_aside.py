@@ -20,7 +20,7 @@ import msgspec
 
 from makeway.controllers.contract import Note, Ref
 from makeway.core.model import Millis
-from makeway.runtime.metrics.registry import Metrics
+from makeway.runtime.metrics.registry import MetricsRegistry
 from makeway.runtime.workqueue import Timers, backoff_ms
 
 log = logging.getLogger("makeway.set_aside")
@@ -55,7 +55,9 @@ class _Case:
 class SetAside:
     """``notes`` takes what is to become Events. A *part* is a name with dots; the first word is its room."""
 
-    def __init__(self, notes: deque[Note], metrics: Metrics | None = None, tolerates: Tolerates = nothing) -> None:
+    def __init__(
+        self, notes: deque[Note], metrics: MetricsRegistry | None = None, tolerates: Tolerates = nothing
+    ) -> None:
         self._notes = notes
         self._metrics = metrics
         self._tolerates = tolerates

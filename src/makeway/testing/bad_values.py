@@ -26,7 +26,7 @@ _ENVELOPE = ("apiVersion", "kind")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FieldPlace:
     """A field of a kind, and how it is reached."""
 
     kind: Kind
@@ -50,7 +50,7 @@ class Place:
         return f"{self.kind.served(self.version)} {self.kind.name} {self.path}"
 
 
-def places(kind: Kind, version: str | None = None) -> Iterator[Place]:
+def places(kind: Kind, version: str | None = None) -> Iterator[FieldPlace]:
     """Every field of a kind, each before what is in it."""
     chosen = version or kind.versions[0]
     for place in _within(kind, chosen, kind.shape(chosen), ()):
@@ -58,13 +58,13 @@ def places(kind: Kind, version: str | None = None) -> Iterator[Place]:
             yield place
 
 
-def _within(kind: Kind, version: str, shape: Record, steps: tuple[str, ...]) -> Iterator[Place]:
+def _within(kind: Kind, version: str, shape: Record, steps: tuple[str, ...]) -> Iterator[FieldPlace]:
     for name, field in shape.fields.items():
         yield from _at(kind, version, shape.name, field, (*steps, name))
 
 
-def _at(kind: Kind, version: str, owner: str, field: Field, steps: tuple[str, ...]) -> Iterator[Place]:
-    yield Place(kind, version, steps, field, owner)
+def _at(kind: Kind, version: str, owner: str, field: Field, steps: tuple[str, ...]) -> Iterator[FieldPlace]:
+    yield FieldPlace(kind, version, steps, field, owner)
     if isinstance(field.shape, Record):
         yield from _within(kind, version, field.shape, steps)
     elif isinstance(field.shape, ListOf):
@@ -114,7 +114,7 @@ _MAPS: tuple[Tree, ...] = (
 )  # fmt: skip
 
 
-def bad_values(place: Place) -> Iterator[Tree]:
+def bad_values(place: FieldPlace) -> Iterator[Tree]:
     """What is wrong there, or might be: words, cases, numbers, types, sizes. A few may be good in some places."""
     shape, limit = place.field.shape, place.field.limit
     if isinstance(shape, Record):
@@ -242,7 +242,7 @@ def _is_needed_spec(name: str, field: Field) -> bool:
     return any(each.limit.required or each.limit.min_items for each in inner)
 
 
-def planted(place: Place, value: Tree) -> dict[str, Tree]:
+def planted(place: FieldPlace, value: Tree) -> dict[str, Tree]:
     """An object that is good but for ``value`` at its place."""
     whole = good_object(place.kind, place.version)
     at: Any = whole

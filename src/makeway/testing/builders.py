@@ -16,8 +16,8 @@ from makeway.core.cycle.cycle import Plan, carry_out, decide, departed
 from makeway.core.model import (
     FR,
     Flavor,
+    FlavorGroup,
     FlavorName,
-    Group,
     Millis,
     PodSet,
     Queue,
@@ -89,7 +89,7 @@ def queue(
         name=name, parent=cohort, nominal=amounts(nominal), borrowing=amounts(borrowing), lending=amounts(lending),
         weight=round(weight * WEIGHT_ONE),
     )  # fmt: skip
-    covered = Group(
+    covered = FlavorGroup(
         resources=tuple(dict.fromkeys(resource for _, resource in spec.nominal)),
         flavors=tuple(dict.fromkeys(flavor_name for flavor_name, _ in spec.nominal)),
     )

@@ -11,21 +11,21 @@ from dataclasses import dataclass, replace
 
 from makeway.core.model import Expression, Millis, Taint, Toleration
 from makeway.core.placement.model import (
+    AffinityTerm,
     Budget,
     Cluster,
     ForGroup,
     ForPod,
-    Group,
     Member,
     Namespace,
     Node,
     Pod,
+    PodGang,
     Preemptor,
     SchedulingWorkload,
     Spread,
-    Term,
 )
-from makeway.testing.placement_checker import Ground
+from makeway.testing.placement_checker import CheckedCluster
 
 NAMESPACE, ELSEWHERE = "default", "elsewhere"
 NAMESPACES = (Namespace(ELSEWHERE, {"team": "x"}),)
@@ -37,7 +37,7 @@ DEDICATED = Taint("dedicated", "x", "NoSchedule")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class PlacementCase:
     """A cluster and for whom a place is sought in it."""
 
     cluster: Cluster
@@ -45,7 +45,7 @@ class Scene:
     is_plain: bool  # nobody asks for others beside it, keeps them away or asks for evenness
 
 
-def scene(seed: int, *, nodes_max: int = 40, pods_max: int = 300) -> Scene:
+def scene(seed: int, *, nodes_max: int = 40, pods_max: int = 300) -> PlacementCase:
     return _Maker(random.Random(seed)).scene(nodes_max, pods_max)
 
 
@@ -59,7 +59,7 @@ class _Maker:
     def _chance(self, share: float) -> bool:
         return self._dice.random() < share
 
-    def scene(self, nodes_max: int, pods_max: int) -> Scene:
+    def scene(self, nodes_max: int, pods_max: int) -> PlacementCase:
         dice = self._dice
         count = min(nodes_max, dice.choice((2, 3, 4, 6, 8, 12, 20, 40)))
         nodes = tuple(self._node(f"n{i:02}") for i in range(count))
@@ -82,7 +82,7 @@ class _Maker:
             nodes=nodes, pods=tuple(pods), workloads=tuple(workloads), budgets=budgets, namespaces=NAMESPACES
         )
         is_plain = not any(pod.pod_affinity or pod.anti_affinity or pod.spread for pod in pods)
-        return Scene(cluster=cluster, preemptor=preemptor, is_plain=is_plain)
+        return PlacementCase(cluster=cluster, preemptor=preemptor, is_plain=is_plain)
 
     def _node(self, name: str) -> Node:
         dice = self._dice
@@ -105,7 +105,7 @@ class _Maker:
         return SchedulingWorkload(
             namespace=NAMESPACE,
             name=name,
-            groups=(Group(key=key, min_count=None if mode == "basic" else 1, whole=mode == "PodGroup"),),
+            groups=(PodGang(key=key, min_count=None if mode == "basic" else 1, whole=mode == "PodGroup"),),
             priority=priority,
             preemption_priority=dice.choice([each for each in (*PRIORITIES, 100) if each >= priority]),
         )
@@ -142,14 +142,14 @@ class _Maker:
             pod = replace(pod, anti_affinity=(self._term("a", HOST),))
         return pod
 
-    def _term(self, app: str, key: str) -> Term:
+    def _term(self, app: str, key: str) -> AffinityTerm:
         """A term about an app; mostly about pods of its own namespace."""
         dice, selector = self._dice, (Expression("app", "In", (app,)),)
         if self._chance(0.6):
-            return Term(selector, key)
+            return AffinityTerm(selector, key)
         named = frozenset(dice.choice(([], [ELSEWHERE], [NAMESPACE, ELSEWHERE])))
         teams = dice.choice((None, (), (Expression("team", "In", ("x",)),)))
-        return Term(selector, key, named, teams)
+        return AffinityTerm(selector, key, named, teams)
 
     def _related(self, pod: Pod) -> Pod:
         """The pod with something that it asks of others."""
@@ -171,7 +171,7 @@ class _Maker:
         return replace(pod, pod_affinity=tuple(terms), anti_affinity=apart)
 
     def _standing(self, nodes: tuple[Node, ...], workloads: list[SchedulingWorkload], wanted: list[Pod]) -> list[Pod]:
-        ground = Ground(
+        ground = CheckedCluster(
             Cluster(nodes=nodes, workloads=tuple(workloads), pods=tuple(wanted), namespaces=NAMESPACES)
         )  # fmt: skip
         standing: dict[str, dict[tuple[str, str], Pod]] = {node.name: {} for node in nodes}
@@ -218,7 +218,7 @@ class _Maker:
 
     def _begun(self, nodes: tuple[Node, ...], pods: list[Pod], members: list[Pod]) -> list[Pod]:
         """The gang with some of its members running already, where there is room; one at least waits."""
-        ground = Ground(Cluster(nodes=nodes, pods=(*pods, *members), namespaces=NAMESPACES))
+        ground = CheckedCluster(Cluster(nodes=nodes, pods=(*pods, *members), namespaces=NAMESPACES))
         standing = ground.standing(members, 0)
         found = list(members)
         for i, pod in enumerate(members[: self._dice.randint(0, len(members) - 1)]):

@@ -24,7 +24,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from makeway.api.objects.queueing import LocalQueue, ResourceFlavor
 from makeway.api.versions import kind_of
 from makeway.core.model import Expression
-from makeway.runtime.ports import AlreadyExists, Conflict, Event, Expired, Invalid, NotFound, Store, Stored, Watch
+from makeway.runtime.ports import AlreadyExists, Conflict, Expired, Invalid, NotFound, Store, Stored, Watch, WatchEvent
 
 Tree = dict[str, Any]
 KUEUE, OLDER = "kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1"
@@ -64,7 +64,7 @@ def names(items: Sequence[Stored]) -> list[str]:
     return [each.name for each in items]
 
 
-def story(events: Sequence[Event]) -> list[tuple[str, str]]:
+def story(events: Sequence[WatchEvent]) -> list[tuple[str, str]]:
     return [(each.type, each.object.name if each.object else "") for each in events]
 
 
@@ -81,9 +81,9 @@ class StoreConformance:
     def settle(self, store: Any) -> None:
         """Let the garbage collector finish."""
 
-    def news(self, watch: Watch, limit: int = 1000) -> list[Event]:
+    def news(self, watch: Watch, limit: int = 1000) -> list[WatchEvent]:
         """All that there is to be told now, asked for in portions of ``limit``."""
-        found: list[Event] = []
+        found: list[WatchEvent] = []
         while events := watch.poll(limit):
             assert len(events) <= limit
             found.extend(events)
@@ -456,7 +456,7 @@ class StoreConformance:
     @pytest.mark.property
     def test_in_any_order_of_calls_it_agrees_with_a_dict(self) -> None:
         stories = settings(max_examples=max(20, settings().max_examples // CALLS_PER_STORY))
-        run_state_machine_as_test(cast(Any, partial(Machine, self)), settings=stories)
+        run_state_machine_as_test(cast(Any, partial(StoreMachine, self)), settings=stories)
 
 
 @dataclass(frozen=True)
@@ -476,7 +476,7 @@ class Model:
         return cls(stop, pending(each), held, each.deleting, each.generation, each.uid)
 
 
-class Machine(RuleBasedStateMachine):
+class StoreMachine(RuleBasedStateMachine):
     """Writes to a Store and to a dict, and keeps a mirror from watches, as an informer does."""
 
     def __init__(self, suite: StoreConformance) -> None:
@@ -572,7 +572,7 @@ class Machine(RuleBasedStateMachine):
             self.relist()
         assert self.mirror == self.model
 
-    def apply(self, event: Event) -> None:
+    def apply(self, event: WatchEvent) -> None:
         assert event.object is not None
         assert self.seen < int(event.resource_version)
         self.seen, name = int(event.resource_version), event.object.name

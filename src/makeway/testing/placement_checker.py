@@ -14,16 +14,16 @@ from typing import Any
 from makeway.core.model import Selector, selects
 from makeway.core.placement.model import (
     POD_COUNT,
-    Answer,
+    AffinityTerm,
     Cluster,
     ForPod,
-    Group,
     Node,
+    PlacementAnswer,
     Pod,
+    PodGang,
     PodKey,
     Preemptor,
     SchedulingWorkload,
-    Term,
 )
 
 KEEPS_AWAY = ("NoSchedule", "NoExecute")
@@ -31,7 +31,7 @@ Standing = dict[str, dict[PodKey, Pod]]  # node -> who stands there
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class CheckedUnit:
     """Pods that leave together or not at all."""
 
     pods: tuple[Pod, ...]  # by start, then identity
@@ -48,7 +48,7 @@ class Unit:
         return -self.priority, not self.is_workload, -len(self.pods), first.start, first.uid, first.key
 
 
-class Ground:
+class CheckedCluster:
     """A cluster as the checker reads it."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -62,7 +62,7 @@ class Ground:
 
     # who is who
 
-    def group_of(self, pod: Pod) -> Group | None:
+    def group_of(self, pod: Pod) -> PodGang | None:
         member = pod.member
         return None if member is None else self._groups.get((pod.key[0], member.workload, member.group))
 
@@ -80,7 +80,7 @@ class Ground:
         workload = self.workload_of(pod)
         return pod.priority if workload is None else workload.preemption_priority
 
-    def units(self) -> list[Unit]:
+    def units(self) -> list[CheckedUnit]:
         """All units that run, the most important first (S-15.1.2, 15.4.3)."""
         together: dict[tuple[object, ...], list[Pod]] = {}
         for pod in self.pods.values():
@@ -92,7 +92,7 @@ class Ground:
         for pods in together.values():
             pods.sort(key=lambda pod: (pod.start, pod.uid, pod.key))
             is_workload = self.workload_of(pods[0]) is not None
-            found.append(Unit(tuple(pods), self.victim_priority(pods[0]), is_workload))
+            found.append(CheckedUnit(tuple(pods), self.victim_priority(pods[0]), is_workload))
         return sorted(found, key=lambda unit: unit.importance)
 
     def members(self, preemptor: Preemptor) -> list[Pod]:
@@ -154,7 +154,7 @@ class Ground:
         taints = [taint for taint in node.taints if taint.effect in KEEPS_AWAY]
         return all(any(each.tolerates(taint) for each in pod.tolerations) for taint in taints)
 
-    def _speaks_of(self, term: Term, owner: Pod, other: Pod) -> bool:
+    def _speaks_of(self, term: AffinityTerm, owner: Pod, other: Pod) -> bool:
         """Whether a term of ``owner`` looks at ``other``: by its labels, and by its namespace."""
         namespace = other.key[0]
         if not _selected(term.selector, other):
@@ -232,7 +232,7 @@ class Ground:
         least = min(counts.values()) if len(counts) >= spread.min_domains else 0
         return counts[here] + _selected(spread.selector, pod) - least <= spread.max_skew
 
-    def violations(self, units: Iterable[Unit]) -> dict[frozenset[PodKey], int]:
+    def violations(self, units: Iterable[CheckedUnit]) -> dict[frozenset[PodKey], int]:
         """How many pods of each unit go beyond their budgets, walked in this order (S-15.4.4)."""
         left = [budget.allowed for budget in self.budgets]
         beyond: dict[frozenset[PodKey], int] = {}
@@ -248,7 +248,7 @@ class Ground:
         return beyond
 
 
-def _shares(term: Term, node: Node, other: Node) -> bool:
+def _shares(term: AffinityTerm, node: Node, other: Node) -> bool:
     value = node.labels.get(term.topology_key)
     return value is not None and value == other.labels.get(term.topology_key)
 
@@ -261,11 +261,11 @@ def _selected(selector: Selector | None, pod: Pod) -> bool:
 
 
 def check(
-    cluster: Cluster, preemptor: Preemptor, answer: Answer, want: Mapping[str, Any] | None = None, *,
+    cluster: Cluster, preemptor: Preemptor, answer: PlacementAnswer, want: Mapping[str, Any] | None = None, *,
     domain: str | None = None,
 ) -> list[str]:  # fmt: skip
     """What is wrong with an answer, each with its rule; nothing if it is a good one."""
-    ground = Ground(cluster)
+    ground = CheckedCluster(cluster)
     found: list[str] = []
     if want is not None:
         found += [*needed(answer, want), *feasible(answer, want)]
@@ -293,27 +293,27 @@ def texts(keys: Iterable[PodKey]) -> list[str]:
     return sorted(f"{namespace}/{name}" for namespace, name in keys)
 
 
-def needed(answer: Answer, want: Mapping[str, Any]) -> Iterator[str]:
+def needed(answer: PlacementAnswer, want: Mapping[str, Any]) -> Iterator[str]:
     if answer.needed != want["preemptionNeeded"]:
         yield f"R1: preemption is {'' if answer.needed else 'not '}needed, recorded is the contrary"
     if not answer.needed and answer.victims:
         yield f"R1: nobody need leave, yet {texts(answer.victims)} do"
 
 
-def feasible(answer: Answer, want: Mapping[str, Any]) -> Iterator[str]:
+def feasible(answer: PlacementAnswer, want: Mapping[str, Any]) -> Iterator[str]:
     if answer.feasible != want["feasible"]:
         yield f"R2: {'feasible' if answer.feasible else 'not feasible'}, recorded is the contrary"
     if "reason" in want and answer.reason != want["reason"]:
         yield f"R2: the reason is {answer.reason}, recorded is {want['reason']}"
 
 
-def nothing_touched(answer: Answer) -> list[str]:
+def nothing_touched(answer: PlacementAnswer) -> list[str]:
     if answer.victims or answer.nominated:
         return [f"R2: not feasible, yet {texts(answer.victims)} leave and {texts(answer.nominated)} are nominated"]
     return []
 
 
-def whole_units(ground: Ground, preemptor: Preemptor, answer: Answer) -> Iterator[str]:
+def whole_units(ground: CheckedCluster, preemptor: Preemptor, answer: PlacementAnswer) -> Iterator[str]:
     members = ground.members(preemptor)
     rank = ground.priority(members[0]) if members else 0
     gone = frozenset(answer.victims)
@@ -328,7 +328,7 @@ def whole_units(ground: Ground, preemptor: Preemptor, answer: Answer) -> Iterato
             yield f"R3: {texts(unit.keys - gone)} stay, others of their unit leave"
 
 
-def somebody(answer: Answer) -> Iterator[str]:
+def somebody(answer: PlacementAnswer) -> Iterator[str]:
     if answer.needed and not answer.victims:
         yield "R4: preemption is needed and nobody leaves"
 
@@ -337,7 +337,7 @@ def _listed(want: Mapping[str, Any]) -> dict[str, tuple[list[str], int, int]]:
     return {each["node"]: (each["victims"], each["numPDBViolations"], each["n"]) for each in want["candidates"]}
 
 
-def chosen(preemptor: ForPod, answer: Answer, want: Mapping[str, Any]) -> Iterator[str]:
+def chosen(preemptor: ForPod, answer: PlacementAnswer, want: Mapping[str, Any]) -> Iterator[str]:
     node = answer.nominated.get(preemptor.key, "")
     if node not in want["chosen"]:
         yield f"R5: node {node} is not one of {want['chosen']}"
@@ -345,7 +345,7 @@ def chosen(preemptor: ForPod, answer: Answer, want: Mapping[str, Any]) -> Iterat
         yield f"R5: {texts(answer.victims)} leave, recorded for {node} are {_listed(want)[node][0]}"
 
 
-def candidates(answer: Answer, want: Mapping[str, Any]) -> Iterator[str]:
+def candidates(answer: PlacementAnswer, want: Mapping[str, Any]) -> Iterator[str]:
     got = {each.node: (texts(each.victims), each.violations, each.n) for each in answer.candidates}
     recorded = _listed(want)
     for node in sorted(got.keys() | recorded.keys()):
@@ -353,7 +353,7 @@ def candidates(answer: Answer, want: Mapping[str, Any]) -> Iterator[str]:
             yield f"R6: candidate {node} is {got.get(node)}, recorded is {recorded.get(node)}"
 
 
-def in_domain(answer: Answer, want: Mapping[str, Any]) -> Iterator[str]:
+def in_domain(answer: PlacementAnswer, want: Mapping[str, Any]) -> Iterator[str]:
     if texts(answer.victims) != want["victims"]:
         yield f"domain: {texts(answer.victims)} leave, recorded are {want['victims']}"
     if answer.violations != want.get("numPDBViolations", answer.violations):
@@ -363,7 +363,7 @@ def in_domain(answer: Answer, want: Mapping[str, Any]) -> Iterator[str]:
 
 
 def enough(
-    ground: Ground, preemptor: Preemptor, answer: Answer, want: Mapping[str, Any] | None
+    ground: CheckedCluster, preemptor: Preemptor, answer: PlacementAnswer, want: Mapping[str, Any] | None
 ) -> Iterator[str]:  # fmt: skip
     """R7, with its strict part: who got no place could not have had one. A spread, or
     one to stand beside, may open a node to it later on."""
@@ -381,21 +381,22 @@ def enough(
             yield f"R7: {texts([pod.key])} has no node, though {free[0]} takes it"
 
 
-def _with_members(ground: Ground, members: list[Pod], placed: list[Pod], answer: Answer) -> Standing:
+def _with_members(ground: CheckedCluster, members: list[Pod], placed: list[Pod], answer: PlacementAnswer) -> Standing:
     standing = ground.standing(members, ground.priority(members[0]), frozenset(answer.victims))
     for pod in placed:
         standing.setdefault(answer.nominated[pod.key], {})[pod.key] = pod
     return standing
 
 
-def fits(ground: Ground, preemptor: Preemptor, answer: Answer) -> Iterator[str]:
+def fits(ground: CheckedCluster, preemptor: Preemptor, answer: PlacementAnswer) -> Iterator[str]:
     unfit = misfit(ground, preemptor, answer, frozenset(answer.victims))
     if unfit is not None:
         yield f"R8: {texts([unfit])} does not fit {answer.nominated[unfit]}"
 
 
 def misfit(
-    ground: Ground, preemptor: Preemptor, answer: Answer, gone: frozenset[PodKey], *, in_order: bool = True
+    ground: CheckedCluster, preemptor: Preemptor, answer: PlacementAnswer, gone: frozenset[PodKey], *,
+    in_order: bool = True,
 ) -> PodKey | None:  # fmt: skip
     """The first member that does not fit its node once these are gone.
 
@@ -415,14 +416,14 @@ def misfit(
     return None
 
 
-def threshold(ground: Ground, answer: Answer, want: Mapping[str, Any]) -> Iterator[str]:
+def threshold(ground: CheckedCluster, answer: PlacementAnswer, want: Mapping[str, Any]) -> Iterator[str]:
     gone = frozenset(answer.victims)
     highest = max((unit.priority for unit in ground.units() if unit.keys & gone), default=None)
     if "nAllowed" in want and highest not in want["nAllowed"]:
         yield f"R9: the highest of those who leave has priority {highest}, not one of {want['nAllowed']}"
 
 
-def nobody_above(ground: Ground, answer: Answer) -> Iterator[str]:
+def nobody_above(ground: CheckedCluster, answer: PlacementAnswer) -> Iterator[str]:
     """What R9 says of the answer itself: who leaves is at most of the priority that it names."""
     gone = frozenset(answer.victims)
     above = [unit for unit in ground.units() if unit.keys & gone and (answer.n is None or unit.priority > answer.n)]
@@ -430,13 +431,13 @@ def nobody_above(ground: Ground, answer: Answer) -> Iterator[str]:
         yield f"R9: {texts(above[0].keys)} of priority {above[0].priority} leave, N is {answer.n}"
 
 
-def no_waste(ground: Ground, preemptor: Preemptor, answer: Answer) -> Iterator[str]:
+def no_waste(ground: CheckedCluster, preemptor: Preemptor, answer: PlacementAnswer) -> Iterator[str]:
     gone = frozenset(answer.victims)
     for unit in ground.units():
         if unit.keys & gone and misfit(ground, preemptor, answer, gone - unit.keys) is None:
             yield f"R10: {texts(unit.keys)} could have stayed"
 
 
-def known_outcome(answer: Answer, want: Mapping[str, Any]) -> Iterator[str]:
+def known_outcome(answer: PlacementAnswer, want: Mapping[str, Any]) -> Iterator[str]:
     if "outcomes" in want and texts(answer.victims) not in [sorted(each["victims"]) for each in want["outcomes"]]:
         yield f"R11: {texts(answer.victims)} leave, which is none of the {len(want['outcomes'])} recorded outcomes"

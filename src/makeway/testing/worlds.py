@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from makeway.adapters.simulator.faults import Faults
-from makeway.adapters.simulator.simulation import Settings, Simulation
+from makeway.adapters.simulator.simulation import Simulation, SimulationSettings
 from makeway.adapters.simulator.sources.arrivals import arrivals_of
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api import codec
@@ -79,7 +79,7 @@ def simulation(
     figures_ms: int = INTERVAL_MS, watching: Callable[[Millis], None] | None = None,
 ) -> Simulation:  # fmt: skip
     """A world under the eyes of a witness, ready to run."""
-    settings = Settings(
+    settings = SimulationSettings(
         policy=policy or Policy.default(), seed=seed, faults=faults, metrics=True,
         eviction_ms=EVICTIONS_MS[seed % len(EVICTIONS_MS)], figures_ms=figures_ms,
     )  # fmt: skip

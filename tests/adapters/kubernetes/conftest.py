@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from makeway.adapters.kubernetes.client import Client
-from makeway.adapters.kubernetes.kubeconfig import Target
+from makeway.adapters.kubernetes.kubeconfig import ApiTarget
 from tests.adapters.kubernetes.https_server import Authority, Server, serving
 
 
@@ -30,11 +30,11 @@ def server(running: Server) -> Server:
 
 
 @pytest.fixture
-def target(server: Server, authority: Authority) -> Target:
-    return Target(server.url, authority=authority.certificate, token="t0ken")
+def target(server: Server, authority: Authority) -> ApiTarget:
+    return ApiTarget(server.url, authority=authority.certificate, token="t0ken")
 
 
 @pytest.fixture
-def client(target: Target) -> Iterator[Client]:
+def client(target: ApiTarget) -> Iterator[Client]:
     with Client(target, pause=lambda seconds: None) as client:
         yield client

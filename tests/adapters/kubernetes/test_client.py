@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from makeway.adapters.kubernetes.client import TABLE, Client, Stream
+from makeway.adapters.kubernetes.client import TABLE, Client, WatchStream
 from makeway.adapters.kubernetes.errors import NotTrusted, Unauthorized
-from makeway.adapters.kubernetes.kubeconfig import Target
+from makeway.adapters.kubernetes.kubeconfig import ApiTarget
 from makeway.adapters.kubernetes.resources import resource_of
 from makeway.api.objects.kubernetes import Job
 from makeway.api.versions import kind_of
@@ -61,7 +61,7 @@ def test_a_request_carries_who_we_are_and_what_we_want(server: Server, client: C
     assert asked.headers["user-agent"].startswith("makeway/")
 
 
-def test_a_server_of_another_authority_is_not_trusted_and_gets_no_token(server: Server, target: Target) -> None:
+def test_a_server_of_another_authority_is_not_trusted_and_gets_no_token(server: Server, target: ApiTarget) -> None:
     for other in (Authority("somebody else").certificate, b""):
         with Client(replace(target, authority=other)) as client:
             assert isinstance(failure(client, "GET"), NotTrusted)
@@ -72,7 +72,7 @@ def test_a_server_of_another_authority_is_not_trusted_and_gets_no_token(server: 
 
 def test_a_certificate_must_be_of_the_host_or_of_the_name_that_is_given(authority: Authority, tmp_path: Path) -> None:
     with serving(authority, tmp_path, host="inside.example") as server:
-        target = Target(server.url, authority=authority.certificate)
+        target = ApiTarget(server.url, authority=authority.certificate)
         with Client(target) as client:
             assert "not trusted" in str(failure(client))
         with Client(replace(target, server_name="inside.example")) as client:
@@ -82,13 +82,13 @@ def test_a_certificate_must_be_of_the_host_or_of_the_name_that_is_given(authorit
 def test_a_client_certificate_says_who_we_are(authority: Authority, tmp_path: Path) -> None:
     me = authority.signs("anna")
     with serving(authority, tmp_path, clients=True) as server:
-        target = Target(server.url, authority=authority.certificate, certificate=me.certificate, key=me.key)
+        target = ApiTarget(server.url, authority=authority.certificate, certificate=me.certificate, key=me.key)
         with Client(target) as client:
             client.send("GET", "/x")
         assert server.asked[-1].peer == "anna"
 
 
-def test_certificates_that_are_none_are_told(target: Target) -> None:
+def test_certificates_that_are_none_are_told(target: ApiTarget) -> None:
     for broken in (
         replace(target, authority=b"nothing"), replace(target, authority=b"\xff"),
         replace(target, certificate=b"x", key=b"y"),
@@ -98,7 +98,7 @@ def test_certificates_that_are_none_are_told(target: Target) -> None:
 
 
 def test_a_token_file_is_read_anew(
-    server: Server, target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Server, target: ApiTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("makeway.adapters.kubernetes.client.TOKEN_SECONDS", 0.0)
     file = tmp_path / "token"
@@ -112,14 +112,14 @@ def test_a_token_file_is_read_anew(
     assert [each.headers["authorization"] for each in server.asked] == ["Bearer one", "Bearer two", "Bearer two"]
 
 
-def test_on_behalf_of_somebody(server: Server, target: Target) -> None:
+def test_on_behalf_of_somebody(server: Server, target: ApiTarget) -> None:
     with Client(replace(target, headers={"Impersonate-User": ["anna"]})) as client:
         client.send("GET", "/x")
     assert server.asked[0].headers["impersonate-user"] == "anna"
 
 
 def test_this_machine_is_reached_without_a_proxy(
-    server: Server, target: Target, monkeypatch: pytest.MonkeyPatch
+    server: Server, target: ApiTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
@@ -128,7 +128,7 @@ def test_this_machine_is_reached_without_a_proxy(
     assert len(server.asked) == 1
 
 
-def test_a_proxy_that_the_kubeconfig_names_is_used(server: Server, target: Target) -> None:
+def test_a_proxy_that_the_kubeconfig_names_is_used(server: Server, target: ApiTarget) -> None:
     with socket.create_server(("127.0.0.1", 0)) as proxy:
         seen: list[bytes] = []
 
@@ -152,7 +152,7 @@ def test_a_redirect_is_not_followed(server: Server, client: Client) -> None:
     assert "302" in str(failure(client, "GET"))
 
 
-def test_a_server_behind_a_path(server: Server, target: Target) -> None:
+def test_a_server_behind_a_path(server: Server, target: ApiTarget) -> None:
     with Client(replace(target, server=f"{target.server}/k8s/c-1")) as client:
         client.get(JOBS, "team", "a")
     assert server.asked[0].path == "/k8s/c-1/apis/batch/v1/namespaces/team/jobs/a"
@@ -296,7 +296,7 @@ def test_a_success_that_is_no_object(server: Server, client: Client, body: bytes
         client.get(QUEUES, "team", "a")
 
 
-def test_warnings_are_told(server: Server, target: Target) -> None:
+def test_warnings_are_told(server: Server, target: ApiTarget) -> None:
     told: list[str] = []
     header = {"Warning": '299 - "unknown field \\"spec.x\\""'}
     server.answer = lambda asked, handler: handler.json(200, {}, header)
@@ -318,7 +318,7 @@ def failing_first(times: int, first: Callable[[Asked, Handler], None]) -> Callab
     return answer
 
 
-def test_what_was_not_applied_is_sent_again_a_bounded_number_of_times(server: Server, target: Target) -> None:
+def test_what_was_not_applied_is_sent_again_a_bounded_number_of_times(server: Server, target: ApiTarget) -> None:
     pauses: list[float] = []
     with Client(target, tries=3, pause=pauses.append) as client:
         server.answer = failing_first(2, says(429, "TooManyRequests", retryAfterSeconds=2))
@@ -347,7 +347,7 @@ def test_of_a_write_without_an_answer_nobody_knows(server: Server, client: Clien
     assert len(server.asked) == 1
 
 
-def test_a_server_that_is_slow(server: Server, target: Target) -> None:
+def test_a_server_that_is_slow(server: Server, target: ApiTarget) -> None:
     def answer(asked: Asked, handler: Handler) -> None:
         time.sleep(0.5)
         handler.json(200, {})
@@ -361,7 +361,7 @@ def test_a_server_that_is_slow(server: Server, target: Target) -> None:
 def test_a_server_that_is_not_there(authority: Authority) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"https://127.0.0.1:{taken.getsockname()[1]}"
-    with Client(Target(url, authority=authority.certificate), tries=2, pause=lambda seconds: None) as client:
+    with Client(ApiTarget(url, authority=authority.certificate), tries=2, pause=lambda seconds: None) as client:
         error = failure(client)
     assert type(error) is Unavailable
     assert str(error).startswith("cannot be reached: ")
@@ -444,7 +444,7 @@ def test_a_watch_that_breaks(server: Server, client: Client) -> None:
         next(stream)
 
 
-def test_a_watch_may_be_silent_for_longer_than_an_answer_may_take(server: Server, target: Target) -> None:
+def test_a_watch_may_be_silent_for_longer_than_an_answer_may_take(server: Server, target: ApiTarget) -> None:
     def answer(asked: Asked, handler: Handler) -> None:
         handler.begin_stream()
         time.sleep(0.4)
@@ -457,7 +457,7 @@ def test_a_watch_may_be_silent_for_longer_than_an_answer_may_take(server: Server
 
 
 @pytest.mark.parametrize("who", ["stream", "client"])
-def test_a_watch_can_be_ended_while_somebody_waits_for_it(server: Server, target: Target, who: str) -> None:
+def test_a_watch_can_be_ended_while_somebody_waits_for_it(server: Server, target: ApiTarget, who: str) -> None:
     done = Event()
 
     def answer(asked: Asked, handler: Handler) -> None:
@@ -465,7 +465,7 @@ def test_a_watch_can_be_ended_while_somebody_waits_for_it(server: Server, target
         handler.event("ADDED", named("a"))
         done.wait(30)
 
-    def read(stream: Stream, seen: list[Any]) -> None:
+    def read(stream: WatchStream, seen: list[Any]) -> None:
         try:
             seen.extend(stream)
         except Unavailable as error:
@@ -487,7 +487,7 @@ def test_a_watch_can_be_ended_while_somebody_waits_for_it(server: Server, target
 
 
 def test_a_client_closes_no_socket_that_somebody_reads(
-    server: Server, target: Target, monkeypatch: pytest.MonkeyPatch
+    server: Server, target: ApiTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its number would be that of the next file, and the reader would take the beginning of that."""
     done, reads, left = Event(), Event(), list[bool]()
@@ -497,7 +497,7 @@ def test_a_client_closes_no_socket_that_somebody_reads(
         handler.event("ADDED", named("a"))
         done.wait(30)
 
-    def read(stream: Stream) -> None:
+    def read(stream: WatchStream) -> None:
         with suppress(Unavailable):
             for _ in stream:
                 reads.set()

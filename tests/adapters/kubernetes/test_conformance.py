@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from makeway.adapters.kubernetes.client import Client
-from makeway.adapters.kubernetes.kubeconfig import Target
+from makeway.adapters.kubernetes.kubeconfig import ApiTarget
 from makeway.adapters.kubernetes.store import KubernetesStore
 from makeway.adapters.kubernetes.watching import FollowedWatch
 from makeway.adapters.server.http.limits import Limits
@@ -18,7 +18,7 @@ from makeway.api.objects.kubernetes import Namespace
 from makeway.api.objects.meta import ObjectMeta
 from makeway.api.objects.queueing import ClusterQueue
 from makeway.api.versions import kind_of
-from makeway.runtime.ports import Event, Expired, NotFound, Store, Watch
+from makeway.runtime.ports import Expired, NotFound, Store, Watch, WatchEvent
 from makeway.testing.conformance import FLAVOR, QUEUE, StoreConformance, queue, story
 from tests.adapters.server.serving import Server, running
 
@@ -26,8 +26,8 @@ PATIENCE_SECONDS = 30
 NAMESPACES = ("a", "b", "other", "team")  # of the suite
 
 
-def target_of(server: Server) -> Target:
-    return Target(server.url, authority=(server.folder / "ca.crt").read_bytes(), token=server.token)
+def target_of(server: Server) -> ApiTarget:
+    return ApiTarget(server.url, authority=(server.folder / "ca.crt").read_bytes(), token=server.token)
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +59,11 @@ class TestOverHttps(StoreConformance):
     def compact(self, store: Any) -> None:
         self.behind.compact()
 
-    def news(self, watch: Watch, limit: int = 1000) -> list[Event]:
+    def news(self, watch: Watch, limit: int = 1000) -> list[WatchEvent]:
         """Until the watch has read up to what the server has now: events, or bookmarks where there are none."""
         assert isinstance(watch, FollowedWatch)
         until, newest = time.monotonic() + PATIENCE_SECONDS, int(self.behind.resource_version)
-        found: list[Event] = []
+        found: list[WatchEvent] = []
         while True:
             seen = int(watch.seen)
             while events := watch.poll(limit):

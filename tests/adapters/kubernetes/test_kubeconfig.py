@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from makeway.adapters.kubernetes.kubeconfig import KubeconfigRefused, Target, kubeconfig_paths, read_target
+from makeway.adapters.kubernetes.kubeconfig import ApiTarget, KubeconfigRefused, kubeconfig_paths, read_target
 from tests.soaking import InTime
 
 PEM = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
@@ -40,7 +40,7 @@ def put(path: Path, tree: Any) -> Path:
     return path
 
 
-def target(tmp_path: Path, **changes: Any) -> Target:
+def target(tmp_path: Path, **changes: Any) -> ApiTarget:
     return read_target([put(tmp_path / "config", config(**changes))])
 
 
@@ -52,13 +52,13 @@ def refusal(path: Path, *, context: str = "") -> KubeconfigRefused:
 
 def test_a_context_becomes_a_target(tmp_path: Path) -> None:
     found = target(tmp_path, namespace="team", cluster={"certificate-authority-data": encoded(PEM)})
-    assert found == Target(
+    assert found == ApiTarget(
         server="https://example.com:6443", namespace="team", authority=PEM, token="t0ken", origin="here"
     )
 
 
 def test_secrets_do_not_show() -> None:
-    assert "s3cret" not in repr(Target("https://x", token="s3cret", key=b"s3cret", proxy="http://u:s3cret@p"))
+    assert "s3cret" not in repr(ApiTarget("https://x", token="s3cret", key=b"s3cret", proxy="http://u:s3cret@p"))
 
 
 def test_without_a_namespace_it_is_default_and_a_server_may_be_one_of_a_proxy(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from makeway.adapters.kubernetes.client import Client
-from makeway.adapters.kubernetes.kubeconfig import Target
+from makeway.adapters.kubernetes.kubeconfig import ApiTarget
 from makeway.adapters.kubernetes.store import READS_MAX, KubernetesStore, selector_text, stored
 from makeway.api.objects.queueing import ClusterQueue
 from makeway.api.versions import kind_of
@@ -25,7 +25,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, 
     authority = Authority()
     with (
         serving(authority, tmp_path_factory.mktemp("server")) as server,
-        Client(Target(server.url, authority=authority.certificate), tries=1) as client,
+        Client(ApiTarget(server.url, authority=authority.certificate), tries=1) as client,
     ):
         yield server, KubernetesStore(client)
 

@@ -12,9 +12,9 @@ import pytest
 
 from makeway.adapters.kubernetes import watching
 from makeway.adapters.kubernetes.client import Client
-from makeway.adapters.kubernetes.kubeconfig import Target
+from makeway.adapters.kubernetes.kubeconfig import ApiTarget
 from makeway.adapters.kubernetes.store import KubernetesStore
-from makeway.runtime.ports import Event, Expired, StoreError, Unavailable, Watch
+from makeway.runtime.ports import Expired, StoreError, Unavailable, Watch, WatchEvent
 from makeway.testing.conformance import QUEUE, queue, story
 from tests.adapters.kubernetes.https_server import Asked, Authority, Handler, Server, serving
 
@@ -27,7 +27,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, 
     authority = Authority()
     with (
         serving(authority, tmp_path_factory.mktemp("server")) as server,
-        Client(Target(server.url, authority=authority.certificate), tries=1) as client,
+        Client(ApiTarget(server.url, authority=authority.certificate), tries=1) as client,
     ):
         yield server, client
 
@@ -48,9 +48,9 @@ def at(version: int, name: str = "q") -> dict[str, Any]:
     return queue(name, resourceVersion=str(version), uid=f"uid-{name}")
 
 
-def polled(watch: Watch, count: int) -> list[Event]:
+def polled(watch: Watch, count: int) -> list[WatchEvent]:
     """So many events, or what there was when patience ended."""
-    found: list[Event] = []
+    found: list[WatchEvent] = []
     until = time.monotonic() + PATIENCE_SECONDS
     while len(found) < count and time.monotonic() < until:
         found.extend(watch.poll())

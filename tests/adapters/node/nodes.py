@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from makeway.adapters.node.agent import Agent, GaveUp, Settings
+from makeway.adapters.node.agent import Agent, AgentSettings, GaveUp
 from makeway.adapters.node.launching import Launcher
 from makeway.adapters.node.machine import Offer, base_environment, offers_of
 from makeway.adapters.node.objects import PODS
@@ -42,7 +42,7 @@ class TestNode:
         self.notes: list[Note] = []
         self.gave_up: GaveUp | None = None
         self.ahead_ms = 0  # of the clock, where a test does not want to wait
-        self.settings = Settings(root, offers_of((NODE,), gpus), base=base_environment(), **settings)
+        self.settings = AgentSettings(root, offers_of((NODE,), gpus), base=base_environment(), **settings)
         self.agent = self.new_agent()
 
     def new_agent(self) -> Agent:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from makeway.adapters.node.environment import WORD_BYTES_MAX, NotThere, Place, expanded
-from makeway.adapters.node.fields import Machine, Planned, gpus_in, planned
-from makeway.adapters.node.supervision.records import ContainerPlan, Handler, Http, Probe
+from makeway.adapters.node.environment import WORD_BYTES_MAX, NodePlace, NotThere, expanded
+from makeway.adapters.node.fields import NodeContext, PlannedPod, gpus_in, planned
+from makeway.adapters.node.supervision.records import ContainerPlan, Handler, Http, ProbePlan
 from makeway.adapters.node.volumes import Folder, make
 from makeway.api import codec
 from makeway.api.objects.kubernetes import Pod
@@ -20,8 +20,8 @@ from makeway.api.quantity import Quantity
 
 Tree = dict[str, Any]
 FOLDER = Path("/pods/u-1")
-MACHINE = Machine(
-    Place("here", "10.0.0.1", {"cpu": Quantity.parse("4"), "memory": Quantity.parse("8Gi")}),
+MACHINE = NodeContext(
+    NodePlace("here", "10.0.0.1", {"cpu": Quantity.parse("4"), "memory": Quantity.parse("8Gi")}),
     images={"torch/*": ("conda", "run", "-n", "torch"), "torch/cpu:?": ("venv-run",), "tool": ("tool", "--quiet")},
     base={"PATH": "/bin"},
     agent="/run/agent.sock",
@@ -63,7 +63,7 @@ def work(**more: Any) -> Tree:
     return {"name": "work", "image": "busybox", "command": ["run"], **more}
 
 
-def plan(each: Pod, machine: Machine = MACHINE, **more: Any) -> Planned:
+def plan(each: Pod, machine: NodeContext = MACHINE, **more: Any) -> PlannedPod:
     return planned(each, FOLDER, machine, KNOWN, **more)
 
 
@@ -239,7 +239,7 @@ def test_all_containers_share_one_bound() -> None:
 
 
 def test_no_glob_is_looked_for_in_a_page_of_text() -> None:
-    machine = Machine(MACHINE.place, images={"*a*a*a*a*a*b": ("x",)}, base={}, agent="")
+    machine = NodeContext(MACHINE.place, images={"*a*a*a*a*a*b": ("x",)}, base={}, agent="")
     with pytest.raises(NotThere, match=r'image "aaaaaa.*…" is not run on this machine'):
         plan(pod({"name": "work", "image": "a" * 100_000}), machine)
 
@@ -265,9 +265,9 @@ def test_probes_hooks_and_times() -> None:
     ).plan
     first, beside, main = found.containers
     assert (first.role, beside.role, main.role) == ("init", "sidecar", "app")
-    assert main.readiness == Probe(Handler(http=Http(8080, path="/up")), period_s=3)
-    assert main.liveness == Probe(Handler(("ok",)), grace_s=4)
-    assert main.startup == Probe(Handler(tcp=("127.0.0.1", 9)))
+    assert main.readiness == ProbePlan(Handler(http=Http(8080, path="/up")), period_s=3)
+    assert main.liveness == ProbePlan(Handler(("ok",)), grace_s=4)
+    assert main.startup == ProbePlan(Handler(tcp=("127.0.0.1", 9)))
     assert (main.pre_stop, main.stop_signal) == (Handler(sleep_s=2), 2)
     assert (found.grace_s, found.deadline_s, found.restart) == (7, 60, "OnFailure")
 
@@ -284,7 +284,7 @@ def test_gpus_are_given_out_and_hidden_from_others() -> None:
         initContainers=[work(name="first", resources={"limits": {"nvidia.com/gpu": 1}})],
     )  # fmt: skip
     assert gpus_in(two) == 2
-    machine = Machine(MACHINE.place, gpus=("0", "1", "2"))
+    machine = NodeContext(MACHINE.place, gpus=("0", "1", "2"))
     first, main, other = plan(two, machine, devices=("1", "2")).plan.containers
     assert [each.env["CUDA_VISIBLE_DEVICES"] for each in (first, main, other)] == ["1", "1,2", ""]
     assert main.memory_bytes is None

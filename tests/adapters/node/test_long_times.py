@@ -12,14 +12,14 @@ import pytest
 from makeway.adapters.node.folders import PodFolder
 from makeway.adapters.node.statuses import dated
 from makeway.adapters.node.supervision import processes
-from makeway.adapters.node.supervision.containers import Container, Moment, Terms
+from makeway.adapters.node.supervision.containers import Moment, RunningContainer, Terms
 from makeway.adapters.node.supervision.records import (
     STOP,
     ContainerRecord,
     Exit,
     Handler,
     PodRecord,
-    Probe,
+    ProbePlan,
     Stop,
     read_record,
     read_stop,
@@ -38,7 +38,7 @@ HOUR_MS = 3_600_000
 
 @pytest.mark.parametrize("seconds", SPANS.values(), ids=SPANS)
 def test_a_far_deadline_does_not_end_a_pod(pods: Pods, seconds: int) -> None:
-    probe = Probe(Handler(command=("true",)), period_s=seconds, timeout_s=seconds, failures=1)
+    probe = ProbePlan(Handler(command=("true",)), period_s=seconds, timeout_s=seconds, failures=1)
     late = replace(probe, delay_s=seconds)
     work = script("echo up; sleep 0.2; exit 3", startup=probe, readiness=probe, liveness=late)
     folder = pods.start(work, deadline_s=seconds, grace_s=seconds)
@@ -119,7 +119,7 @@ def test_an_earlier_order_stands_whatever_the_clock_says_now(tmp_path: Path) -> 
 
 def test_who_ran_long_is_told_by_a_clock_that_nobody_sets(tmp_path: Path) -> None:
     """A restart is forgiven after ten minutes of work, not because a clock was put forward."""
-    each = Container(container("true"), Terms(tmp_path, 4096, 1000, 5, lambda *told: None))
+    each = RunningContainer(container("true"), Terms(tmp_path, 4096, 1000, 5, lambda *told: None))
     pauses = []
     for ms in (0, 1000, 2000):
         each.start(Moment(ms, ms))

@@ -17,7 +17,7 @@ import pytest
 
 from makeway.adapters.node.launching import Launcher
 from makeway.adapters.node.supervision import control_groups, processes
-from makeway.adapters.node.supervision.records import PLAN, Handler, PodPlan, PodRecord, Probe, read_record, write
+from makeway.adapters.node.supervision.records import PLAN, Handler, PodPlan, PodRecord, ProbePlan, read_record, write
 from tests.adapters.node.holding import stuck
 from tests.adapters.node.nodes import TestNode
 from tests.adapters.node.pods import Pods, code, log, one, script, wait_for
@@ -273,7 +273,7 @@ def test_a_container_is_started_when_the_machine_has_something_left_again(pods: 
 
 
 def test_a_probe_that_cannot_be_asked_says_nothing(pods: Pods, tmp_path: Path) -> None:
-    probe = Probe(Handler(command=("true",)), period_s=1, failures=1)
+    probe = ProbePlan(Handler(command=("true",)), period_s=1, failures=1)
     folder = pods.start(script(f"echo up; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done; exit 3", liveness=probe))
     wait_for(lambda: log(folder) == b"up\n")
     supervisor = record_of(folder).pid

@@ -17,7 +17,7 @@ from typing import Any
 from makeway.adapters.server.changes.field_ownership import ApplyConflict, applied, noted
 from makeway.adapters.server.changes.patches import PatchRefused, json_patch, strategic_merge
 from makeway.adapters.server.http.bodies import read_json, read_yaml
-from makeway.adapters.server.http.statuses import Refused
+from makeway.adapters.server.http.statuses import RequestRefused
 from makeway.adapters.server.resources.selectors import CHARS_MAX, field_selector, label_selector
 from makeway.api import codec
 from makeway.api.forms import is_label_value, is_qualified, is_subdomain
@@ -133,7 +133,7 @@ READERS: dict[str, Callable[[str], object]] = {
 def texts(read: Callable[[str], object], most: int) -> None:
     for each in TEXTS:
         for end in ("", "y", "\0"):
-            with suppress(ValueError, Refused, Invalid):
+            with suppress(ValueError, RequestRefused, Invalid):
                 read(each * (most // len(each) - 1) + end)
 
 

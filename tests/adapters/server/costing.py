@@ -28,10 +28,10 @@ from makeway.adapters.server.access.tokens import Access
 from makeway.adapters.server.http.app import App, application
 from makeway.adapters.server.http.connections import bounded
 from makeway.adapters.server.http.limits import Limits
-from makeway.adapters.server.resources.admission import Admission
+from makeway.adapters.server.resources.admission import AdmissionPlugins
 from makeway.adapters.server.storage.beginning import admin_token, open_store
 from makeway.adapters.server.storage.store import SqliteStore
-from makeway.runtime.ports import Change
+from makeway.runtime.ports import Revision
 from tests.adapters.server.serving import NoExtras, clock
 
 HEARD_SECONDS = 60
@@ -118,7 +118,7 @@ class World:
         """The bell of the watches alone: what else a server does at its beginning comes back by the clock."""
         self._app._watches.bell.begin()
 
-    def _note(self, changes: Sequence[Change]) -> None:
+    def _note(self, changes: Sequence[Revision]) -> None:
         self._stored += sum(len(each.after.data) for each in changes)
 
     def close(self) -> None:
@@ -233,7 +233,7 @@ def counted(folder: Path, *, counts: bool = True) -> Iterator[World]:
     counter = Counter() if counts else None
     threading.setprofile(counter)
     try:
-        store = open_store(folder, clock, admission=Admission())
+        store = open_store(folder, clock, admission=AdmissionPlugins())
         try:
             access = Access(store)
             token = admin_token(folder, access)

@@ -17,7 +17,7 @@ from makeway.adapters.server.access.tokens import Access, Role
 from makeway.adapters.server.http.app import application
 from makeway.adapters.server.http.limits import Limits
 from makeway.adapters.server.http.serving import Serving
-from makeway.adapters.server.resources.admission import Admission
+from makeway.adapters.server.resources.admission import AdmissionPlugins
 from makeway.adapters.server.resources.pod_calls import PodLogs
 from makeway.adapters.server.storage.beginning import admin_token, open_store
 from makeway.adapters.server.storage.store import SqliteStore
@@ -80,7 +80,7 @@ class Server:
 @contextmanager
 def running(
     folder: Path, *, limits: Limits | None = None, extras: NoExtras | None = None, size_max: int | None = None,
-    admission: Admission | None = None,
+    admission: AdmissionPlugins | None = None,
 ) -> Iterator[Server]:  # fmt: skip
     store = open_store(folder, clock, size_max=size_max, admission=admission)
     try:

@@ -10,7 +10,7 @@ import httpx
 import msgspec
 import pytest
 
-from makeway.adapters.server.resources.admission import Admission
+from makeway.adapters.server.resources.admission import AdmissionPlugins
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.objects.kubernetes import Pod
 from makeway.api.objects.meta import ObjectMeta
@@ -29,7 +29,7 @@ TOLD = 'Unsupported value: "noSchedule" is not supported; allowed: NoSchedule, P
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     with (
-        running(tmp_path_factory.mktemp("server") / "data", admission=Admission()) as server,
+        running(tmp_path_factory.mktemp("server") / "data", admission=AdmissionPlugins()) as server,
         server.client() as client,
     ):
         assert client.post(NODES, json=node("n", GOOD)).status_code == 201

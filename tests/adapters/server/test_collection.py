@@ -13,8 +13,8 @@ from makeway.adapters.server.storage import store as storage
 from makeway.adapters.server.storage.data_file import NotWritten
 from makeway.adapters.server.storage.store import LOOKS_PER_CALL, LOOKS_PER_GROUP, SqliteStore
 from makeway.core.model import Millis
-from makeway.runtime.ports import Change, Propagation, Stored
-from makeway.runtime.stores.rules import RuledObjects
+from makeway.runtime.ports import Propagation, Revision, Stored
+from makeway.runtime.stores.rules import StoreRules
 from makeway.testing.conformance import QUEUE, owned_by, queue
 from tests.cli.living import until
 
@@ -41,7 +41,7 @@ def names(store: SqliteStore) -> list[str]:
 def family(store: SqliteStore, children: int) -> Stored:
     """An owner of so many."""
 
-    def made(ahead: RuledObjects) -> Stored:
+    def made(ahead: StoreRules) -> Stored:
         owner = ahead.create(queue("owner"))
         for i in range(children):
             ahead.create(queue(f"child-{i}", ownerReferences=owned_by(owner, blocks=True)))
@@ -76,7 +76,7 @@ def test_a_collection_that_was_cut_short_goes_on_after_the_start(
     owner = family(store, 1_000)
     write, reached, may_go_on = store._file.write, Event(), Event()
 
-    def held_up(changes: Sequence[Change]) -> None:
+    def held_up(changes: Sequence[Revision]) -> None:
         reached.set()
         may_go_on.wait()
         write(changes)
@@ -104,7 +104,7 @@ def test_a_collection_that_cannot_be_written_is_not_tried_all_the_time(
     owner = family(store, 1_000)
     write, tries = store._file.write, list[float]()
 
-    def third_and_fourth_fail(changes: Sequence[Change]) -> None:
+    def third_and_fourth_fail(changes: Sequence[Revision]) -> None:
         tries.append(monotonic())
         if len(tries) in (3, 4):
             store._looked_at = 0.0
@@ -122,15 +122,15 @@ def test_a_collection_that_cannot_be_written_is_not_tried_all_the_time(
 def test_one_that_cannot_be_collected_keeps_nobody_else(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    look = RuledObjects._look
+    look = StoreRules._look
 
-    def fail(self: RuledObjects, each: Stored) -> None:
+    def fail(self: StoreRules, each: Stored) -> None:
         look(self, each)
         if each.name == "child-7":
             raise KeyError("odd")
 
     family(store, 20)
-    monkeypatch.setattr(RuledObjects, "_look", fail)
+    monkeypatch.setattr(StoreRules, "_look", fail)
     store.delete(QUEUE, "team", "owner")
     assert names(store) == ["child-7"]
     assert 'localqueues.kueue.x-k8s.io "child-7" could not be looked at' in caplog.text

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from makeway.adapters.server.access.tokens import Access, new_token, token_object
-from makeway.adapters.server.resources.admission import Admission
+from makeway.adapters.server.resources.admission import AdmissionPlugins
 from makeway.adapters.server.resources.pod_calls import evicted
 from makeway.adapters.server.resources.tables import UNREADABLE as CELL
 from makeway.adapters.server.resources.tables import table
@@ -124,7 +124,7 @@ def test_the_status_of_what_cannot_be_read_is_not_written(with_all: SqliteStore)
 
 def test_a_patch_puts_right_what_it_names(folder: Path) -> None:
     stored(folder, UNREADABLE["ClusterQueue"]).close()
-    with running(folder, admission=Admission()) as server, server.client() as client:
+    with running(folder, admission=AdmissionPlugins()) as server, server.client() as client:
         path = f"{QUEUEING}/clusterqueues/bad"
         headers = {"content-type": "application/merge-patch+json"}
         answer = client.patch(path, json={"metadata": {"labels": {"a": "b"}}}, headers=headers)

@@ -17,13 +17,13 @@ from makeway.adapters.simulator.faults import (
     FaultyStore,
     FaultyWriter,
 )
-from makeway.adapters.simulator.simulation import Settings, Simulation
+from makeway.adapters.simulator.simulation import Simulation, SimulationSettings
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.objects.meta import ObjectMeta
 from makeway.api.objects.queueing import Cohort
 from makeway.api.versions import kind_of
 from makeway.core.model import Millis
-from makeway.runtime.executor import Answer
+from makeway.runtime.executor import WriteAnswer
 from makeway.runtime.ports import Conflict, Expired, TimedOut, Unavailable, Watch
 from makeway.testing.worlds import BEGIN_MS, MINUTE_MS, faulty, simulation
 
@@ -55,7 +55,7 @@ class Play:
     def send(self, name: str, number: int = 1) -> None:
         self.writer.send(number, lambda store: store.create(Cohort(metadata=ObjectMeta(name=name))), self.now)
 
-    def answers(self) -> Sequence[Answer]:
+    def answers(self) -> Sequence[WriteAnswer]:
         return self.writer.answers(self.now)
 
     def pass_to(self, at: Millis | None) -> None:
@@ -318,4 +318,4 @@ def test_a_run_tells_which_points_fired() -> None:
     none = simulation(3)
     none.run()
     assert none.recorded().faults_fired == {}
-    assert Settings().faults is None
+    assert SimulationSettings().faults is None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from makeway.adapters.simulator.lives import Departure, Glimpse, Life, Lives, Spell, moment
+from makeway.adapters.simulator.lives import Glimpse, Life, Lives, PastEviction, Spell, moment
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.adapters.simulator.world import World
 from makeway.api import codec
@@ -119,10 +119,10 @@ def test_an_eviction_is_told_once_with_its_reason() -> None:
     story.see(0, **HELD)
     story.see(300, **EVICTED)
     story.see(400, **EVICTED)
-    assert story.life().evictions == (Departure(at(300), "", "InClusterQueue"),)
+    assert story.life().evictions == (PastEviction(at(300), "", "InClusterQueue"),)
     story.see(2000, **HELD, Evicted="False")
     story.see(2100, **HELD, Evicted="True/AdmissionCheck", Preempted="False")
-    assert story.life().evictions[1:] == (Departure(at(2100), "", "AdmissionCheck"),)
+    assert story.life().evictions[1:] == (PastEviction(at(2100), "", "AdmissionCheck"),)
 
 
 def test_a_workload_that_is_deactivated_while_it_waits_does_not_leave() -> None:
@@ -136,7 +136,7 @@ def test_an_eviction_counts_also_where_its_end_is_seen_at_once() -> None:
     story = Story()
     story.see(0, **HELD)
     story.see(300, QuotaReserved="False/Pending", Evicted="True/Deactivated")
-    assert story.life().evictions == (Departure(at(300), "", "Deactivated"),)
+    assert story.life().evictions == (PastEviction(at(300), "", "Deactivated"),)
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -148,7 +148,7 @@ def test_who_asked_for_it_may_be_told_before_or_after(first: bool) -> None:
     story.see(300, **EVICTED)
     if not first:
         story.lives.preempted(KEY, RIVAL, "InCohortReclamation", at(300))
-    assert story.life().evictions == (Departure(at(300), RIVAL, "InCohortReclamation"),)
+    assert story.life().evictions == (PastEviction(at(300), RIVAL, "InCohortReclamation"),)
 
 
 def test_who_asks_later_did_not_ask_for_the_eviction_before() -> None:
@@ -166,10 +166,10 @@ def test_a_wish_that_came_to_nothing_is_not_held_against_anybody() -> None:
     story.see(0, **HELD)
     story.lives.preempted(KEY, RIVAL, "InClusterQueue", at(100))
     story.see(300, **HELD, Evicted="True/AdmissionCheck")
-    assert story.life().evictions == (Departure(at(300), "", "AdmissionCheck"),)
+    assert story.life().evictions == (PastEviction(at(300), "", "AdmissionCheck"),)
     story.see(2000, **HELD, Evicted="False")
     story.see(3000, **EVICTED)
-    assert story.life().evictions[1] == Departure(at(3000), "", "InClusterQueue")
+    assert story.life().evictions[1] == PastEviction(at(3000), "", "InClusterQueue")
 
 
 def test_what_ran_and_what_was_lost() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from makeway.adapters.simulator.faults import Faults
-from makeway.adapters.simulator.simulation import Settings, Simulation
+from makeway.adapters.simulator.simulation import Simulation, SimulationSettings
 from makeway.adapters.simulator.sources.arrivals import arrivals_of
 from makeway.controllers.contract import Ref
 from makeway.core.lowering import load_state
@@ -199,7 +199,7 @@ def test_a_blocked_head_costs_nothing_while_nothing_changes(strategy: str) -> No
     runs = {"annotations": {"makeway.dev/runtime": "5h"}, "creationTimestamp": "2026-01-01T12:00:00Z"}
     later = {**runs, "creationTimestamp": "2026-01-01T12:01:00Z"}
     ready = Simulation(
-        Settings(),
+        SimulationSettings(),
         arrivals_of(
             [
                 flavor(), cluster_queue(nominal=4, queueingStrategy=strategy), local_queue(),

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from makeway.adapters.simulator.simulation import Settings, Simulation
+from makeway.adapters.simulator.simulation import Simulation, SimulationSettings
 from makeway.adapters.simulator.sources.arrivals import arrivals_of
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.api import codec
@@ -570,6 +570,6 @@ def test_a_value_that_is_kept_beside_its_bytes_reads_the_same_from_them(
 
     monkeypatch.setattr(Stored, "made", staticmethod(checked))
     for seed in in_time(range(fuzz_seed, fuzz_seed + fuzz_inputs // 200)):
-        simulation = Simulation(Settings(seed=seed), arrivals_of(objects(seed, Shape(works_max=15))))
+        simulation = Simulation(SimulationSettings(seed=seed), arrivals_of(objects(seed, Shape(works_max=15))))
         simulation.run(Millis(simulation.clock.now + 3_600_000))
     assert count

@@ -11,7 +11,7 @@ import yaml
 
 from makeway.api.reading import documents
 from makeway.api.reading.documents import DEPTH_MAX, DOCUMENT_BYTES_MAX, joined, parse, tokens
-from makeway.api.reading.json_lines import Spot
+from makeway.api.reading.json_lines import LineSpot
 
 BACK = "\\"
 NO_TOKEN = "not valid YAML: found character that cannot start any token while scanning for the next token"
@@ -447,7 +447,7 @@ def test_lines_are_read_only_when_asked(monkeypatch: pytest.MonkeyPatch) -> None
     read: list[str] = []
     spots = documents._yaml_spots
 
-    def noted(chunk: str, line: int) -> Spot:
+    def noted(chunk: str, line: int) -> LineSpot:
         read.append(chunk)
         return spots(chunk, line)
 

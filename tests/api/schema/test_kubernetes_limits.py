@@ -15,14 +15,14 @@ from makeway.api.forms import FORMS, is_file_name, is_inside, is_port_name
 from makeway.api.objects import kubernetes, meta, pods
 from makeway.api.objects.meta import Limit, Wire
 from makeway.api.problems import Problem
-from makeway.api.schema.kubernetes_limits import Bounds, bounded_types, bounds_of
+from makeway.api.schema.kubernetes_limits import FieldBounds, bounded_types, bounds_of
 from makeway.api.schema.kubernetes_rules import RULES
 from makeway.api.schema.kubernetes_types import FieldType, fields_of, type_names
 
 NUMBERS = ("int32", "int64", "quantity")
 
 
-def bounded() -> Iterator[tuple[str, FieldType, Bounds]]:
+def bounded() -> Iterator[tuple[str, FieldType, FieldBounds]]:
     for owner in bounded_types():
         for name, bounds in bounds_of(owner).items():
             yield f"{owner}.{name}", fields_of(owner)[name], bounds

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from makeway.bench.stability import measure as bench_stability
 from makeway.bench.stability import settling
 from makeway.bench.stability.entitlement import Entitled
-from makeway.bench.stability.measure import Tally
+from makeway.bench.stability.measure import StabilityTotals
 from makeway.bench.stability.settling import GATES_OFF
 from makeway.cli.main import main
 from makeway.core.model import WorkloadKey
@@ -67,7 +67,7 @@ def test_a_state_that_loops_is_named_and_fails(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_only_causes_that_are_allowed_keep_the_promise() -> None:
-    tally = Tally(0, states=1)
+    tally = StabilityTotals(0, states=1)
     tally.entitled = [("0/1 instant", Entitled(WorkloadKey("n/a"), "reservation"))]
     assert tally.broken == []
     tally.entitled.append(("0/1 instant", Entitled(WorkloadKey("n/b"), "other:barred by an epoch")))
@@ -76,9 +76,9 @@ def test_only_causes_that_are_allowed_keep_the_promise() -> None:
         "causes": {"admission": 0, "flavor scan": 0, "other:barred by an epoch": 1, "reservation": 1},
         "workloads": ["0/1 instant n/a: reservation", "0/1 instant n/b: other:barred by an epoch"],
     }
-    tally = Tally(0, breaker=1, over_quota=["0/2 instant n/c"])
+    tally = StabilityTotals(0, breaker=1, over_quota=["0/2 instant n/c"])
     assert tally.broken == ["0/2 instant n/c: admitted above quota", "1 workload ran out of rounds"]
-    tally = Tally(0, breaker=2, exhausted=["0/3 slow", "0/7 slow"])
+    tally = StabilityTotals(0, breaker=2, exhausted=["0/3 slow", "0/7 slow"])
     assert tally.broken == ["2 workloads ran out of rounds: 0/3 slow, 0/7 slow"]
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 from makeway.bench.stability.settling import GATES_ON, Settling
-from makeway.bench.stability.states import START, World, world
+from makeway.bench.stability.states import START, StartingState, world
 from makeway.core.policy import Policy
 
 ROOT = Path(__file__).parents[3]
@@ -18,7 +18,7 @@ PRINT = "from makeway.bench.stability.states import world; print([world(3, i) fo
 
 
 @functools.cache
-def worlds() -> list[World]:
+def worlds() -> list[StartingState]:
     return [world(0, number) for number in range(200)]
 
 
@@ -44,7 +44,7 @@ def test_playing_a_state_leaves_its_world_as_it_was() -> None:
     assert repr(one) == before
 
 
-def features(one: World) -> list[str]:
+def features(one: StartingState) -> list[str]:
     """What a world has of all that matters to preemption."""
     queues, specs = [queue for queue, _ in one.queues], [*(spec for _, spec in one.queues), *one.cohorts]
     pod_sets = [each for workload in one.waiting for each in workload.pod_sets]

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from makeway.adapters.kubernetes.client import Client
-from makeway.adapters.kubernetes.kubeconfig import Target
+from makeway.adapters.kubernetes.kubeconfig import ApiTarget
 from makeway.adapters.kubernetes.resources import resource_of
-from makeway.cli.clients.asking import Scope, followed
+from makeway.cli.clients.asking import QueryScope, followed
 from tests.cli.conftest import Server, heed_interrupts, kind_named, local_queue, queue
 from tests.cli.jobs.test_queues import status
 from tests.cli.objects.test_describe import event
@@ -76,10 +76,10 @@ def test_objects_as_data_a_line_each(server: Server) -> None:
 
 def test_what_the_server_has_forgotten_is_listed_again_and_only_what_differs_is_told(server: Server) -> None:
     server.put(local_queue("a"))
-    client = Client(Target(server.url, authority=(server.folder / "ca.crt").read_bytes(), token=server.token))
+    client = Client(ApiTarget(server.url, authority=(server.folder / "ca.crt").read_bytes(), token=server.token))
     queues = resource_of(kind_named("LocalQueue"))
     with client:
-        told = followed(client, queues, Scope("default"))
+        told = followed(client, queues, QueryScope("default"))
         assert [each["metadata"]["name"] for each in next(told)[1]["items"]] == ["a"]
         server.put(local_queue("b"))
         server.store.compact()  # before the watch begins

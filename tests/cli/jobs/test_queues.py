@@ -12,7 +12,7 @@ import yaml
 from makeway.api import codec
 from makeway.api.objects.queueing import ClusterQueue, Cohort
 from makeway.cli.jobs.queues import _lines, _shared
-from makeway.cli.jobs.quota_figures import Figure, Group, grouped
+from makeway.cli.jobs.quota_figures import CohortFigures, QuotaFigure, grouped
 from tests.cli.conftest import KUEUE, Server, queue
 
 
@@ -36,12 +36,12 @@ def value(tree: dict[str, Any], of: dict[str, Any] | None = None) -> Any:
     return read.value
 
 
-def groups(*objects: Any) -> list[Group]:
+def groups(*objects: Any) -> list[CohortFigures]:
     queues = [each for each in objects if isinstance(each, ClusterQueue)]
     return grouped(queues, [each for each in objects if isinstance(each, Cohort)])
 
 
-def cpu(group: Group, name: str) -> Figure:
+def cpu(group: CohortFigures, name: str) -> QuotaFigure:
     found = {each.name: each.figures for each in group.all_queues}
     return found[name]["default", "cpu"]
 
@@ -57,8 +57,8 @@ def lending(name: str, limit: int, used: int) -> Any:
 
 def test_who_lends_is_known_where_only_one_can() -> None:
     (lab,) = groups(value(queue("a"), status(1)), value(queue("b"), status(6, 2)))
-    assert cpu(lab, "a") == Figure(nominal=4000, used=1000, lent=2000, lendable=3000)
-    assert cpu(lab, "b") == Figure(nominal=4000, used=6000, borrowed=2000)
+    assert cpu(lab, "a") == QuotaFigure(nominal=4000, used=1000, lent=2000, lendable=3000)
+    assert cpu(lab, "b") == QuotaFigure(nominal=4000, used=6000, borrowed=2000)
     total = lab.figures()["default", "cpu"]
     assert (total.nominal, total.used, total.borrowed, total.lent) == (8000, 7000, 2000, 2000)
 
@@ -92,7 +92,7 @@ def test_what_a_queue_no_longer_declares_is_shown_and_a_queue_that_is_not_active
     of = {"flavorsReservation": usage, "conditions": [{**condition, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
     (lab,) = groups(value(queue("a"), of))
     assert lab.queues[0].trouble == "FlavorNotFound"
-    assert lab.queues[0].figures["gone", "gpu"] == Figure(used=3)
+    assert lab.queues[0].figures["gone", "gpu"] == QuotaFigure(used=3)
 
 
 # --- bars ------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 from makeway.controllers.contract import Change, Ref
 from makeway.controllers.jobs.counts import parse_indexes, print_indexes
-from makeway.controllers.jobs.pods import JobPods, LetGo
+from makeway.controllers.jobs.pods import JobPods, ReleasePod
 from makeway.core.model import Millis
 from makeway.runtime.engine import Engine
 from makeway.runtime.executor import Call, DirectWriter
@@ -270,8 +270,8 @@ def test_who_ends_while_it_is_being_let_go_is_counted() -> None:
     running = play.store.list(PODS).items[0].value()
     play.run(10)
     ended = play.store.list(PODS).items[0].value()
-    assert LetGo(stopped=True)(running) is not None
-    assert LetGo(stopped=True)(ended) is None
+    assert ReleasePod(stopped=True)(running) is not None
+    assert ReleasePod(stopped=True)(ended) is None
 
 
 def test_who_was_stopped_goes_although_we_were_gone_and_its_job_goes_on() -> None:
@@ -280,7 +280,7 @@ def test_who_was_stopped_goes_although_we_were_gone_and_its_job_goes_on() -> Non
     play.job("j", runs=3)
     play.settle()
     running = play.store.list(PODS).items[0].value()
-    play.store.update(LetGo(stopped=True)(running))
+    play.store.update(ReleasePod(stopped=True)(running))
     play.engine = play.new_engine()
     play.run(60)
     assert play.status("j")["succeeded"] == 1

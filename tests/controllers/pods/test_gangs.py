@@ -16,7 +16,7 @@ from makeway.controllers.pods.queue import pause_ms
 from makeway.controllers.pods.scheduling import PodScheduling
 from makeway.core.model import Millis
 from makeway.core.policy import Policy
-from makeway.runtime.executor import Answer, Call, DirectWriter
+from makeway.runtime.executor import Call, DirectWriter, WriteAnswer
 from makeway.runtime.ports import NotFound, Store, Stored, Unavailable
 from tests.controllers.pod_world import NODES, PODS, PodWorld, Tree, node
 from tests.controllers.pods.test_scheduling import node_of, pod, why
@@ -243,7 +243,7 @@ class _Refusing(DirectWriter):
             self._left -= 1
             super().send(number, call, now)
 
-    def answers(self, now: Millis) -> list[Answer]:
+    def answers(self, now: Millis) -> list[WriteAnswer]:
         return list(super().answers(now))
 
 
@@ -298,7 +298,7 @@ class _Late(DirectWriter):
 
     is_silent = False
 
-    def answers(self, now: Millis) -> Sequence[Answer]:
+    def answers(self, now: Millis) -> Sequence[WriteAnswer]:
         return () if self.is_silent else super().answers(now)
 
 

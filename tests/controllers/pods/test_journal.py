@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from makeway.core.trace import Rule
-from makeway.runtime.journal import Entry
+from makeway.runtime.journal import JournalEntry
 from tests.controllers.jobs.test_gangs import ranked, submit
 from tests.controllers.pod_world import NODES, PODS, PodWorld, node, queues
 from tests.controllers.pods.test_gangs import gang, members, ranks
 from tests.controllers.pods.test_scheduling import pod
 
 
-def lines(play: PodWorld, whom: str) -> list[Entry]:
+def lines(play: PodWorld, whom: str) -> list[JournalEntry]:
     return play.engine.journal.of(whom)
 
 
-def about(entry: Entry, rule: Rule) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
+def about(entry: JournalEntry, rule: Rule) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
     return [(subjects, numbers) for found, subjects, numbers in entry.steps if found == rule.value]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from makeway.controllers.pods.messages import RENEWED_AFTER_MS, Told
+from makeway.controllers.pods.messages import RENEWED_AFTER_MS, RecentlyTold
 from makeway.core.model import Millis
 from tests.controllers.pod_world import PODS, PodWorld, node
 from tests.controllers.pods.test_gangs import gang, members, ranks
@@ -53,7 +53,7 @@ def test_who_is_too_important_is_named_by_what_it_holds() -> None:
 
 
 def test_who_holds_it_is_told_again_only_after_a_while() -> None:
-    told, key = Told(), ("d", "p")
+    told, key = RecentlyTold(), ("d", "p")
     first, second = "0/1. Preemption does not help: x.", "0/1. Preemption does not help: y."
     assert told.renewed(key, "", first, Millis(0)) == first
     assert told.renewed(key, first, second, Millis(RENEWED_AFTER_MS - 1)) == first

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from makeway.core.cycle.cycle import decide, heads
-from makeway.core.model import FR, Group, QueueName
+from makeway.core.model import FR, FlavorGroup, QueueName
 from makeway.core.policy import PodsReady, Policy
 from makeway.core.queueing import waking
 from makeway.core.state import State
@@ -559,7 +559,7 @@ def test_S_5_7_3_who_finds_nobody_else_after_an_overlap_reserves_and_waits() -> 
 
 def test_S_6_12_who_lost_one_flavor_looks_at_the_next_ones_first() -> None:
     quotas = {"f1": 2, "f2": 2, "f3": 2}
-    group = (Group(resources=(FR_CPU[1],), flavors=(("f1"), ("f2"), ("f3"))),)  # type: ignore[arg-type]
+    group = (FlavorGroup(resources=(FR_CPU[1],), flavors=(("f1"), ("f2"), ("f3"))),)  # type: ignore[arg-type]
     on = state(
         queue("a", {"f1": 0}, cohort="r"),
         queue("b", dict.fromkeys(quotas, 0), cohort="r", groups=group),

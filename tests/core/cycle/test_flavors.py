@@ -11,8 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.cycle.flavors import AT_END, Assignment, Mode, NoFit, Search, Tried, is_better
-from makeway.core.model import FR, Expression, Flavor, FlavorName, Group, ResourceName, Taint, Toleration, Workload
-from makeway.core.policy import Policy, Resources
+from makeway.core.model import (
+    FR,
+    Expression,
+    Flavor,
+    FlavorGroup,
+    FlavorName,
+    ResourceName,
+    Taint,
+    Toleration,
+    Workload,
+)
+from makeway.core.policy import Policy, ResourcePolicy
 from makeway.core.state import State
 from makeway.core.trace import Rule
 from makeway.testing.builders import CPU, cohort, flavor, holder, pod_set, queue, state, workload
@@ -216,7 +226,7 @@ def test_S_6_2_what_the_queue_does_not_cover_does_not_fit() -> None:
     asked = workload("w", requests={"cpu": 1, "gpu": 1})
     found = assign(on, asked)
     assert (found.mode, found.why) == (Mode.NO_FIT, NoFit.NO_MATCHING_FLAVOR)
-    on.policy = replace(on.policy, resources=Resources(ignores_undeclared=True))
+    on.policy = replace(on.policy, resources=ResourcePolicy(ignores_undeclared=True))
     found = assign(on, asked)
     assert (found.mode, chosen(found)) == (Mode.FIT, [{"cpu": "default"}])
 
@@ -241,8 +251,8 @@ def test_P21_a_negative_request_is_nothing_and_a_huge_one_saturates() -> None:
 
 
 GROUPS = (
-    Group(resources=(CPU,), flavors=(FlavorName("c1"), FlavorName("c2"))),
-    Group(resources=(ResourceName("gpu"),), flavors=(FlavorName("g1"),)),
+    FlavorGroup(resources=(CPU,), flavors=(FlavorName("c1"), FlavorName("c2"))),
+    FlavorGroup(resources=(ResourceName("gpu"),), flavors=(FlavorName("g1"),)),
 )
 
 

@@ -15,7 +15,7 @@ from makeway.core.cycle.tournament import Contestant, Tournament
 from makeway.core.model import InvariantError, Workload
 from makeway.core.policy import Policy
 from makeway.core.quota.shares import borrows_of, share
-from makeway.core.quota.tree import Node
+from makeway.core.quota.tree import QuotaNode
 from makeway.core.state import State
 from makeway.core.trace import Rule
 from makeway.testing.builders import Part, cohort, cycle, holder, outcomes, queue, seconds, state, workload
@@ -156,7 +156,7 @@ def plainly(on: State, waiting: list[Workload]) -> list[str]:
     return found
 
 
-def _best(on: State, cohort: Node, left: dict[Any, Workload]) -> Node | None:
+def _best(on: State, cohort: QuotaNode, left: dict[Any, Workload]) -> QuotaNode | None:
     found = []
     for child in cohort.children:
         leaf = (child if child.name in left else None) if child.is_queue else _best(on, child, left)

@@ -9,7 +9,7 @@ import pytest
 from makeway.api.codec import read
 from makeway.core.lowering.placement import NODE_NAME, cluster_of, pod_of
 from makeway.core.model import Expression, Millis, Taint
-from makeway.core.placement.model import Budget, Cluster, Group, Member, Namespace, Pod, Spread, Term
+from makeway.core.placement.model import AffinityTerm, Budget, Cluster, Member, Namespace, Pod, PodGang, Spread
 from makeway.core.placement.resolution import known_classes
 from makeway.core.policy import Gates
 
@@ -107,7 +107,7 @@ def test_where_a_pod_may_stand() -> None:
     )
     app = (Expression("app", "In", ("x",)),)
     assert found.affinity == ((Expression("zone", "In", ("a",)),), (Expression("metadata.name", "In", ("n",)),))
-    assert found.anti_affinity == (Term(app, "h"),)
+    assert found.anti_affinity == (AffinityTerm(app, "h"),)
     assert found.spread == (Spread(2, "z", app),)
     assert found.node_selector == {"pool": "a"}
     assert found.tolerations[0].tolerates(Taint("k", "v", "NoExecute"))
@@ -174,9 +174,9 @@ def test_groups_of_a_workload() -> None:
     ]
     (found,) = lowered(workload(podGroups=groups)).workloads
     assert found.groups == (
-        Group(key=("default", "w", "a")),
-        Group(key=("default", "w", "b"), min_count=2),
-        Group(key=("default", "w", "c"), min_count=3, whole=True),
+        PodGang(key=("default", "w", "a")),
+        PodGang(key=("default", "w", "b"), min_count=2),
+        PodGang(key=("default", "w", "c"), min_count=3, whole=True),
     )
 
 
@@ -203,7 +203,7 @@ def test_what_belongs_to_a_gate_that_is_off_is_not_in_the_cluster() -> None:
     without_units = cluster_of((found, member), NOW, Gates(workload_aware_preemption=False))
     (lone,) = without_units.workloads
     assert (lone.priority, lone.preemption_priority) == (8, 8)
-    assert lone.groups == (Group(key=("default", "w", "g"), min_count=2, whole=False),)
+    assert lone.groups == (PodGang(key=("default", "w", "g"), min_count=2, whole=False),)
     assert without_units.pods[0].member == Member("w", "g")
     without_gangs = cluster_of((found, member), NOW, Gates(generic_workload=False))
     assert (without_gangs.workloads, without_gangs.pods[0].member) == ((), None)
@@ -248,8 +248,8 @@ def test_of_whom_a_term_speaks() -> None:
     found = the_pod(wire_pod(meta={"labels": {"rev": "1", "tenant": "t"}}, affinity=affinity))
     selector = (Expression("app", "In", ("a",)), Expression("rev", "In", ("1",)), Expression("tenant", "NotIn", ("t",)))
     teams = (Expression("team", "In", ("x",)),)
-    assert found.pod_affinity == (Term(selector, "zone", frozenset({"n"}), teams),)
-    assert found.anti_affinity == (Term(None, "zone"),)
+    assert found.pod_affinity == (AffinityTerm(selector, "zone", frozenset({"n"}), teams),)
+    assert found.anti_affinity == (AffinityTerm(None, "zone"),)
 
 
 def test_which_nodes_and_pods_a_spread_counts() -> None:

@@ -11,7 +11,7 @@ from makeway.api.codec import read
 from makeway.api.objects.kubernetes import LimitRange, RuntimeClass
 from makeway.api.objects.workload import Workload as WireWorkload
 from makeway.api.quantity import Time
-from makeway.core.lowering import Surroundings, is_queueable, is_worth_a_look, workload_of
+from makeway.core.lowering import LoweringContext, is_queueable, is_worth_a_look, workload_of
 from makeway.core.lowering.workloads import is_accounted
 from makeway.core.model import (
     DAWN,
@@ -29,7 +29,7 @@ from makeway.core.model import (
 from makeway.core.policy import Policy, Requeuing
 
 POLICY = Policy.default()
-AROUND = Surroundings(POLICY, {("ns", "lq"): QueueName("q")})
+AROUND = LoweringContext(POLICY, {("ns", "lq"): QueueName("q")})
 
 
 def parsed(tree: dict[str, Any]) -> Any:
@@ -75,7 +75,7 @@ def millis(at: str) -> int:
     return Time.parse(f"2024-01-01T{at}Z").millis
 
 
-def lowered(around: Surroundings = AROUND, **fields: Any) -> Workload:
+def lowered(around: LoweringContext = AROUND, **fields: Any) -> Workload:
     return workload_of(wire(**fields), around)
 
 

@@ -7,19 +7,19 @@ from collections.abc import Iterable, Mapping
 
 from makeway.core.model import Expression, Millis
 from makeway.core.placement.model import (
+    AffinityTerm,
     Budget,
     Cluster,
     ForGroup,
     ForPod,
-    Group,
     Member,
     Node,
     Pod,
+    PodGang,
     PodKey,
     Preemptor,
     SchedulingWorkload,
     Spread,
-    Term,
 )
 
 HOST = "kubernetes.io/hostname"
@@ -37,7 +37,7 @@ def nodes(count: int, cpu: int = 4) -> tuple[Node, ...]:
 def pod(
     name: str, cpu: int = 1, at: str | None = None, *, priority: int = 1, start: int = 0, of: str = "",
     labels: Mapping[str, str] | None = None, nominated: str | None = None, leaving: bool = False,
-    anti_affinity: tuple[Term, ...] = (), spread: tuple[Spread, ...] = (), arrived: int = 0, **more: int,
+    anti_affinity: tuple[AffinityTerm, ...] = (), spread: tuple[Spread, ...] = (), arrived: int = 0, **more: int,
 ) -> Pod:  # fmt: skip
     """``of``: its Workload, or Workload and replica with a dash between."""
     workload, _, replica = of.partition("-")
@@ -54,7 +54,7 @@ def workload(
     never: bool = False,
 ) -> SchedulingWorkload:  # fmt: skip
     return SchedulingWorkload(
-        namespace="d", name=name, groups=(Group(key=("d", name, "g"), min_count=min_count, whole=whole),),
+        namespace="d", name=name, groups=(PodGang(key=("d", name, "g"), min_count=min_count, whole=whole),),
         priority=priority, preemption_priority=priority if as_victim is None else as_victim,
         policy="Never" if never else "PreemptLowerPriority",
     )  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 
 from makeway.core.model import Expression, Taint, Toleration
 from makeway.core.placement.fit import largest_first, one_by_one, placed, seat_equals, seat_gang, seat_one
-from makeway.core.placement.model import Cluster, Pod, Spread, Term
+from makeway.core.placement.model import AffinityTerm, Cluster, Pod, Spread
 from makeway.core.placement.nodes import Placement, Scoring
 from makeway.core.placement.packing import pack_exactly
 from makeway.core.placement.room import NOT_PLACED, Room
@@ -18,7 +18,7 @@ from tests.core.placement.scene import HIGH, HOST, cluster, gang, node, nodes, p
 from tests.soaking import InTime
 
 ANY = Toleration("k", "Exists")
-APART = (Term((Expression("app", "In", ("a",)),), HOST),)
+APART = (AffinityTerm((Expression("app", "In", ("a",)),), HOST),)
 
 
 def room_for(world: Cluster, *, scoring: Scoring = "Spread", thorough: bool = True) -> Room:

@@ -9,7 +9,7 @@ import pytest
 
 from makeway.core.model import Expression, Taint
 from makeway.core.placement.hindrances import NOT_FOR_ALL, hindrances, might_take
-from makeway.core.placement.model import Cluster, ForPod, Node, Pod, Spread, Term
+from makeway.core.placement.model import AffinityTerm, Cluster, ForPod, Node, Pod, Spread
 from makeway.core.placement.nodes import Placement
 from makeway.core.placement.preemption.decision import decide
 
@@ -34,7 +34,7 @@ def test_each_node_is_counted_once_by_what_rules_it_out() -> None:
         pods=(
             pod("a", 0, "full"), pod("b", 0, "full"), pod("c", 0, "full"),
             pod("p", 0, "port", ports=frozenset({("TCP", 80)})),
-            pod("w", 0, "wary", anti_affinity=(Term(APP, "host"),)),
+            pod("w", 0, "wary", anti_affinity=(AffinityTerm(APP, "host"),)),
             pod("new", 2, labels={"app": "x"}, ports=frozenset({("TCP", 80)})),
         ),
     ))  # fmt: skip
@@ -53,8 +53,8 @@ def test_each_node_is_counted_once_by_what_rules_it_out() -> None:
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ({"pod_affinity": (Term(APP, "host"),)}, {"node(s) didn't match pod affinity rules": 1}),
-        ({"anti_affinity": (Term(APP, "host"),)}, {"node(s) didn't match pod anti-affinity rules": 1}),
+        ({"pod_affinity": (AffinityTerm(APP, "host"),)}, {"node(s) didn't match pod affinity rules": 1}),
+        ({"anti_affinity": (AffinityTerm(APP, "host"),)}, {"node(s) didn't match pod anti-affinity rules": 1}),
         ({"spread": (Spread(1, "host", APP),)}, {"node(s) didn't match pod topology spread constraints": 1}),
     ],
     ids=["affinity", "anti-affinity", "spread"],

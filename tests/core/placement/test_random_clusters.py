@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from makeway.core.placement.model import Answer, Cluster, ForPod
+from makeway.core.placement.model import Cluster, ForPod, PlacementAnswer
 from makeway.core.placement.nodes import Placement
 from makeway.core.placement.preemption.decision import decide
-from makeway.testing.clusters import Scene, scene
-from makeway.testing.placement_checker import Ground, check
+from makeway.testing.clusters import PlacementCase, scene
+from makeway.testing.placement_checker import CheckedCluster, check
 from tests.model.placement import expected
 from tests.soaking import InTime
 
@@ -27,18 +27,18 @@ def permuted(cluster: Cluster, dice: random.Random) -> Cluster:
     )
 
 
-def holds_the_rules(seed: int, case: Scene, answer: Answer) -> None:
+def holds_the_rules(seed: int, case: PlacementCase, answer: PlacementAnswer) -> None:
     assert check(case.cluster, case.preemptor, answer) == [], seed
 
 
-def is_no_preempting_back(seed: int, case: Scene, answer: Answer) -> None:
-    ground = Ground(case.cluster)
+def is_no_preempting_back(seed: int, case: PlacementCase, answer: PlacementAnswer) -> None:
+    ground = CheckedCluster(case.cluster)
     safe = min(map(ground.victim_priority, ground.members(case.preemptor)))
     for key in answer.victims:
         assert ground.priority(ground.pods[key]) < safe, (seed, key)
 
 
-def is_what_the_rules_say(seed: int, case: Scene, thorough: Answer, literal: Answer) -> None:
+def is_what_the_rules_say(seed: int, case: PlacementCase, thorough: PlacementAnswer, literal: PlacementAnswer) -> None:
     plain = expected(case.cluster, case.preemptor)
     if plain.needed and plain.feasible and not literal.needed:  # a place that nobody had to leave for (S-15.4.9)
         assert literal.feasible, seed

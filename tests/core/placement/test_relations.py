@@ -13,7 +13,7 @@ from makeway.core.model import Expression, Taint
 from makeway.core.placement.cycle import cycle
 from makeway.core.placement.filters import RelationKind
 from makeway.core.placement.fit import seat_gang
-from makeway.core.placement.model import Cluster, Namespace, Node, Pod, Spread, Term
+from makeway.core.placement.model import AffinityTerm, Cluster, Namespace, Node, Pod, Spread
 from makeway.core.placement.nodes import Placement
 from makeway.core.placement.preemption.contest import contest
 from makeway.core.placement.preemption.decision import decide
@@ -31,8 +31,8 @@ def selector(app: str) -> tuple[Expression, ...]:
     return (Expression("app", "In", (app,)),)
 
 
-def term(app: str, key: str = ZONE, **more: Any) -> Term:
-    return Term(selector(app), key, **more)
+def term(app: str, key: str = ZONE, **more: Any) -> AffinityTerm:
+    return AffinityTerm(selector(app), key, **more)
 
 
 def zoned(**zones: str) -> list[Node]:
@@ -77,7 +77,7 @@ AB = zoned(a="x", b="y")
         ([pod("w", nominated="b", labels={"app": "web"}, priority=HIGH)], [term("web")], "b"),  # but who is first, goes
     ],
 )
-def test_required_affinity(pods: list[Pod], terms: list[Term], chosen: str | None) -> None:
+def test_required_affinity(pods: list[Pod], terms: list[AffinityTerm], chosen: str | None) -> None:
     assert place(cluster(AB, *pods, seeking(pod_affinity=tuple(terms)))) == chosen
 
 
@@ -263,8 +263,8 @@ def test_all_domains_of_the_last_term_are_tried_and_not_more_than_a_bound() -> N
 def test_a_chain_of_members_in_the_wrong_order_is_placed() -> None:
     """Each wants the next one beside it; only the last one wants nobody."""
 
-    def wants(i: int) -> Term:
-        return Term((Expression("index", "In", (str(i),)),), ZONE)
+    def wants(i: int) -> AffinityTerm:
+        return AffinityTerm((Expression("index", "In", (str(i),)),), ZONE)
 
     members = [replace(each, pod_affinity=(wants(i + 1),) if i < 19 else ()) for i, each in enumerate(indexed(20))]
     machines = [node(f"n{i}", 9, labels={ZONE: f"z{i % 2}"}) for i in range(6)]

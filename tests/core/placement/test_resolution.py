@@ -10,7 +10,7 @@ from makeway.core.placement.model import Member, Pod
 from makeway.core.placement.resolution import (
     Priorities,
     PriorityClass,
-    Refused,
+    PriorityRefused,
     divergence,
     known_classes,
     resolve,
@@ -48,14 +48,16 @@ def test_names_come_to_numbers(
 @pytest.mark.parametrize(
     ("names", "classes", "want"),
     [
-        (("nope", "nope"), [LOW], Refused("priorityClassNotFound", "nope")),
-        (("low", "nope"), [LOW], Refused("preemptionPriorityClassNotFound", "nope")),
-        (("high", "low"), [LOW, HIGH], Refused("preemptionPriorityBelowPriority", "low")),
-        (("", "low"), [LOW, USUAL], Refused("preemptionPriorityBelowPriority", "low")),
-        (("", "below"), [BELOW], Refused("preemptionPriorityBelowPriority", "below")),
+        (("nope", "nope"), [LOW], PriorityRefused("priorityClassNotFound", "nope")),
+        (("low", "nope"), [LOW], PriorityRefused("preemptionPriorityClassNotFound", "nope")),
+        (("high", "low"), [LOW, HIGH], PriorityRefused("preemptionPriorityBelowPriority", "low")),
+        (("", "low"), [LOW, USUAL], PriorityRefused("preemptionPriorityBelowPriority", "low")),
+        (("", "below"), [BELOW], PriorityRefused("preemptionPriorityBelowPriority", "below")),
     ],
 )
-def test_the_first_failure_is_the_result(names: tuple[str, str], classes: list[PriorityClass], want: Refused) -> None:
+def test_the_first_failure_is_the_result(
+    names: tuple[str, str], classes: list[PriorityClass], want: PriorityRefused
+) -> None:
     assert resolve(*names, known_classes(classes)) == want
 
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from makeway.core.model import Millis, QueueName, Workload
 from makeway.core.policy import Policy
 from makeway.core.queueing.positions import positions
-from makeway.core.queueing.waiting_list import Line, place, shape
+from makeway.core.queueing.waiting_list import WaitingList, place, shape
 from makeway.core.state import State
 from makeway.testing.builders import workload
 
 Q = QueueName("q")
 
 
-def state_of(*members: Workload) -> tuple[State, Line]:
+def state_of(*members: Workload) -> tuple[State, WaitingList]:
     state = State(Policy.default())
     line = state.pending.line(Q)
     for each in members:

@@ -9,19 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.model import DAWN, Workload
-from makeway.core.queueing.waiting_list import Line, is_at_least, shape
+from makeway.core.queueing.waiting_list import WaitingList, is_at_least, shape
 from makeway.core.undo import UndoLog
 from makeway.testing.builders import pod_set, seconds, workload
 
 
-def line_of(*members: Workload) -> Line:
-    line = Line(UndoLog())
+def line_of(*members: Workload) -> WaitingList:
+    line = WaitingList(UndoLog())
     for each in members:
         line.enter(each)
     return line
 
 
-def names(line: Line) -> list[str]:
+def names(line: WaitingList) -> list[str]:
     return [key.partition("/")[2] for key in line.ordered()]
 
 
@@ -127,7 +127,7 @@ def test_whatever_happens_in_a_trial_is_undone_and_the_line_is_in_order(story: l
     assert line.contents() == before
 
 
-def _happen(line: Line, who: Workload, what: str) -> None:
+def _happen(line: WaitingList, who: Workload, what: str) -> None:
     known = line.kin_of.get(who.key)
     if what == "leave":
         line.leave(who.key)

@@ -9,8 +9,8 @@ import pytest
 
 from makeway.core.model import Millis, QueueName, Uid
 from makeway.core.quota.figures import (
-    Figure,
-    Waiting,
+    PendingCounts,
+    UsageFigure,
     equivalence_classes,
     figures_by_local_queue,
     figures_of,
@@ -19,7 +19,7 @@ from makeway.core.quota.figures import (
     subtree_reservations,
     waiting_in,
 )
-from makeway.core.quota.tree import Node, QuotaTree
+from makeway.core.quota.tree import QuotaNode, QuotaTree
 from makeway.core.undo import UndoLog
 from makeway.testing.builders import FR_CPU, cohort, cycle, holder, queue, state, workload
 
@@ -35,8 +35,8 @@ def test_reservations_and_usage_are_told_apart_and_what_is_borrowed_too() -> Non
     )
     found = figures_of(on, Q)
     assert (found.reserving, found.admitted) == (2, 1)
-    assert found.reservation == {FR_CPU: Figure(3000, 1000)}
-    assert found.usage == {FR_CPU: Figure(2000, 0)}
+    assert found.reservation == {FR_CPU: UsageFigure(3000, 1000)}
+    assert found.usage == {FR_CPU: UsageFigure(2000, 0)}
 
 
 @pytest.mark.parametrize(("cohort", "borrowed"), [("r", 5000), ("", 0)])
@@ -45,14 +45,14 @@ def test_P19_what_is_declared_no_longer_comes_last_and_is_all_over_use(cohort: s
     on = state(queue("q", 2, cohort=cohort), holder("a"), holder("b", usage=old))
     found = figures_of(on, Q)
     assert list(found.reservation) == [FR_CPU, ("old", "cpu"), ("zebra", "cpu")]
-    assert found.reservation["old", "cpu"] == Figure(5000, borrowed)  # type: ignore[index]
-    assert found.usage == {FR_CPU: Figure(0, 0)}
+    assert found.reservation["old", "cpu"] == UsageFigure(5000, borrowed)  # type: ignore[index]
+    assert found.usage == {FR_CPU: UsageFigure(0, 0)}
 
 
 def test_without_a_cohort_nothing_is_borrowed_and_a_family_counts_once() -> None:
     on = state(queue("q", 1), holder("a", family=Uid("f")), holder("b", family=Uid("f")))
     found = figures_of(on, Q)
-    assert (found.reserving, found.reservation[FR_CPU]) == (1, Figure(2000, 0))
+    assert (found.reserving, found.reservation[FR_CPU]) == (1, UsageFigure(2000, 0))
 
 
 # --- pending ---------------------------------------------------------------------------------------------------------
@@ -67,8 +67,8 @@ def test_members_of_a_class_may_be_active_or_parked_or_both(is_active: bool) -> 
         workload("a"), workload("b"), workload("apart", requeue_at=LATER), workload("large", cpu=5),
         workload("later", cpu=3, requeue_at=LATER),
     )  # fmt: skip
-    assert waiting_in(on, Q) == (Waiting(3, 2) if is_active else Waiting(0, 5))
-    assert equivalence_classes(on, Q) == (Waiting(2, 2) if is_active else Waiting(0, 3))
+    assert waiting_in(on, Q) == (PendingCounts(3, 2) if is_active else PendingCounts(0, 5))
+    assert equivalence_classes(on, Q) == (PendingCounts(2, 2) if is_active else PendingCounts(0, 3))
     local = figures_by_local_queue(on, Q)["default", ""]
     assert local.waiting == waiting_in(on, Q)
 
@@ -77,7 +77,7 @@ def test_a_class_that_is_refused_is_parked_as_a_whole() -> None:
     on = state(queue("q", 4), *(workload(f"large-{i}", cpu=5) for i in range(3)), workload("odd", cpu=6))
     for _ in range(4):
         cycle(on)
-    assert (waiting_in(on, Q), equivalence_classes(on, Q)) == (Waiting(0, 4), Waiting(0, 2))
+    assert (waiting_in(on, Q), equivalence_classes(on, Q)) == (PendingCounts(0, 4), PendingCounts(0, 2))
     assert pending_requests(on, Q) == {"cpu": 21_000}
 
 
@@ -108,7 +108,7 @@ def test_reservations_of_a_subtree_are_more_than_what_its_cohorts_are_charged() 
 
 def test_a_chain_of_any_depth_is_summed_up() -> None:
     tree = QuotaTree(UndoLog())
-    chain = [Node(f"c{i}", is_queue=False) for i in range(3000)] + [Node("q", is_queue=True)]
+    chain = [QuotaNode(f"c{i}", is_queue=False) for i in range(3000)] + [QuotaNode("q", is_queue=True)]
     for above, below in itertools.pairwise(chain):
         below.parent = above
         above.children.append(below)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from makeway.core.amounts import MOST, UNLIMITED
 from makeway.core.model import FR
 from makeway.core.quota.shares import NO_SHARE, Share, borrows_of, is_borrowing, seen_at, share
-from makeway.core.quota.tree import WEIGHT_ONE, Node, QuotaSpec, QuotaTree
+from makeway.core.quota.tree import WEIGHT_ONE, QuotaNode, QuotaSpec, QuotaTree
 from makeway.core.undo import UndoLog
 from makeway.testing.builders import FLAVOR, FR_CPU, Part, cohort, holder, queue, state
 
@@ -152,7 +152,7 @@ def test_a_share_equals_no_number() -> None:
 
 
 @st.composite
-def trees(draw: st.DrawFn) -> tuple[QuotaTree, Node]:
+def trees(draw: st.DrawFn) -> tuple[QuotaTree, QuotaNode]:
     """A queue below up to three cohorts, all with quota, lending limits and weights here and there, and some usage."""
     tree = QuotaTree(UndoLog())
     small = st.integers(0, 8)
@@ -171,7 +171,9 @@ def trees(draw: st.DrawFn) -> tuple[QuotaTree, Node]:
 
 
 @given(made=trees(), more=st.integers(0, 12))
-def test_what_a_queue_would_use_is_seen_above_as_if_it_were_charged(made: tuple[QuotaTree, Node], more: int) -> None:
+def test_what_a_queue_would_use_is_seen_above_as_if_it_were_charged(
+    made: tuple[QuotaTree, QuotaNode], more: int
+) -> None:
     tree, node = made
     usage: dict[FR, int] = {FR_CPU: more}
     foreseen = [
@@ -187,7 +189,7 @@ def test_what_a_queue_would_use_is_seen_above_as_if_it_were_charged(made: tuple[
 
 
 @given(made=trees(), more=st.integers(1, 12))
-def test_more_usage_never_makes_a_share_smaller(made: tuple[QuotaTree, Node], more: int) -> None:
+def test_more_usage_never_makes_a_share_smaller(made: tuple[QuotaTree, QuotaNode], more: int) -> None:
     """What revalidation and the search rest on."""
     tree, node = made
     path = (node, *node.ancestors())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from makeway.core.amounts import LEAST, MOST, UNLIMITED
 from makeway.core.model import FR, InvariantError, ResourceName
-from makeway.core.quota.tree import Node, QuotaSpec, QuotaTree
+from makeway.core.quota.tree import QuotaNode, QuotaSpec, QuotaTree
 from makeway.core.undo import UndoLog
 from makeway.testing.builders import FR_CPU, cohort, queue
 
@@ -34,7 +34,7 @@ def cores(amount: int) -> float:
     return amount / 1000
 
 
-def used(node: Node) -> float:
+def used(node: QuotaNode) -> float:
     return cores(node.usage.get(FR_CPU, 0))
 
 

@@ -13,7 +13,7 @@ from makeway.controllers.standard import standard
 from makeway.core.model import Millis
 from makeway.core.policy import Policy
 from makeway.runtime.engine import Engine
-from makeway.runtime.live.queries import ANSWERS_PER_STEP, Desk, pending_workloads
+from makeway.runtime.live.queries import ANSWERS_PER_STEP, QueryQueue, pending_workloads
 from makeway.runtime.ports import TooManyRequests, Unavailable
 from tests.runtime.wires import cluster_queue, flavor, local_queue, workload
 
@@ -29,9 +29,9 @@ def engine_of(*objects: Any) -> Engine:
     return engine
 
 
-def desk_of(view: View | None = None, **settings: Any) -> tuple[Desk, list[None]]:
+def desk_of(view: View | None = None, **settings: Any) -> tuple[QueryQueue, list[None]]:
     pokes: list[None] = []
-    return Desk(view or engine_of(), lambda: pokes.append(None), **settings), pokes
+    return QueryQueue(view or engine_of(), lambda: pokes.append(None), **settings), pokes
 
 
 def test_a_question_calls_and_is_answered_with_the_next_step() -> None:

@@ -15,7 +15,7 @@ from makeway.api.objects.meta import ObjectMeta
 from makeway.api.objects.queueing import Cohort
 from makeway.api.versions import kind_of
 from makeway.core.model import Millis
-from makeway.runtime.executor import Answer, Call
+from makeway.runtime.executor import Call, WriteAnswer
 from makeway.runtime.live.writer import LiveWriter, in_threads
 from makeway.runtime.ports import Conflict, Stored, StoreError, Unavailable
 
@@ -61,7 +61,7 @@ def test_an_answer_is_fetched_once_and_the_engine_is_called() -> None:
     assert slow.pokes == 0
     slow.taken[0].set_result(STORED)
     assert slow.pokes == 1
-    assert writes.answers(NOW) == [Answer(7, STORED)]
+    assert writes.answers(NOW) == [WriteAnswer(7, STORED)]
     assert writes.answers(NOW) == []
 
 

@@ -11,7 +11,7 @@ import pytest
 from makeway.controllers.contract import Ref
 from makeway.core.policy import Policy
 from makeway.runtime.metrics.queue_gauges import shown
-from makeway.runtime.metrics.registry import Metrics
+from makeway.runtime.metrics.registry import MetricsRegistry
 from tests.controllers.views import FakeView
 from tests.runtime.measuring import NOW, Q, look, refreshed, table, value
 from tests.runtime.wires import NOON, cluster_queue, cohort, flavor, holder, local_queue, option, workload
@@ -83,7 +83,10 @@ def test_a_queue_is_in_one_of_three_states(spec: dict[str, Any], current: str) -
 
 
 def test_only_what_was_touched_is_counted_again() -> None:
-    view, metrics = FakeView.of(cluster_queue(), cluster_queue("p"), flavor(), local_queue(), now=NOW), Metrics()
+    view, metrics = (
+        FakeView.of(cluster_queue(), cluster_queue("p"), flavor(), local_queue(), now=NOW),
+        MetricsRegistry(),
+    )
     look(metrics, view)
     view.put(holder("a"))
     view.put(holder("b", queue="p"))
@@ -98,7 +101,7 @@ def test_a_local_queue_whose_workloads_hold_in_two_queues_is_the_sum_of_both() -
     view = FakeView.of(
         cluster_queue(), cluster_queue("p"), flavor(), local_queue(), holder("a"), holder("b", 2, queue="p"), now=NOW
     )
-    metrics = Metrics()
+    metrics = MetricsRegistry()
     look(metrics, view)
     local = {"name": "lq", "namespace": "default"}
     assert value(metrics, "kueue_local_queue_reserving_active_workloads", **local) == 2
@@ -110,7 +113,7 @@ def test_a_local_queue_whose_workloads_hold_in_two_queues_is_the_sum_of_both() -
 
 
 def test_a_local_queue_that_does_not_exist_has_no_gauges_though_workloads_hold_by_it() -> None:
-    view, metrics = FakeView.of(cluster_queue(), flavor(), holder("a"), workload("w"), now=NOW), Metrics()
+    view, metrics = FakeView.of(cluster_queue(), flavor(), holder("a"), workload("w"), now=NOW), MetricsRegistry()
     look(metrics, view)
     assert 'name="lq"' not in metrics.text()
     view.put(local_queue())
@@ -156,7 +159,7 @@ def test_pending_workloads_of_a_queue_that_admits_nothing_are_inadmissible(objec
 
 
 def test_pending_workloads_of_a_local_queue_to_nowhere_are_inadmissible() -> None:
-    view, metrics = FakeView.of(flavor(), local_queue(), workload("a"), now=NOW), Metrics()
+    view, metrics = FakeView.of(flavor(), local_queue(), workload("a"), now=NOW), MetricsRegistry()
     look(metrics, view, "q")
     local = {"name": "lq", "namespace": "default"}
     assert value(metrics, "kueue_local_queue_pending_workloads", **local, status="inadmissible") == 1
@@ -185,7 +188,7 @@ def test_equivalence_classes_are_counted_only_where_workloads_are_compared() -> 
     status = {"cluster_queue": "q", "status": "active"}
     assert value(refreshed(*objects), "kueue_pending_scheduling_hashes", **status) == 2
     off = replace(Policy(), gates=replace(Policy().gates, scheduling_equivalence_hashing=False))
-    look(metrics := Metrics(), FakeView.of(*objects, policy=off, now=NOW))
+    look(metrics := MetricsRegistry(), FakeView.of(*objects, policy=off, now=NOW))
     assert value(metrics, "kueue_pending_scheduling_hashes", **status) is None
 
 
@@ -221,7 +224,7 @@ def test_sums_over_the_queues_below_a_cohort() -> None:
 
 
 def test_a_cohort_shows_its_quota_though_there_is_no_queue() -> None:
-    view, metrics = FakeView.of(flavor(), cohort("r", 3), now=NOW), Metrics()
+    view, metrics = FakeView.of(flavor(), cohort("r", 3), now=NOW), MetricsRegistry()
     metrics.keep_cohorts(view.state.tree.cohorts)
     metrics.refresh(view)
     assert table(metrics, "kueue_cohort_subtree_quota") == {("r", "f", "cpu"): 3}
@@ -239,7 +242,7 @@ def test_shares_follow_the_state_where_fair_sharing_is_on() -> None:
         fairSharing={"weight": "0"}), cohort("r", 6), flavor(), local_queue(), local_queue("z", "zero"),
         holder("a", 5), holder("b", 1, queue="zero", local="z"),
     )  # fmt: skip
-    metrics = Metrics()
+    metrics = MetricsRegistry()
     look(metrics, FakeView.of(*objects, policy=Policy(fair_strategies=("LessThanInitialShare",)), now=NOW))
     found = value(metrics, "kueue_cluster_queue_weighted_share", cluster_queue="q", cohort="r")
     assert found == pytest.approx(100 / 3)
@@ -247,5 +250,5 @@ def test_shares_follow_the_state_where_fair_sharing_is_on() -> None:
     assert infinite is not None
     assert isnan(infinite)
     assert value(metrics, "kueue_cohort_weighted_share", cohort="r") == 0
-    look(metrics := Metrics(), FakeView.of(*objects, now=NOW))
+    look(metrics := MetricsRegistry(), FakeView.of(*objects, now=NOW))
     assert value(metrics, "kueue_cluster_queue_weighted_share", cluster_queue="q", cohort="r") is None

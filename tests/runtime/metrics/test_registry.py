@@ -13,7 +13,7 @@ from makeway.core.model import QueueName
 from makeway.runtime.metrics.exposition import Gauge, Histogram, Registry, number
 from makeway.runtime.metrics.families import BOUNDS, LONG_BOUNDS
 from makeway.runtime.metrics.pods import COUNTS, SECONDS
-from makeway.runtime.metrics.registry import Metrics
+from makeway.runtime.metrics.registry import MetricsRegistry
 from tests.controllers.views import FakeView
 from tests.runtime.measuring import LQ, NOW, Q, look, names_of, parsed, refreshed, value
 from tests.runtime.wires import cluster_queue, cohort, flavor, holder, local_queue, workload
@@ -99,7 +99,7 @@ def test_names_kinds_and_labels_are_those_that_dashboards_know() -> None:
     for name in COUNTERPARTS:
         kind, labels = EXPECTED[f"kueue_{name}"]
         expected[f"kueue_local_queue_{name}"] = (kind, ["name", "namespace", *labels[1:]])
-    families = Metrics().registry.families.values()
+    families = MetricsRegistry().registry.families.values()
     assert {each.name: (each.kind, list(each.labels)) for each in families} == expected
     assert [each.name for each in families if not each.shared] == ["kueue_build_info"]
 
@@ -107,7 +107,7 @@ def test_names_kinds_and_labels_are_those_that_dashboards_know() -> None:
 def test_the_buckets_of_histograms() -> None:
     assert BOUNDS == (1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120, 10240)
     assert (*BOUNDS, 20480, 40960) == LONG_BOUNDS
-    families = [each for each in Metrics().registry.families.values() if isinstance(each, Histogram)]
+    families = [each for each in MetricsRegistry().registry.families.values() if isinstance(each, Histogram)]
     long = [each.name for each in families if each.bounds == (*LONG_BOUNDS, inf)]
     assert long == [
         "kueue_admission_wait_time_seconds", "kueue_local_queue_admission_wait_time_seconds",
@@ -213,9 +213,9 @@ def test_a_group_of_series_is_replaced_as_a_whole() -> None:
 # --- what has happened ------------------------------------------------------------------------------------------------
 
 
-def happened() -> Metrics:
+def happened() -> MetricsRegistry:
     """Everything, once or twice."""
-    metrics = Metrics()
+    metrics = MetricsRegistry()
     metrics.attempted(True, 0.004)
     metrics.attempted(False, 3)
     metrics.attempted(False, 1)
@@ -308,7 +308,7 @@ def test_local_queues_are_left_out_where_the_configuration_says_so() -> None:
 
 
 def test_the_role_and_what_is_running() -> None:
-    metrics = Metrics(role="leader", build={"git_commit": "abc"})
+    metrics = MetricsRegistry(role="leader", build={"git_commit": "abc"})
     metrics.rounds_exhausted(Q)
     assert 'makeway_preemption_rounds_exhausted_total{cluster_queue="q",replica_role="leader"} 1\n' in metrics.text()
     info = re.search(r"kueue_build_info\{(.*)\} 1\n", metrics.text())

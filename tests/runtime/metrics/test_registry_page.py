@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from makeway.adapters.server.http.load_metrics import LoadMetrics
-from makeway.runtime.metrics.registry import Metrics
+from makeway.runtime.metrics.registry import MetricsRegistry
 
 PAGE = Path(__file__).parents[3] / "docs/reference/metrics.md"
-FAMILIES = {**Metrics().registry.families, **LoadMetrics().registry.families}
+FAMILIES = {**MetricsRegistry().registry.families, **LoadMetrics().registry.families}
 
 
 def rows() -> list[str]:

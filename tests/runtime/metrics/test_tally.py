@@ -10,8 +10,8 @@ import pytest
 from makeway.api.quantity import Time
 from makeway.controllers.contract import Ref
 from makeway.core.model import QueueName
-from makeway.runtime.metrics.registry import Metrics
-from makeway.runtime.metrics.tally import Tally
+from makeway.runtime.metrics.registry import MetricsRegistry
+from makeway.runtime.metrics.tally import TransitionTally
 from tests.controllers.views import FakeView, job
 from tests.runtime.measuring import names_of, table
 from tests.runtime.wires import cluster_queue, cohort, flavor, local_queue, workload
@@ -30,24 +30,24 @@ def said(*conditions: tuple[str, str, str, int], **status: Any) -> Any:
     return workload("w", meta={"uid": "u", "creationTimestamp": AT.format(0)}, status={"conditions": told, **status})
 
 
-def tally_of(metrics: Metrics, *objects: Any) -> Tally:
-    return Tally(metrics, FakeView.of(*(objects or (cluster_queue(), flavor(), local_queue()))))
+def tally_of(metrics: MetricsRegistry, *objects: Any) -> TransitionTally:
+    return TransitionTally(metrics, FakeView.of(*(objects or (cluster_queue(), flavor(), local_queue()))))
 
 
-def value(metrics: Metrics, name: str) -> float:
+def value(metrics: MetricsRegistry, name: str) -> float:
     lines = [line for line in metrics.text().splitlines() if line.startswith(f"{name}{{")]
     return sum(float(line.rpartition(" ")[2]) for line in lines)
 
 
 def test_what_is_there_when_the_engine_begins_is_not_counted() -> None:
-    metrics = Metrics()
+    metrics = MetricsRegistry()
     reserved = said(("QuotaReserved", "True", "QuotaReserved", 1))
     tally_of(metrics).stored(REF, None, reserved, has_begun=False)
     assert value(metrics, "kueue_quota_reserved_workloads_total") == 0
 
 
 def test_a_life_is_counted_once_and_an_echo_not_at_all() -> None:
-    metrics = Metrics()
+    metrics = MetricsRegistry()
     tally = tally_of(metrics)
     waits = said(("QuotaReserved", "False", "WaitingForQuota", 0))
     runs = said(("QuotaReserved", "True", "QuotaReserved", 2), ("Admitted", "True", "Admitted", 3))
@@ -75,7 +75,7 @@ def test_a_life_is_counted_once_and_an_echo_not_at_all() -> None:
 
 
 def test_a_workload_without_quota_is_not_counted_as_evicted() -> None:
-    metrics = Metrics()
+    metrics = MetricsRegistry()
     waits = said(("QuotaReserved", "False", "WaitingForQuota", 0))
     off = said(("QuotaReserved", "False", "Deactivated", 1), ("Evicted", "True", "Deactivated", 1))
     tally_of(metrics).stored(REF, waits, off, has_begun=True)
@@ -83,7 +83,7 @@ def test_a_workload_without_quota_is_not_counted_as_evicted() -> None:
 
 
 def test_one_that_was_made_anew_is_another() -> None:
-    metrics = Metrics()
+    metrics = MetricsRegistry()
     before = said(("QuotaReserved", "False", "WaitingForQuota", 0))
     after = workload("w", meta={"uid": "another", "creationTimestamp": AT.format(0)})
     tally_of(metrics).stored(REF, before, after, has_begun=True)
@@ -91,7 +91,7 @@ def test_one_that_was_made_anew_is_another() -> None:
 
 
 def test_the_circuit_breaker_is_counted_by_what_is_new() -> None:
-    metrics = Metrics()
+    metrics = MetricsRegistry()
     tally = tally_of(metrics)
     for counts in ({Q: 2}, {Q: 2}, {Q: 3}):
         tally.exhausted(counts)
@@ -106,7 +106,7 @@ QUEUE, LOCAL, COHORT = Ref("ClusterQueue", "", "q"), Ref("LocalQueue", "default"
 
 
 def test_an_admission_counts_for_all_cohorts_above() -> None:
-    metrics = Metrics()
+    metrics = MetricsRegistry()
     tally = tally_of(
         metrics, cluster_queue(cohortName="r"), flavor(), local_queue(), cohort("r", parentName="top"), cohort("other")
     )
@@ -117,7 +117,7 @@ def test_an_admission_counts_for_all_cohorts_above() -> None:
 
 @pytest.mark.parametrize(("gone", "left"), [(QUEUE, "kueue_local_queue_"), (LOCAL, "kueue_")])
 def test_nothing_is_counted_for_a_queue_that_does_not_exist(gone: Ref, left: str) -> None:
-    metrics = Metrics()
+    metrics = MetricsRegistry()
     there = [each for each in (cluster_queue(), local_queue()) if Ref.of(each) != gone]
     tally = tally_of(metrics, *there, flavor())
     ended = said(
@@ -147,7 +147,7 @@ def test_the_counts_of_a_queue_that_is_deleted_or_made_anew_go(ref: Ref, value_:
     anew = msgspec.structs.replace(value_, metadata=msgspec.structs.replace(value_.metadata, uid="another"))
     changed = msgspec.structs.replace(value_, metadata=msgspec.structs.replace(value_.metadata, generation=2))
     for after, stays in ((changed, True), (None, False), (anew, False)):
-        metrics = Metrics()
+        metrics = MetricsRegistry()
         tally = tally_of(metrics, cluster_queue(cohortName="r"), flavor(), local_queue(), cohort("r"))
         tally.stored(REF, WAITS, RUNS, has_begun=True)
         tally.stored(ref, value_, after, has_begun=True)
@@ -155,8 +155,8 @@ def test_the_counts_of_a_queue_that_is_deleted_or_made_anew_go(ref: Ref, value_:
 
 
 def test_a_cohort_that_is_only_named_keeps_its_count_until_nobody_names_it() -> None:
-    metrics, view = Metrics(), FakeView.of(cluster_queue(cohortName="r"), flavor(), local_queue())
-    tally = Tally(metrics, view)
+    metrics, view = MetricsRegistry(), FakeView.of(cluster_queue(cohortName="r"), flavor(), local_queue())
+    tally = TransitionTally(metrics, view)
     tally.configured()
     tally.stored(REF, WAITS, RUNS, has_begun=True)
     tally.configured()
@@ -193,7 +193,7 @@ def made_at(minute: int, generation: int = 1) -> Any:
     ids=["new", "clocks differ", "there before us", "changed before", "unknown job"],
 )
 def test_the_time_until_a_job_has_its_workload(owner: Any, has_begun: bool, count: int, seconds: int) -> None:
-    metrics = Metrics()
+    metrics = MetricsRegistry()
     tally = tally_of(metrics, cluster_queue(), *(() if owner is None else (owner,)))
     tally.stored(REF, None, of_job(), has_begun=has_begun)
     tally.stored(REF, of_job(), of_job(), has_begun=True)
@@ -202,7 +202,7 @@ def test_the_time_until_a_job_has_its_workload(owner: Any, has_begun: bool, coun
 
 
 def test_options_and_workloads_of_an_earlier_job_have_no_such_time() -> None:
-    metrics = Metrics()
+    metrics = MetricsRegistry()
     for made in (of_job(uid="an earlier one"), of_job(kind="Workload"), workload("w")):
         tally_of(metrics, cluster_queue(), made_at(0)).stored(REF, None, made, has_begun=True)
     assert value(metrics, "kueue_workload_creation_latency_seconds_count") == 0

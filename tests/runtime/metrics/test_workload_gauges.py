@@ -6,7 +6,7 @@ import pytest
 
 from makeway.api.objects.workload import Workload
 from makeway.controllers.contract import Ref
-from makeway.runtime.metrics.registry import Metrics
+from makeway.runtime.metrics.registry import MetricsRegistry
 from makeway.runtime.metrics.workload_gauges import unadmitted_because
 from tests.controllers.views import FakeView
 from tests.runtime.measuring import NOW, look, refreshed, table, value
@@ -34,7 +34,7 @@ def test_who_does_not_run_and_why_and_who_is_done() -> None:
 
 
 def test_who_changes_or_goes_is_taken_off_where_it_was_counted() -> None:
-    view, metrics = FakeView.of(cluster_queue(), flavor(), local_queue(), now=NOW), Metrics()
+    view, metrics = FakeView.of(cluster_queue(), flavor(), local_queue(), now=NOW), MetricsRegistry()
     done = workload("a", condition("Finished"))
     key = Ref.of(done).key
     for _ in range(2):
@@ -93,7 +93,7 @@ def test_options_are_counted_by_what_their_parent_shows_of_them() -> None:
 
 def test_finished_workloads_count_where_their_queues_exist() -> None:
     done = holder("a", 1, condition("Finished"))
-    view, metrics = FakeView.of(cluster_queue("p"), flavor(), done, now=NOW), Metrics()
+    view, metrics = FakeView.of(cluster_queue("p"), flavor(), done, now=NOW), MetricsRegistry()
     look(metrics, view)
     assert "finished_workloads{" not in metrics.text()
     view.put(cluster_queue())
@@ -104,7 +104,7 @@ def test_finished_workloads_count_where_their_queues_exist() -> None:
 
 
 def test_a_workload_without_status_may_be_seen() -> None:
-    view, metrics = FakeView.of(cluster_queue(), flavor(), local_queue(""), now=NOW), Metrics()
+    view, metrics = FakeView.of(cluster_queue(), flavor(), local_queue(""), now=NOW), MetricsRegistry()
     bare = Workload()
     metrics.seen(Ref.of(bare).key, bare)
     metrics.refresh(view)

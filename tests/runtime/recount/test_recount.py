@@ -17,8 +17,8 @@ from makeway.core.model import FlavorName, Millis, QueueName, ResourceName
 from makeway.core.policy import Policy
 from makeway.core.state import State
 from makeway.runtime.metrics.exposition import Counter
-from makeway.runtime.metrics.registry import Metrics
-from makeway.runtime.recount.recount import Difference, recount
+from makeway.runtime.metrics.registry import MetricsRegistry
+from makeway.runtime.recount.recount import Mismatch, recount
 from makeway.testing.builders import FR_CPU
 from makeway.testing.builders import holder as model_holder
 from tests.controllers.views import FakeView
@@ -47,9 +47,9 @@ def world() -> list[Any]:
     ]  # fmt: skip
 
 
-def measured(objects: list[Any], **settings: Any) -> tuple[State, Metrics]:
+def measured(objects: list[Any], **settings: Any) -> tuple[State, MetricsRegistry]:
     """As an engine would: every queue that is there or that a Workload names was touched."""
-    view, metrics = FakeView.of(*objects, now=NOW), Metrics(**settings)
+    view, metrics = FakeView.of(*objects, now=NOW), MetricsRegistry(**settings)
     metrics.touch(map(QueueName, view.state.tree.queues))
     for each in view.all("Workload"):
         metrics.seen(Ref.of(each).key, each)
@@ -83,7 +83,7 @@ def shared(weight: str) -> list[Any]:
 @pytest.mark.parametrize("weight", ["1", "300m", "0"])
 def test_X5_shares_are_counted_anew_too(weight: str) -> None:
     objects = shared(weight)
-    view, metrics = FakeView.of(*objects, policy=FAIR, now=NOW), Metrics()
+    view, metrics = FakeView.of(*objects, policy=FAIR, now=NOW), MetricsRegistry()
     metrics.touch(map(QueueName, view.state.tree.queues))
     for each in view.all("Workload"):
         metrics.seen(Ref.of(each).key, each)
@@ -163,7 +163,7 @@ def test_a_difference_in_the_state_is_found(
 ) -> None:
     state, metrics = measured(world())
     plant(state)
-    assert recount(world(), state, metrics) == [Difference("state", *each) for each in found]
+    assert recount(world(), state, metrics) == [Mismatch("state", *each) for each in found]
 
 
 # --- planted in the metrics ---------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ def test_a_series_that_nobody_stands_behind_is_found() -> None:
     assert isinstance(family, Counter)
     family.values["nobody",] = 1
     assert recount(world(), state, metrics) == [
-        Difference("kueue_reserving_active_workloads", "value", ("nobody",), 0, 1)
+        Mismatch("kueue_reserving_active_workloads", "value", ("nobody",), 0, 1)
     ]
 
 
@@ -238,7 +238,7 @@ def test_an_active_workload_in_a_stopped_queue_is_found() -> None:
     family = metrics.registry.families["kueue_pending_workloads"]
     assert isinstance(family, Counter)
     family.values.update({("q", "active"): 1, ("q", "inadmissible"): 0})
-    assert recount(objects, state, metrics) == [Difference("kueue_pending_workloads", "active", ("q",), 0, 1)]
+    assert recount(objects, state, metrics) == [Mismatch("kueue_pending_workloads", "active", ("q",), 0, 1)]
 
 
 def test_gauges_that_are_switched_off_are_not_missed() -> None:
@@ -252,7 +252,7 @@ def test_gauges_that_are_switched_off_are_not_missed() -> None:
 def test_a_workload_more_in_the_objects_is_a_difference_the_other_way() -> None:
     state, _ = measured(world())
     found = recount([*world(), workload("late")], state)
-    assert found == [Difference("state", "pending", ("q",), 3, 2)]
+    assert found == [Mismatch("state", "pending", ("q",), 3, 2)]
     assert str(found[0]) == "state: pending of q is 2, the objects say 3"
 
 
@@ -264,7 +264,7 @@ def test_options_wait_only_while_their_parent_might() -> None:
     free = [*objects[:3], workload("p", workloadMode={"type": "Parent"}), objects[4]]
     state = load_state(free, Policy(), NOW).state
     assert recount(free, state) == []
-    assert recount(objects, state) == [Difference("state", "pending", ("q",), 0, 1)]
+    assert recount(objects, state) == [Mismatch("state", "pending", ("q",), 0, 1)]
 
 
 def test_returned_pods_count_only_where_the_gate_is_on() -> None:

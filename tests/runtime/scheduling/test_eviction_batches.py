@@ -10,7 +10,7 @@ from makeway.controllers.contract import Action, Change, Ref
 from makeway.controllers.workloads.eviction import Evict
 from makeway.core.cycle.cycle import Verdict
 from makeway.core.model import Millis, WorkloadKey
-from makeway.runtime.scheduling.eviction_batches import RETRIES_AT_ONCE, Failed, Issues
+from makeway.runtime.scheduling.eviction_batches import RETRIES_AT_ONCE, EvictionBatches, Failed
 from makeway.testing.builders import cycle, holder, queue, state, workload
 
 BY = WorkloadKey("default/p")
@@ -30,7 +30,7 @@ def eviction(decision: str = "1/0") -> Action:
     return Action(Change(VICTIM, Evict("Preempted", "", Millis(0))), decision=decision, by=BY)
 
 
-def told(issues: Issues, *stored: bool, leaving: bool = False) -> Failed | None:
+def told(issues: EvictionBatches, *stored: bool, leaving: bool = False) -> Failed | None:
     """What follows from an issue with these answers; only the last one tells."""
     issues.note("1/0", verdict(leaving=leaving), len(stored))
     *before, last = [issues.answered(eviction(), each) for each in stored]
@@ -51,13 +51,13 @@ CASES = {
 def test_what_follows_when_evictions_fail(
     stored: tuple[bool, ...], leaving: bool, expected: tuple[str, bool] | None
 ) -> None:
-    found = told(Issues(), *stored, leaving=leaving)
+    found = told(EvictionBatches(), *stored, leaving=leaving)
     assert (None if found is None else (found.round, found.pauses)) == expected
     assert found is None or (found.workload.key, found.attempts) == (BY, 1)
 
 
 def test_who_fails_again_and_again_pauses_and_a_success_ends_the_count() -> None:
-    issues = Issues()
+    issues = EvictionBatches()
     found = [told(issues, True, False) for _ in range(RETRIES_AT_ONCE + 2)]
     assert [each and each.attempts for each in found] == [1, 2, 3, 4, 5]
     assert [each and each.pauses for each in found] == [False, False, False, True, True]
@@ -73,7 +73,7 @@ def test_who_fails_again_and_again_pauses_and_a_success_ends_the_count() -> None
 
 
 def test_other_writes_and_other_decisions_concern_nobody() -> None:
-    issues = Issues()
+    issues = EvictionBatches()
     issues.note("1/0", verdict(), 1)
     issues.note("1/1", verdict(), 0)
     assert issues.answered(eviction("1/1"), False) is None

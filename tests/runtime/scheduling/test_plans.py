@@ -13,7 +13,7 @@ from makeway.controllers.contract import Outcome, Ref
 from makeway.controllers.workloads.eviction import condition
 from makeway.core.cycle.cycle import decide
 from makeway.core.trace import Rule, Step
-from makeway.runtime.scheduling.plans import Scheduling
+from makeway.runtime.scheduling.plans import PlanWriter
 from tests.controllers.views import FakeView, at, cluster_queue, flavor, local_queue, workload
 
 W = Ref("Workload", "default", "w")
@@ -36,7 +36,7 @@ class Office:
 
     def __init__(self, *objects: Any) -> None:
         self.view = FakeView.of(flavor("f-0"), flavor("f-1"), flavor(), local_queue(), *objects, now=at())
-        self.scheduling = Scheduling()
+        self.scheduling = PlanWriter()
         self._cycles = 0
 
     def cycle(self, seconds: float) -> int:
@@ -78,7 +78,7 @@ def test_S_5_12_other_amounts_are_no_news(restarts: bool) -> None:
     office.cycle(0)
     office.view.put(workload("low", admitted=-30, cpu="1", spec={"priority": -5}))
     if restarts:
-        office.scheduling = Scheduling()
+        office.scheduling = PlanWriter()
     assert office.cycle(60) == 0
     assert office.told == ("WaitingForQuota", short(3)), "4 by now"
 
@@ -91,7 +91,7 @@ def test_S_5_12_another_flavor_is_news_whatever_its_number(restarts: bool) -> No
     office.view.put(cluster_queue(cpu="2", flavors=["f-1"]))
     office.view.put(workload("h", admitted=0, flavor="f-1"))
     if restarts:
-        office.scheduling = Scheduling()
+        office.scheduling = PlanWriter()
     assert office.cycle(60) == 1
     assert office.told == ("WaitingForQuota", short(1, "f-1"))
 

@@ -17,7 +17,7 @@ from makeway.controllers.standard import standard
 from makeway.core.model import Millis
 from makeway.core.policy import Gates, Policy
 from makeway.runtime.engine import Engine
-from makeway.runtime.executor import Answer, Call, DirectWriter
+from makeway.runtime.executor import Call, DirectWriter, WriteAnswer
 from makeway.runtime.ports import Forbidden
 from makeway.runtime.scheduling.plans import CHECKED_MAX, TOLD_MAX, TellPending
 from makeway.runtime.scheduling.resting import RESTS_MS, SOON_MS
@@ -335,7 +335,7 @@ def test_a_write_that_is_refused_is_tried_again_after_growing_pauses() -> None:
         def send(self, number: int, call: Call, now: Millis) -> None:
             if "update_status" in call.__code__.co_names and Refusing.refusals:
                 Refusing.refusals -= 1
-                self._answers.append(Answer(number, error=Forbidden("no")))
+                self._answers.append(WriteAnswer(number, error=Forbidden("no")))
             else:
                 super().send(number, call, now)
 

@@ -14,14 +14,14 @@ from makeway.runtime import ports
 from makeway.runtime.ports import FieldTerm, Filter, SeededNames, Stored, kind_key
 from makeway.runtime.stores.history import History
 from makeway.runtime.stores.pages import FEW, Order
-from makeway.runtime.stores.rules import RuledObjects
+from makeway.runtime.stores.rules import StoreRules
 
 MAPS = kind_of(ConfigMap)
 NAMES = st.sampled_from([(namespace, str(i)) for namespace in ("a", "a-b", "b") for i in range(8)])
 
 
-def objects(*places: tuple[str, str]) -> RuledObjects:
-    made = RuledObjects(History(1_000), lambda: Millis(0), SeededNames())
+def objects(*places: tuple[str, str]) -> StoreRules:
+    made = StoreRules(History(1_000), lambda: Millis(0), SeededNames())
     for namespace, name in places:
         made.create(ConfigMap(metadata=ObjectMeta(namespace=namespace, name=name)))
     return made
@@ -82,7 +82,7 @@ def test_pages_add_up_to_the_list(places: list[tuple[str, str]], limit: int, sel
 
 
 def test_a_field_is_looked_for_once_however_often_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = RuledObjects(History(1_000), lambda: Millis(0), SeededNames())
+    there = StoreRules(History(1_000), lambda: Millis(0), SeededNames())
     each = there.create(ConfigMap(metadata=ObjectMeta(namespace="a", name="1")))
     looked: list[tuple[str, ...]] = []
     plain = ports.field_text
@@ -98,7 +98,7 @@ def test_a_field_is_looked_for_once_however_often_it_is_named(monkeypatch: pytes
 
 
 def test_a_field_that_is_not_set_is_empty_and_others_read_as_text() -> None:
-    there = RuledObjects(History(1_000), lambda: Millis(0), SeededNames())
+    there = StoreRules(History(1_000), lambda: Millis(0), SeededNames())
     each = there.create(ConfigMap(metadata=ObjectMeta(namespace="a", name="1"), immutable=True))
     for path, text in (
         (("metadata", "name"), "1"),

@@ -28,8 +28,8 @@ from makeway.runtime.ports import (
     late_finalizers,
 )
 from makeway.runtime.stores.history import History
-from makeway.runtime.stores.pages import Objects
-from makeway.runtime.stores.rules import RuledObjects
+from makeway.runtime.stores.pages import StoredObjects
+from makeway.runtime.stores.rules import StoreRules
 from makeway.testing.conformance import FLAVOR, HELD, QUEUE, SPOT, owned_by, queue
 
 NODE = kind_of(Node)
@@ -38,8 +38,8 @@ NAMES = st.sampled_from("abc")
 CALLS = st.lists(st.tuples(st.sampled_from(("create", "own", "disown", "hold", "release", "delete")), NAMES, NAMES))
 
 
-def ruled(looks: int | None = None) -> RuledObjects:
-    return RuledObjects(History(1_000), lambda: Millis(0), SeededNames(), looks=looks)
+def ruled(looks: int | None = None) -> StoreRules:
+    return StoreRules(History(1_000), lambda: Millis(0), SeededNames(), looks=looks)
 
 
 def ticks(number: int) -> Clock:
@@ -48,7 +48,7 @@ def ticks(number: int) -> Clock:
     return lambda: next(times)
 
 
-def play(objects: RuledObjects, calls: list[tuple[str, str, str]]) -> None:
+def play(objects: StoreRules, calls: list[tuple[str, str, str]]) -> None:
     """Make these calls; those that make no sense at the time are refused."""
     for verb, name, other in calls:
         with suppress(StoreError):
@@ -69,7 +69,7 @@ def play(objects: RuledObjects, calls: list[tuple[str, str, str]]) -> None:
                     objects.delete(QUEUE, "team", name, propagation="Foreground" if name < other else None)
 
 
-def all_of(objects: RuledObjects) -> dict[str, Any]:
+def all_of(objects: StoreRules) -> dict[str, Any]:
     """Everything it knows. The order in which an owner's dependents came is no part of it."""
     return {
         "objects": {key: dict(each) for key, each in objects._objects.items() if each},
@@ -118,7 +118,7 @@ def test_garbage_that_is_collected_in_pieces_and_over_restarts_is_the_same(
     assert _states(other) == _states(objects)
 
 
-def _states(objects: RuledObjects) -> list[tuple[object, ...]]:
+def _states(objects: StoreRules) -> list[tuple[object, ...]]:
     """All but in which order it came about."""
     return [(each.name, each.uid, each.owners, each.finalizers, each.deleting) for each in objects.list(QUEUE).items]
 
@@ -126,7 +126,7 @@ def _states(objects: RuledObjects) -> list[tuple[object, ...]]:
 @pytest.mark.property
 @given(CALLS)
 def test_changes_applied_elsewhere_give_the_same_objects(calls: list[tuple[str, str, str]]) -> None:
-    objects, other = ruled(), Objects(History(1_000))
+    objects, other = ruled(), StoredObjects(History(1_000))
     play(objects, calls)
     for change in objects.uncommitted():
         other.apply(change)
@@ -145,7 +145,7 @@ def test_a_revision_that_comes_again_shows_its_own_state() -> None:
 
 
 def test_a_call_that_failed_halfway_can_be_taken_back() -> None:
-    objects = RuledObjects(History(1_000), ticks(3), SeededNames())
+    objects = StoreRules(History(1_000), ticks(3), SeededNames())
     owner = objects.create(queue("owner"))
     for name in "ab":
         objects.create(queue(name, ownerReferences=owned_by(owner), finalizers=[HELD]))
@@ -199,9 +199,9 @@ def test_changes_of_some_kinds_are_not_counted() -> None:
 # --- size ------------------------------------------------------------------------------------------------------------
 
 
-def roomy() -> RuledObjects:
+def roomy() -> StoreRules:
     """It keeps fields that nobody knows, so that something can be large."""
-    return RuledObjects(History(1_000), lambda: Millis(0), SeededNames(), mode="Ignore")
+    return StoreRules(History(1_000), lambda: Millis(0), SeededNames(), mode="Ignore")
 
 
 def node(**texts: int) -> dict[str, Any]:
@@ -295,7 +295,7 @@ def test_a_chain_of_owners_goes_as_a_whole_however_long(propagation: Propagation
     """Without calls that nest, and with a few looks at each."""
     looks = []
     for length in (500, 1000):
-        objects = RuledObjects(History(10_000), lambda: Millis(0), SeededNames(), looks=0)
+        objects = StoreRules(History(10_000), lambda: Millis(0), SeededNames(), looks=0)
         above = objects.create(queue("q0"))
         for number in range(1, length):
             above = objects.create(queue(f"q{number}", ownerReferences=owned_by(above, blocks=True)))

@@ -1,9 +1,9 @@
 """A client of any Kubernetes API server over HTTPS: trees and bytes, one call a request.
 
-Calls are synchronous, as the Store port is; a watch is a ``Stream`` that somebody reads in a thread (``watching``).
-What may fail is told as the errors of ``runtime.ports``: by the Status of the server, or, where no answer came, as
-Unavailable if nothing can have happened and TimedOut if nobody knows. Only what cannot have been applied is tried
-again, a bounded number of times.
+Calls are synchronous, as the Store port is; a watch is a ``WatchStream`` that somebody reads in a thread
+(``watching``). What may fail is told as the errors of ``runtime.ports``: by the Status of the server, or, where no
+answer came, as Unavailable if nothing can have happened and TimedOut if nobody knows. Only what cannot have been
+applied is tried again, a bounded number of times.
 
 Promises: no call waits longer than its timeouts say; no redirect is followed, so a token goes to its server alone; no
 secret is part of a message.
@@ -33,7 +33,7 @@ import msgspec
 
 from makeway import __version__
 from makeway.adapters.kubernetes.errors import NotTrusted, error_of, status_error
-from makeway.adapters.kubernetes.kubeconfig import Target
+from makeway.adapters.kubernetes.kubeconfig import ApiTarget
 from makeway.adapters.kubernetes.resources import Resource, preferred_versions, resources_in, resources_of_groups
 from makeway.api.reading.documents import Tree
 from makeway.runtime.ports import Retryable, StoreError, TimedOut, TooManyRequests, Unavailable
@@ -66,7 +66,7 @@ _KEEP_ALIVE = [  # a peer that is gone without a word is noticed within a minute
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Reply:
     """What came back: the code says whether something was created, the body is JSON."""
 
     code: int
@@ -86,7 +86,7 @@ class Client:
     """``tries``: how often a request is sent that cannot have been applied. ``warn`` is told what a server warns of."""
 
     def __init__(
-        self, target: Target, *, tries: int = TRIES_MAX, seconds: float = ANSWER_SECONDS,
+        self, target: ApiTarget, *, tries: int = TRIES_MAX, seconds: float = ANSWER_SECONDS,
         warn: Callable[[str], None] | None = None, pause: Callable[[float], None] = time.sleep,
     ) -> None:  # fmt: skip
         self.target = target
@@ -156,26 +156,24 @@ class Client:
             if not token:
                 return
 
-    def create(self, resource: Resource, namespace: str, body: Object, *, dry_run: bool = False) -> Answer:
+    def create(self, resource: Resource, namespace: str, body: Object, *, dry_run: bool = False) -> Reply:
         return self.send("POST", resource.all_path(namespace), query=_written(dry_run), body=body)
 
     def replace(
         self, resource: Resource, namespace: str, name: str, body: Object, *, subresource: str = "",
         dry_run: bool = False,
-    ) -> Answer:  # fmt: skip
+    ) -> Reply:  # fmt: skip
         return self.send("PUT", resource.path(namespace, name, subresource), query=_written(dry_run), body=body)
 
     def patch(
         self, resource: Resource, namespace: str, name: str, change: Tree, *, subresource: str = "",
         type_: PatchType = "merge-patch+json", force: bool = False, dry_run: bool = False,
-    ) -> Answer:  # fmt: skip
+    ) -> Reply:  # fmt: skip
         query = {**_written(dry_run), "force": "true" if force else ""}
         path = resource.path(namespace, name, subresource)
         return self.send("PATCH", path, query=query, body=change, content_type=f"application/{type_}")
 
-    def delete(
-        self, resource: Resource, namespace: str, name: str, options: Object, *, dry_run: bool = False
-    ) -> Answer:
+    def delete(self, resource: Resource, namespace: str, name: str, options: Object, *, dry_run: bool = False) -> Reply:
         query = {"dryRun": "All"} if dry_run else {}
         body = {"apiVersion": "v1", "kind": "DeleteOptions", **options}
         return self.send("DELETE", resource.path(namespace, name), query=query, body=body)
@@ -183,14 +181,14 @@ class Client:
     def watch(
         self, resource: Resource, namespace: str | None = None, *, since: str, labels: str = "", fields: str = "",
         accept: str = PLAIN, seconds: int = WATCH_SECONDS,
-    ) -> Stream:  # fmt: skip
-        """Changes after ``since``, until the server or ``Stream.close`` ends it. Raises what the server says."""
+    ) -> WatchStream:  # fmt: skip
+        """Changes after ``since``, until the server or ``WatchStream.close`` ends it. Raises what the server says."""
         query = {
             "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": since, "timeoutSeconds": str(seconds),
             "labelSelector": labels, "fieldSelector": fields,
         }  # fmt: skip
         request = self._request("GET", resource.all_path(namespace), query, accept)
-        return self._opened(Stream(self._streamed(request, seconds + SPARE_SECONDS)))
+        return self._opened(WatchStream(self._streamed(request, seconds + SPARE_SECONDS)))
 
     def log(self, resource: Resource, namespace: str, pod: str, query: Mapping[str, str]) -> Bytes:
         """What a container of a pod prints, as far as the query asks for it. Raises what the server says."""
@@ -247,7 +245,7 @@ class Client:
     def send(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Tree = None,
         accept: str = PLAIN, content_type: str = PLAIN,
-    ) -> Answer:  # fmt: skip
+    ) -> Reply:  # fmt: skip
         """Send it, and again while that is known to be harmless. Empty values of the query are left out."""
         request = self._request(method, path, query or {}, accept, body, content_type)
         for attempt in range(1, self._tries + 1):
@@ -276,13 +274,13 @@ class Client:
             request.extensions["sni_hostname"] = self.target.server_name
         return request
 
-    def _answered(self, request: httpx.Request) -> Answer:
+    def _answered(self, request: httpx.Request) -> Reply:
         response = self._sent(request)
         if self._warn is not None:
             for text in response.headers.get_list("warning"):
                 self._warn(_warning(text))
         if response.is_success:
-            return Answer(response.status_code, response.content)
+            return Reply(response.status_code, response.content)
         raise error_of(response.status_code, response.content, response.headers, writes=request.method != "GET")
 
     def _sent(self, request: httpx.Request, *, stream: bool = False) -> httpx.Response:
@@ -353,7 +351,7 @@ class Bytes(_Open):
             yield from chunks
 
 
-class Stream(_Open):
+class WatchStream(_Open):
     """The events of a watch: pairs of type and object, until the server ends it."""
 
     def __iter__(self) -> Iterator[tuple[str, Object]]:
@@ -412,7 +410,7 @@ def _unanswered(error: httpx.HTTPError, *, writes: bool) -> Retryable:
 class _Credentials:
     """The token of a target; one in a file is read anew, for it may have been replaced."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: ApiTarget) -> None:
         self._target = target
         self._token = target.token
         self._read_at = -TOKEN_SECONDS
@@ -429,7 +427,7 @@ class _Credentials:
         return self._token
 
 
-def _tls(target: Target) -> ssl.SSLContext:
+def _tls(target: ApiTarget) -> ssl.SSLContext:
     """Raises NotTrusted for certificates that are none."""
     try:
         context = ssl.create_default_context(cadata=target.authority.decode("ascii") if target.authority else None)

@@ -33,7 +33,7 @@ REFUSED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ApiTarget:
     """An API server, and who we are to it. Secrets are not part of its repr."""
 
     server: str  # https://host:port, and a path where a proxy wants one
@@ -65,7 +65,7 @@ def kubeconfig_paths(environment: Mapping[str, str], home: Path) -> list[Path]:
     return listed or [home / ".kube" / "config"]
 
 
-def read_target(paths: Sequence[Path], context: str = "", *, must_exist: bool = False) -> Target:
+def read_target(paths: Sequence[Path], context: str = "", *, must_exist: bool = False) -> ApiTarget:
     """What the files say of a context, or of the current one. Of several files those that are missing are left out."""
     merged = _Merged()
     for path in paths:
@@ -165,7 +165,7 @@ class _Chosen:
         known = sorted(self._merged.entries["contexts"])
         return did_you_mean(self._name, known) or words + (", ".join(known) or "none")
 
-    def target(self) -> Target:
+    def target(self) -> ApiTarget:
         context = self._merged.entries["contexts"][self._name]
         cluster = self._entry("clusters", context, "cluster")
         user = self._entry("users", context, "user", optional=True)
@@ -177,7 +177,7 @@ class _Chosen:
             self._problems.append(f"{user.where}: client-certificate and client-key belong together, one is missing")
         if server.startswith("http://") and (token or token_file or certificate):
             self._problems.append(f"{cluster.where}: server {server} is plain HTTP, over which no credentials are sent")
-        target = Target(
+        target = ApiTarget(
             server=server, namespace=self._string(context, "namespace") or DEFAULT_NAMESPACE,
             authority=self._pem(cluster, "certificate-authority"),
             insecure=cluster.values.get("insecure-skip-tls-verify") is True,

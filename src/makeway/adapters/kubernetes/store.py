@@ -20,9 +20,9 @@ from typing import Any
 
 import msgspec
 
-from makeway.adapters.kubernetes.client import Answer, Client, Object
+from makeway.adapters.kubernetes.client import Client, Object, Reply
 from makeway.adapters.kubernetes.resources import Resource, resource_of
-from makeway.adapters.kubernetes.watching import FollowedWatch, Follower
+from makeway.adapters.kubernetes.watching import FollowedWatch, WatchFollower
 from makeway.api import codec
 from makeway.api.objects.meta import Wire
 from makeway.api.problems import Problem
@@ -83,7 +83,7 @@ class KubernetesStore:
         if since in ("", "0"):
             page = self.list(kind, namespace, labels=labels)
             first, since = page.items, page.resource_version
-        return FollowedWatch(Follower(
+        return FollowedWatch(WatchFollower(
             lambda place: client.watch(resource, namespace, since=place, labels=selector),
             lambda tree: stored(kind, tree), since, first=first, bookmarks=bookmarks, news=self._news,
         ))  # fmt: skip
@@ -167,7 +167,7 @@ def stored(kind: Kind, tree: Object) -> Stored:
         raise StoreError(f"the server told of a {kind.name} that cannot be read: {error}") from error
 
 
-def _answered(kind: Kind, answer: Answer) -> Stored:
+def _answered(kind: Kind, answer: Reply) -> Stored:
     return stored(kind, answer.tree())
 
 

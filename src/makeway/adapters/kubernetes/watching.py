@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from threading import Condition, Thread
 from typing import Any
 
-from makeway.adapters.kubernetes.client import Object, Stream
-from makeway.runtime.ports import Event, Expired, Retryable, Stored, StoreError
+from makeway.adapters.kubernetes.client import Object, WatchStream
+from makeway.runtime.ports import Expired, Retryable, Stored, StoreError, WatchEvent
 
 EVENTS_MAX = 10_000
 FAILURES_TOLD = 3  # in a row, before ``poll`` tells of them
@@ -27,18 +27,18 @@ PAUSE_SECONDS = 0.2  # doubled from failure to failure
 PAUSE_SECONDS_MAX = 30.0
 LASTING_SECONDS = 5.0  # a connection that held so long was a good one
 
-Connect = Callable[[str], Stream]  # from a resourceVersion on
+Connect = Callable[[str], WatchStream]  # from a resourceVersion on
 Decode = Callable[[Object], Stored]
 
 
 class FollowedWatch:
     """See ``runtime.ports.Watch``."""
 
-    def __init__(self, follower: Follower) -> None:
+    def __init__(self, follower: WatchFollower) -> None:
         self._follower = follower
         self._close = weakref.finalize(self, follower.stop)  # the thread knows the follower, and not this
 
-    def poll(self, limit: int = 1000) -> Sequence[Event]:
+    def poll(self, limit: int = 1000) -> Sequence[WatchEvent]:
         return self._follower.take(limit)
 
     @property
@@ -50,7 +50,7 @@ class FollowedWatch:
         self._close()
 
 
-class Follower:
+class WatchFollower:
     """What the thread and the taker share. ``news`` is called in the thread whenever there is something to take."""
 
     def __init__(
@@ -63,10 +63,12 @@ class Follower:
         self._bookmarks = bookmarks
         self._news = news
         self._changed = Condition()
-        self._events: deque[Event] = deque(Event("ADDED", each.resource_version, each) for each in first)
+        self._events: deque[WatchEvent] = deque(WatchEvent("ADDED", each.resource_version, each) for each in first)
         if first and bookmarks:
-            self._events.append(Event("BOOKMARK", since, None))
-        self._stream: Stream | None = connect(since)  # here, so that who asks for a watch learns what is wrong with it
+            self._events.append(WatchEvent("BOOKMARK", since, None))
+        self._stream: WatchStream | None = connect(
+            since
+        )  # here, so that who asks for a watch learns what is wrong with it
         self._stopped = False
         self._failures = 0
         self._error: StoreError | None = None
@@ -74,7 +76,7 @@ class Follower:
 
     # --- for the taker ---
 
-    def take(self, limit: int) -> list[Event]:
+    def take(self, limit: int) -> list[WatchEvent]:
         with self._changed:
             found = [self._events.popleft() for _ in range(min(limit, len(self._events)))]
             if found:
@@ -124,7 +126,7 @@ class Follower:
             return StoreError(f"the watch has failed: {error!r}")
         return None
 
-    def _connected(self) -> Stream:
+    def _connected(self) -> WatchStream:
         stream = self._stream or self._connect(self.seen)
         with self._changed:
             self._stream, self._error = stream, None
@@ -137,11 +139,11 @@ class Follower:
         event: Any = None
         if is_mark:
             version = str((tree.get("metadata") or {}).get("resourceVersion") or self.seen)
-            event = Event("BOOKMARK", version, None) if self._bookmarks else None
+            event = WatchEvent("BOOKMARK", version, None) if self._bookmarks else None
         else:
             each = self._decode(tree)
             version = each.resource_version
-            event = Event(type_, version, each)  # type: ignore[arg-type]
+            event = WatchEvent(type_, version, each)  # type: ignore[arg-type]
         with self._changed:
             while len(self._events) >= EVENTS_MAX and not self._stopped:
                 self._changed.wait()

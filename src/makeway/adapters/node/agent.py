@@ -28,20 +28,27 @@ import msgspec
 from msgspec.structs import replace
 
 from makeway.adapters.node.environment import NotThere
-from makeway.adapters.node.fields import Machine, gpus_in, joined, planned
+from makeway.adapters.node.fields import NodeContext, gpus_in, joined, planned
 from makeway.adapters.node.folders import PodFolder
 from makeway.adapters.node.heartbeat import Heartbeat
 from makeway.adapters.node.launching import Launcher
 from makeway.adapters.node.machine import Offer
 from makeway.adapters.node.objects import PODS, PodFeed, StoredSources
-from makeway.adapters.node.statuses import Lost, dated, lost_supervisor, status_of, stuck_supervisor, waiting_status
+from makeway.adapters.node.statuses import (
+    SupervisorLost,
+    dated,
+    lost_supervisor,
+    status_of,
+    stuck_supervisor,
+    waiting_status,
+)
 from makeway.adapters.node.supervision import processes
 from makeway.adapters.node.supervision.records import PodRecord, opened
 from makeway.api.objects.kubernetes import Pod, view
 from makeway.api.objects.pods import PodSpec, PodStatus
 from makeway.controllers.contract import Note, Ref
 from makeway.core.model import Millis
-from makeway.runtime.executor import Answer, Call, Writer
+from makeway.runtime.executor import Call, WriteAnswer, Writer
 from makeway.runtime.ports import Conflict, Invalid, NotFound, Store, Stored
 from makeway.runtime.workqueue import Looks, Timers, backoff_ms
 
@@ -73,7 +80,7 @@ class _Known:
     folder: PodFolder
     stored: Stored | None = None  # None: there is no object (any more)
     record: PodRecord | None = None
-    lost: Lost | None = None
+    lost: SupervisorLost | None = None
     asked_at: Millis | None = None  # when a supervisor was last asked for
     asks: int = 0
     start_at: Millis | None = None  # it is not asked for before then
@@ -99,7 +106,7 @@ class _Known:
 
 
 @dataclass(frozen=True)
-class Settings:
+class AgentSettings:
     root: Path  # where the folders of pods are
     offers: Sequence[Offer]
     images: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -111,7 +118,7 @@ class Agent:
     """``tell`` takes notes that are to become events, ``gave_up`` objects that it cannot handle; None: it can again."""
 
     def __init__(
-        self, store: Store, writer: Writer, settings: Settings, tell: Callable[[Note], None],
+        self, store: Store, writer: Writer, settings: AgentSettings, tell: Callable[[Note], None],
         launcher: Launcher | None = None, gave_up: GaveUp | None = None,
     ) -> None:  # fmt: skip
         self._gave_up = _log_trouble if gave_up is None else gave_up
@@ -244,7 +251,7 @@ class Agent:
                 self._answered(known, answer, is_removal, now)
         return len(answers)
 
-    def _answered(self, known: _Known, answer: Answer, is_removal: bool, now: Millis) -> None:
+    def _answered(self, known: _Known, answer: WriteAnswer, is_removal: bool, now: Millis) -> None:
         uid = known.folder.uid
         if answer.stored is not None:
             known.failures, known.is_refused = 0, False
@@ -378,14 +385,14 @@ class Agent:
     def _lose(self, known: _Known, began_ms: int, now: Millis) -> None:
         """It has run, and its folder is gone: it is not run again."""
         known.record = PodRecord(known.folder.uid, 0, 0, "", began_ms)
-        known.lost = Lost("FolderLost", "the folder of the pod is gone; how it ended is unknown", now)
+        known.lost = SupervisorLost("FolderLost", "the folder of the pod is gone; how it ended is unknown", now)
         self._tell_status(known, now)
 
     def _plan(self, known: _Known, pod: Pod) -> None:
         spec = view(pod.spec, PodSpec)
         offer = self._offers.get(spec.node_name) or self._settings.offers[0]
         agent = str(self._settings.root / SOCKET)
-        machine = Machine(offer.place, self._settings.images, self._settings.base, offer.gpus, agent)
+        machine = NodeContext(offer.place, self._settings.images, self._settings.base, offer.gpus, agent)
         devices = self._free_devices(offer, gpus_in(pod))
         found = planned(pod, known.folder.path, machine, self._sources, devices)
         known.folder.prepare(found)

@@ -44,7 +44,7 @@ class NotThere(Exception):
 
 
 @dataclass(frozen=True)
-class Place:
+class NodePlace:
     """The node, as a pod can ask for it."""
 
     node: str
@@ -112,7 +112,7 @@ def _bytes(text: str) -> int:
 
 
 def environment(
-    pod: Pod, spec: PodSpec, container: Container, *, base: Mapping[str, str], sources: Sources, place: Place
+    pod: Pod, spec: PodSpec, container: Container, *, base: Mapping[str, str], sources: Sources, place: NodePlace
 ) -> Given:
     """Raises NotThere."""
     given = Given(base)
@@ -147,7 +147,7 @@ def _text(value: bytes) -> str:
 
 
 def _from_source(
-    pod: Pod, spec: PodSpec, container: Container, source: EnvVarSource, sources: Sources, place: Place
+    pod: Pod, spec: PodSpec, container: Container, source: EnvVarSource, sources: Sources, place: NodePlace
 ) -> str | None:
     """None: it is optional, and not there."""
     if source.field_ref is not None:
@@ -167,7 +167,7 @@ def _from_source(
     return ""
 
 
-def field_of(pod: Pod, spec: PodSpec, path: str, place: Place) -> str:
+def field_of(pod: Pod, spec: PodSpec, path: str, place: NodePlace) -> str:
     meta = pod.metadata
     keyed = _KEYED.fullmatch(path)
     if keyed:
@@ -193,7 +193,7 @@ def lines_of(marks: Mapping[str, str]) -> str:
     return "\n".join(f'{key}="{value}"' for (key, _), value in zip(sorted(marks.items()), quoted, strict=True))
 
 
-def resource_of(spec: PodSpec, container: Container, ref: ResourceFieldSelector, place: Place) -> str:
+def resource_of(spec: PodSpec, container: Container, ref: ResourceFieldSelector, place: NodePlace) -> str:
     """An amount in units of the divisor, rounded up. A limit that is not set is all that the node has."""
     every = (*spec.containers, *spec.init_containers)
     named = [each for each in every if each.name == ref.container_name] or [container]

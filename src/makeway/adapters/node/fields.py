@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from makeway.adapters.node.environment import POD_BYTES_MAX, NotThere, Place, Sources, TooMuch, environment
+from makeway.adapters.node.environment import POD_BYTES_MAX, NodePlace, NotThere, Sources, TooMuch, environment
 from makeway.adapters.node.images import words_of
 from makeway.adapters.node.supervision.processes import CONTAINER_MARK, POD_MARK
-from makeway.adapters.node.supervision.records import SCRATCH, ContainerPlan, Handler, Http, PodPlan, Probe, Role
+from makeway.adapters.node.supervision.records import SCRATCH, ContainerPlan, Handler, Http, PodPlan, ProbePlan, Role
 from makeway.adapters.node.volumes import Folder, folders_of, volume_variable
 from makeway.api.objects import pods as api
 from makeway.api.objects.kubernetes import Pod, view
@@ -27,10 +27,10 @@ LEAST_MEMORY = 1 << 20  # a process needs some to say that it has too little
 
 
 @dataclass(frozen=True)
-class Machine:
+class NodeContext:
     """What a pod gets from where it runs."""
 
-    place: Place
+    place: NodePlace
     images: Mapping[str, Sequence[str]] = field(default_factory=dict)
     base: Mapping[str, str] = field(default_factory=dict)  # variables of every process
     gpus: Sequence[str] = ()  # all there are
@@ -38,13 +38,13 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedPod:
     plan: PodPlan
     folders: tuple[Folder, ...]
     warnings: tuple[str, ...]
 
 
-def planned(pod: Pod, folder: Path, machine: Machine, sources: Sources, devices: Sequence[str] = ()) -> Planned:
+def planned(pod: Pod, folder: Path, machine: NodeContext, sources: Sources, devices: Sequence[str] = ()) -> PlannedPod:
     """``devices``: the GPUs that the pod gets, as many as it asks for. Raises NotThere, with all that is missing."""
     spec = view(pod.spec, api.PodSpec)
     folders = folders_of(spec, pod.metadata.namespace, folder, sources)
@@ -79,7 +79,7 @@ def planned(pod: Pod, folder: Path, machine: Machine, sources: Sources, devices:
         grace_s=max(0, spec.termination_grace_period_seconds), deadline_s=spec.active_deadline_seconds,
         agent=machine.agent, devices=tuple(devices),
     )  # fmt: skip
-    return Planned(plan, tuple(folders.values()), tuple(warnings_of(spec)))
+    return PlannedPod(plan, tuple(folders.values()), tuple(warnings_of(spec)))
 
 
 def _in_order(spec: api.PodSpec) -> Iterator[tuple[Role, api.Container]]:
@@ -91,7 +91,7 @@ def _in_order(spec: api.PodSpec) -> Iterator[tuple[Role, api.Container]]:
 
 def _container(
     pod: Pod, spec: api.PodSpec, container: api.Container, role: Role, folder: Path, base: Mapping[str, str],
-    machine: Machine, sources: Sources,
+    machine: NodeContext, sources: Sources,
 ) -> ContainerPlan:  # fmt: skip
     given = environment(pod, spec, container, base=base, sources=sources, place=machine.place)
     given.put(POD_MARK, pod.metadata.uid)
@@ -127,7 +127,7 @@ def gpus_in(pod: Pod) -> int:
     return sum(gpus_of(each) for role, each in _in_order(spec) if role != "init")
 
 
-def _gpu_marks(own: Sequence[str], machine: Machine) -> dict[str, str]:
+def _gpu_marks(own: Sequence[str], machine: NodeContext) -> dict[str, str]:
     """On a machine with GPUs who asked for none sees none."""
     if not machine.gpus and not own:
         return {}
@@ -145,14 +145,14 @@ def memory_of(container: api.Container) -> int | None:
 # --- probes and hooks ------------------------------------------------------------------------------------------------
 
 
-def _probe(probe: api.Probe | None, ports: Mapping[str, int]) -> Probe | None:
+def _probe(probe: api.Probe | None, ports: Mapping[str, int]) -> ProbePlan | None:
     if probe is None:
         return None
     asks = api.LifecycleHandler(exec=probe.exec, http_get=probe.http_get, tcp_socket=probe.tcp_socket)
     handler = _handler(asks, ports)
     if handler is None:
         return None
-    return Probe(
+    return ProbePlan(
         handler, delay_s=max(0, probe.initial_delay_seconds), timeout_s=max(1, probe.timeout_seconds),
         period_s=max(1, probe.period_seconds), successes=max(1, probe.success_threshold),
         failures=max(1, probe.failure_threshold), grace_s=probe.termination_grace_period_seconds,

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from makeway.adapters.node.fields import Planned
+from makeway.adapters.node.fields import PlannedPod
 from makeway.adapters.node.supervision import control_groups, processes
 from makeway.adapters.node.supervision.records import (
     LOGS,
@@ -69,7 +69,7 @@ class PodFolder:
     def is_planned(self) -> bool:
         return (self.path / PLAN).exists()
 
-    def prepare(self, planned: Planned) -> None:
+    def prepare(self, planned: PlannedPod) -> None:
         """Make all that the pod needs; the plan comes last. Raises NotThere."""
         self.path.mkdir(parents=True, exist_ok=True)
         (self.path / SCRATCH).mkdir(exist_ok=True)

@@ -69,7 +69,7 @@ class _Place(NamedTuple):
 Mark = tuple[tuple[int, int], ...]
 
 
-class Spot(NamedTuple):
+class LogSpot(NamedTuple):
     """The files that change when there is something new for a reader; readers in the same place have the same spot."""
 
     piece: Path
@@ -133,9 +133,9 @@ class LogReader:
         self.is_done = True
 
     @property
-    def spot(self) -> Spot:
+    def spot(self) -> LogSpot:
         """Where something will change when there is more to read."""
-        return Spot(self._path(self._place.piece), self._folder, self._beside)
+        return LogSpot(self._path(self._place.piece), self._folder, self._beside)
 
     # --- where it is ---
 

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Raw
 
 import makeway
-from makeway.adapters.node.environment import Place
+from makeway.adapters.node.environment import NodePlace
 from makeway.adapters.node.fields import GPU
 from makeway.api.objects.kubernetes import Node
 from makeway.api.objects.meta import ObjectMeta
@@ -49,8 +49,8 @@ class Offer:
     gpus: Sequence[str] = ()
 
     @property
-    def place(self) -> Place:
-        return Place(self.name, ADDRESS, self.capacity)
+    def place(self) -> NodePlace:
+        return NodePlace(self.name, ADDRESS, self.capacity)
 
 
 def own_name() -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from makeway.adapters.node.environment import Place
+from makeway.adapters.node.environment import NodePlace
 from makeway.adapters.node.supervision.records import ContainerRecord, Exit, PodRecord
 from makeway.api.conditions import cut
 from makeway.api.objects.kubernetes import Pod, amended, view
@@ -28,7 +28,7 @@ CLOCKS_APART_MS = 1000  # what two clocks may differ by before one is put right 
 
 
 @dataclass(frozen=True)
-class Lost:
+class SupervisorLost:
     """The supervisor is gone, and nobody knows how its containers ended."""
 
     reason: str
@@ -36,21 +36,21 @@ class Lost:
     at_ms: int
 
 
-def lost_supervisor(at_ms: int, *, same_boot: bool) -> Lost:
+def lost_supervisor(at_ms: int, *, same_boot: bool) -> SupervisorLost:
     if same_boot:
         words = (
             "the supervisor of the pod was killed; the processes of the pod were ended, their exit codes are unknown"
         )
-        return Lost(SUPERVISOR_LOST, words, at_ms)
-    return Lost(NODE_RESTARTED, "the machine was restarted while the pod ran", at_ms)
+        return SupervisorLost(SUPERVISOR_LOST, words, at_ms)
+    return SupervisorLost(NODE_RESTARTED, "the machine was restarted while the pod ran", at_ms)
 
 
-def stuck_supervisor(at_ms: int) -> Lost:
+def stuck_supervisor(at_ms: int) -> SupervisorLost:
     words = (
         "the supervisor of the pod did not end it within its grace period; it and all processes of the pod were "
         "killed, their exit codes are unknown"
     )
-    return Lost(SUPERVISOR_STUCK, words, at_ms)
+    return SupervisorLost(SUPERVISOR_STUCK, words, at_ms)
 
 
 def dated(record: PodRecord, clock_ms: int) -> PodRecord:
@@ -76,7 +76,7 @@ def _moved(end: Exit | None, ms: int) -> Exit | None:
     return replace(end, started_ms=started, finished_ms=end.finished_ms + ms)
 
 
-def status_of(pod: Pod, record: PodRecord, place: Place, now_ms: int, lost: Lost | None = None) -> Raw:
+def status_of(pod: Pod, record: PodRecord, place: NodePlace, now_ms: int, lost: SupervisorLost | None = None) -> Raw:
     """The whole status, made from the one that is stored. Changes whose time nobody noted have come ``now_ms``."""
     spec = view(pod.spec, PodSpec)
     containers = {each.name: each for each in record.containers}
@@ -168,7 +168,7 @@ def _terminated(end: Exit, name: str) -> Tree:
     }
 
 
-def _ended_with(record: ContainerRecord, lost: Lost) -> ContainerRecord:
+def _ended_with(record: ContainerRecord, lost: SupervisorLost) -> ContainerRecord:
     """How a container ended that nobody saw the end of; who had ended before keeps its own end."""
     if record.state == "ended":
         return record

@@ -18,7 +18,7 @@ from makeway.controllers.contract import Ref
 from makeway.controllers.jobs.managed import why_unmanaged
 from makeway.controllers.jobs.workloads import end_of
 from makeway.core.cycle.cycle import carry_out, decide
-from makeway.core.lowering import Surroundings, cohort_of, inactive_reasons, load_state, queue_of, workload_of
+from makeway.core.lowering import LoweringContext, cohort_of, inactive_reasons, load_state, queue_of, workload_of
 from makeway.core.lowering.workloads import is_accounted
 from makeway.core.model import FR, Millis
 from makeway.core.policy import Policy
@@ -26,7 +26,7 @@ from makeway.core.quota.tree import QuotaTree
 from makeway.core.state import State
 from makeway.core.undo import UndoLog
 from makeway.runtime.informers import ref_of, watched_kinds
-from makeway.runtime.ports import Event, Store
+from makeway.runtime.ports import Store, WatchEvent
 
 CONFIGURING = ("ClusterQueue", "Cohort", "ResourceFlavor")
 
@@ -47,7 +47,7 @@ class Witness:
     """Follows a Store revision by revision."""
 
     def __init__(self, store: Store, policy: Policy) -> None:
-        self._around = Surroundings(policy)
+        self._around = LoweringContext(policy)
         self._kinds = [kind for kind in watched_kinds() if kind.name in (*CONFIGURING, "Workload")]
         self._watches = [(kind, store.watch(kind)) for kind in self._kinds]
         self._objects: dict[str, dict[Ref, Any]] = {kind.name: {} for kind in self._kinds}
@@ -60,7 +60,7 @@ class Witness:
 
     def look(self) -> None:
         """Take in all revisions since the last look, in their order."""
-        events: list[tuple[int, Kind, Event]] = []
+        events: list[tuple[int, Kind, WatchEvent]] = []
         for kind, watch in self._watches:
             while batch := watch.poll():
                 events += [(int(event.resource_version), kind, event) for event in batch]
@@ -68,7 +68,7 @@ class Witness:
             if event.object is not None:
                 self._take(revision, kind, event)
 
-    def _take(self, revision: int, kind: Kind, event: Event) -> None:
+    def _take(self, revision: int, kind: Kind, event: WatchEvent) -> None:
         assert event.object is not None
         ref, known = ref_of(event.object), self._objects[kind.name]
         before = known.get(ref)

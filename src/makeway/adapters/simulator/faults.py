@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from makeway.api.versions import Kind
 from makeway.controllers.contract import Ref
 from makeway.core.model import Millis, Selector
-from makeway.runtime.executor import Answer, Call, called
-from makeway.runtime.ports import Conflict, Event, Expired, Page, Store, TimedOut, Unavailable, Watch
+from makeway.runtime.executor import Call, WriteAnswer, called
+from makeway.runtime.ports import Conflict, Expired, Page, Store, TimedOut, Unavailable, Watch, WatchEvent
 
 LATE_MS_MAX = 20_000
 SLOW_MS_MAX = 30_000
@@ -173,12 +173,12 @@ class FaultyStore:
 class FaultyWatch:
     inner: Watch
     faults: Faults
-    _late: list[tuple[Millis, int, Event]] = field(default_factory=list)
+    _late: list[tuple[Millis, int, WatchEvent]] = field(default_factory=list)
     _count: int = 0
     _breaks_at: Millis | None = None
     _is_over: bool = False
 
-    def poll(self, limit: int = 1000) -> Sequence[Event]:
+    def poll(self, limit: int = 1000) -> Sequence[WatchEvent]:
         now = self.faults.now()
         if self._breaks_at is not None:
             if now >= self._breaks_at:
@@ -194,7 +194,7 @@ class FaultyWatch:
         self._late = [late for late in self._late if late[0] > now]
         return [event for _, _, event in sorted(due, key=lambda late: late[:2])]
 
-    def _take(self, event: Event, now: Millis) -> None:
+    def _take(self, event: WatchEvent, now: Millis) -> None:
         at = now
         if self.faults.fires("watch.delayed"):
             at = Millis(now + self.faults.span(LATE_MS_MAX))
@@ -205,7 +205,7 @@ class FaultyWatch:
             (at, number, earlier), (after, following, later) = self._late[-2:]
             self._late[-2:] = [(at, number, later), (after, following, earlier)]
 
-    def _put(self, at: Millis, event: Event) -> None:
+    def _put(self, at: Millis, event: WatchEvent) -> None:
         self._count += 1
         self._late.append((at, self._count, event))
 
@@ -227,7 +227,7 @@ class FaultyWriter:
     def __init__(self, store: Store, faults: Faults) -> None:
         self._store = store
         self._faults = faults
-        self._answers: list[tuple[Millis, int, Answer | Call]] = []  # a call: it is yet to be made
+        self._answers: list[tuple[Millis, int, WriteAnswer | Call]] = []  # a call: it is yet to be made
 
     def send(self, number: int, call: Call, now: Millis) -> None:
         fires = self._faults.fires
@@ -242,25 +242,25 @@ class FaultyWriter:
             if fires("crash.after"):
                 raise Crashed
             if fires("write.timeout.applied"):
-                answer = Answer(number, error=TimedOut("no answer came"))
+                answer = WriteAnswer(number, error=TimedOut("no answer came"))
             if fires("write.slow.applied"):
                 at = Millis(now + self._faults.span(SLOW_MS_MAX))
         self._answers.append((at, number, answer))
 
-    def _refused(self, number: int) -> Answer | None:
+    def _refused(self, number: int) -> WriteAnswer | None:
         fires = self._faults.fires
         if fires("write.conflict"):
-            return Answer(number, error=Conflict("somebody was quicker"))
+            return WriteAnswer(number, error=Conflict("somebody was quicker"))
         if fires("write.failed"):
-            return Answer(number, error=Unavailable("the server is busy"))
+            return WriteAnswer(number, error=Unavailable("the server is busy"))
         if fires("write.timeout.lost"):
-            return Answer(number, error=TimedOut("no answer came"))
+            return WriteAnswer(number, error=TimedOut("no answer came"))
         return None
 
-    def answers(self, now: Millis) -> Sequence[Answer]:
+    def answers(self, now: Millis) -> Sequence[WriteAnswer]:
         due = sorted((each for each in self._answers if each[0] <= now), key=lambda each: each[:2])
         self._answers = [each for each in self._answers if each[0] > now]
-        return [each if isinstance(each, Answer) else called(self._store, number, each) for _, number, each in due]
+        return [each if isinstance(each, WriteAnswer) else called(self._store, number, each) for _, number, each in due]
 
     def next_at(self) -> Millis | None:
         return min(each[0] for each in self._answers) if self._answers else None

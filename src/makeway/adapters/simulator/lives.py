@@ -32,7 +32,7 @@ class Spell:
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class PastEviction:
     """An eviction."""
 
     at: Millis
@@ -48,7 +48,7 @@ class Life:
     priority: int
     created_at: Millis
     spells: tuple[Spell, ...] = ()
-    evictions: tuple[Departure, ...] = ()
+    evictions: tuple[PastEviction, ...] = ()
     ran_ms: int = 0  # all of it, also what was lost
     lost_ms: int = 0
     finished_at: Millis | None = None
@@ -170,7 +170,7 @@ class _Record:
     priority: int = 0
     parent: str = ""
     spells: list[Spell] = field(default_factory=list)
-    evictions: list[Departure] = field(default_factory=list)
+    evictions: list[PastEviction] = field(default_factory=list)
     evicted: bool = False
     ran_ms: int = 0
     lost_ms: int = 0
@@ -271,21 +271,23 @@ class Lives:
         record = self._by_key.get(victim)
         last = record.evictions[-1] if record is not None and record.evictions else None
         if record is not None and last is not None and last.at >= at and not last.by:
-            record.evictions[-1] = Departure(last.at, by, reason, why)
+            record.evictions[-1] = PastEviction(last.at, by, reason, why)
         else:
             self._notes[victim] = _Note(by, reason, why)
 
-    def _departure(self, glimpse: Glimpse, now: Millis) -> Departure:
+    def _departure(self, glimpse: Glimpse, now: Millis) -> PastEviction:
         conditions = glimpse.status.conditions
         evicted, preempted = find(conditions, "Evicted"), find(conditions, "Preempted")
         reason = "" if evicted is None else evicted.reason
         at = glimpse.since("Evicted", now)
         if reason != "Preempted":  # a wish to preempt it may have failed before
-            return Departure(at, "", reason)
+            return PastEviction(at, "", reason)
         note = self._notes.pop(glimpse.key, None)
         if note is not None:
-            return Departure(at, note.by, note.reason, note.why)
-        return Departure(at, "", preempted.reason if preempted is not None and preempted.status == "True" else reason)
+            return PastEviction(at, note.by, note.reason, note.why)
+        return PastEviction(
+            at, "", preempted.reason if preempted is not None and preempted.status == "True" else reason
+        )
 
     def _record(self, glimpse: Glimpse, now: Millis) -> _Record:
         key, uid = glimpse.key, glimpse.metadata.uid

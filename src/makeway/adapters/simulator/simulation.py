@@ -41,8 +41,8 @@ from makeway.core.policy import Policy
 from makeway.core.trace import Rule, Step
 from makeway.runtime.engine import Engine
 from makeway.runtime.informers import watched_kinds
-from makeway.runtime.journal import Entry, Journal
-from makeway.runtime.metrics.registry import Metrics
+from makeway.runtime.journal import DecisionJournal, JournalEntry
+from makeway.runtime.metrics.registry import MetricsRegistry
 from makeway.runtime.ports import Clock, SeededNames
 from makeway.runtime.steady import SteadyClock
 from makeway.runtime.virtual import Actor, Virtual, VirtualClock
@@ -53,7 +53,7 @@ Linger = Callable[[Any], int]  # how long after its eviction a workload without 
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SimulationSettings:
     """What a run is made of, beside its objects."""
 
     policy: Policy = field(default_factory=Policy.default)
@@ -142,8 +142,9 @@ class Simulation:
     """``objects`` are there from the beginning, those of ``source`` too; its arrivals come at their time."""
 
     def __init__(
-        self, settings: Settings, source: Source, *, objects: Iterable[Any] = (), journal: Journal | None = None,
-        witness: bool = False, others: Sequence[Actor] = (), watching: Callable[[Millis], None] | None = None,
+        self, settings: SimulationSettings, source: Source, *, objects: Iterable[Any] = (),
+        journal: DecisionJournal | None = None, witness: bool = False, others: Sequence[Actor] = (),
+        watching: Callable[[Millis], None] | None = None,
     ) -> None:  # fmt: skip
         self.settings = settings
         self.clock = VirtualClock(source.begins_at)
@@ -155,7 +156,7 @@ class Simulation:
             self.clock, SeededNames(settings.seed), careful=settings.careful, history=HISTORY, mode="Warn"
         )
         self.store.load(there)
-        self.journal = Journal(settings.policy) if journal is None else journal
+        self.journal = DecisionJournal(settings.policy) if journal is None else journal
         self.witness = Witness(self.store, settings.policy) if witness else None
         faults = settings.faults
         if faults is not None:
@@ -178,7 +179,7 @@ class Simulation:
 
     def _make(self) -> Engine:
         settings = self.settings
-        self.metrics = Metrics() if settings.metrics else None  # they begin anew with the engine
+        self.metrics = MetricsRegistry() if settings.metrics else None  # they begin anew with the engine
         linger = settings.linger or (lambda workload: settings.eviction_ms)
         react = standard(linger, settings.figures_ms)
         if self._view is None or settings.faults is None:
@@ -194,7 +195,7 @@ class Simulation:
             figures_ms=settings.figures_ms, tolerates=was_meant, probe=settings.faults.probe,
         )  # fmt: skip
 
-    def _heard(self, entry: Entry) -> None:
+    def _heard(self, entry: JournalEntry) -> None:
         if entry.what == "evicted" and entry.by:
             victim, by = WorkloadKey(entry.workload), WorkloadKey(entry.by)
             steps = (Step(Rule(rule), subjects, numbers) for rule, subjects, numbers in entry.steps)

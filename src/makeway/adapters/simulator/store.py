@@ -14,23 +14,23 @@ from msgspec.structs import replace
 
 from makeway.api.names import DEFAULT_NAMESPACE
 from makeway.api.reading.structure import Mode
-from makeway.api.validation import Surroundings, validate
+from makeway.api.validation import ValidationContext, validate
 from makeway.runtime.ports import AlreadyExists, Body, Clock, Names, SeededNames, called, kind_key
 from makeway.runtime.stores.history import History
-from makeway.runtime.stores.rules import Admission, RuledObjects, refuse
+from makeway.runtime.stores.rules import Admission, StoreRules, refuse
 
 
-class MemoryStore(RuledObjects):
+class MemoryStore(StoreRules):
     """See ``runtime.ports.Store``. What only this one has: ``load``, and a seed for its names.
 
     ``history``: how many revisions a watch or a list may fall behind before it expires. The rest is told at
-    ``RuledObjects``.
+    ``StoreRules``.
     """
 
     def __init__(
         self, clock: Clock, names: Names | None = None, *, history: int = 10_000, looks: int | None = None,
         careful: bool = True, needs_namespaces: bool = False, mode: Mode = "Strict",
-        around: Surroundings | None = None, admission: Admission | None = None,
+        around: ValidationContext | None = None, admission: Admission | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
             History(history), clock, names or SeededNames(), looks=looks, careful=careful,

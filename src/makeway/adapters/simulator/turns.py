@@ -11,7 +11,7 @@ from makeway.api.objects.meta import ObjectMeta
 from makeway.api.objects.workload import Workload
 from makeway.api.versions import kind_of
 from makeway.core.model import Millis, WorkloadKey
-from makeway.runtime.journal import Entry
+from makeway.runtime.journal import JournalEntry
 from makeway.runtime.ports import NotFound
 
 TURNS_MAX = 20  # of each who has quota, while nobody gets any further; more would be the same again
@@ -38,7 +38,7 @@ class Turns:
         self._kept_ms: dict[WorkloadKey, int] = {}
         simulation.journal.heard.append(self._heard)
 
-    def _heard(self, entry: Entry) -> None:
+    def _heard(self, entry: JournalEntry) -> None:
         self._evictions += entry.what == "evicted"
 
     def look(self, now: Millis) -> None:

@@ -37,7 +37,7 @@ from makeway.api.objects.workload import Workload, WorkloadStatus
 from makeway.api.quantity import Time
 from makeway.api.versions import Kind, kind_of
 from makeway.core.model import Millis, WorkloadKey
-from makeway.runtime.ports import Conflict, Event, Expired, NotFound, Retryable, Store, Stored, Watch
+from makeway.runtime.ports import Conflict, Expired, NotFound, Retryable, Store, Stored, Watch, WatchEvent
 
 EVENTS_MAX = 1000  # looked at in a step, of each kind
 WRITES_MAX = 1000  # made in a step
@@ -329,7 +329,7 @@ class _Feed:
         self._watch: Watch = store.watch(kind)
         self._known: dict[tuple[str, str], Stored] = {}
 
-    def poll(self, limit: int) -> Sequence[Event]:
+    def poll(self, limit: int) -> Sequence[WatchEvent]:
         try:
             events = self._watch.poll(limit)
         except Expired:
@@ -342,14 +342,14 @@ class _Feed:
                 self._known[each.namespace, each.name] = each
         return events
 
-    def _anew(self) -> Sequence[Event]:
+    def _anew(self) -> Sequence[WatchEvent]:
         page = self._store.list(self._kind)
         self._watch = self._store.watch(self._kind, page.resource_version)
         there = {(each.namespace, each.name): each for each in page.items}
         gone = [each for key, each in self._known.items() if key not in there or there[key].uid != each.uid]
         return [
-            *(Event("DELETED", page.resource_version, each) for each in gone),
-            *(Event("MODIFIED", each.resource_version, each) for each in page.items),
+            *(WatchEvent("DELETED", page.resource_version, each) for each in gone),
+            *(WatchEvent("MODIFIED", each.resource_version, each) for each in page.items),
         ]
 
 

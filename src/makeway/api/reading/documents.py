@@ -26,7 +26,7 @@ from yaml import AliasEvent, MappingEndEvent, MappingStartEvent, ScalarEvent, Se
 
 from makeway.api.problems import Problem, warning
 from makeway.api.reading import json_lines
-from makeway.api.reading.json_lines import JsonReader, JsonValue, Lines, Spot, rendered
+from makeway.api.reading.json_lines import JsonReader, JsonValue, LineSpot, PathLines, rendered
 from makeway.api.reading.long_lists import Cut, cut_json, cut_yaml, yaml_item
 from makeway.api.reading.yaml_scalars import RESOLVED_STARTS, TAGS, key_of, plain, tagged
 
@@ -146,7 +146,7 @@ def _json_document(text: str, start: int, line: int, value: JsonValue, *, noun: 
         _set_twice(rendered(each.keys), each.first, each.again)
         for each in (json_lines.spots(text, start, end, line)[1] if value.twice else ())
     ]
-    return Document(0, line, tree, problems, Lines(lambda: json_lines.spots(text, start, end, line)[0]).line_of)
+    return Document(0, line, tree, problems, PathLines(lambda: json_lines.spots(text, start, end, line)[0]).line_of)
 
 
 def _json_pieces(text: str, line: int, cut: Cut) -> Pieces:
@@ -274,7 +274,7 @@ def _read(loader: Any, chunk: str, line: int) -> Document | None:
     loader.get_event()
     if tree is None and not builder.problems:
         return None
-    locate = Lines(partial(_yaml_spots, chunk, line)).line_of
+    locate = PathLines(partial(_yaml_spots, chunk, line)).line_of
     return Document(0, line + first.start_mark.line, tree, builder.problems, locate)
 
 
@@ -469,7 +469,7 @@ def _short(text: str) -> str:
 # --- lines of YAML --------------------------------------------------------------------------------------------------
 
 
-def _yaml_spots(chunk: str, line: int) -> Spot:
+def _yaml_spots(chunk: str, line: int) -> LineSpot:
     """Reads a document once more, one that gave a tree, for the lines only."""
     loader = _Loader(chunk)
     try:
@@ -484,10 +484,10 @@ class _Spotter:
     def __init__(self, next_event: Callable[[], Any], line: int) -> None:
         self._next = next_event
         self._line = line
-        self._anchors: dict[str, tuple[Spot, Any]] = {}
+        self._anchors: dict[str, tuple[LineSpot, Any]] = {}
 
-    def spot(self, event: Any) -> Spot:
-        spot = Spot(self._line + event.start_mark.line)
+    def spot(self, event: Any) -> LineSpot:
+        spot = LineSpot(self._line + event.start_mark.line)
         kind = type(event)
         if kind is AliasEvent:
             if event.anchor in self._anchors:
@@ -502,13 +502,13 @@ class _Spotter:
                 spot.inside[str(len(spot.inside))] = self.spot(item)
         return spot
 
-    def _fill(self, inside: dict[str, Spot]) -> None:
+    def _fill(self, inside: dict[str, LineSpot]) -> None:
         while type(event := self._next()) is not MappingEndEvent:
             key = self.spot(event)
             name = self._name(event)
             following = self._next()
             value = self.spot(following)
-            inside[name] = Spot(key.line, value.inside)
+            inside[name] = LineSpot(key.line, value.inside)
             if _is_merge(event):
                 listed = type(following) not in (MappingStartEvent, AliasEvent)
                 for part in reversed(value.inside.values()) if listed else [value]:

@@ -80,19 +80,19 @@ def rendered(keys: Iterable[str | int]) -> str:
 
 
 @dataclass(slots=True)
-class Spot:
+class LineSpot:
     """A value's line, and the spots of what is in it: by key, in a list by index."""
 
     line: int
-    inside: dict[str, Spot] = field(default_factory=dict)
+    inside: dict[str, LineSpot] = field(default_factory=dict)
 
 
-class Lines:
+class PathLines:
     """Where the paths of one document stand; ``read`` is called when the first line is asked for."""
 
-    def __init__(self, read: Callable[[], Spot]) -> None:
+    def __init__(self, read: Callable[[], LineSpot]) -> None:
         self._read = read
-        self._root: Spot | None = None
+        self._root: LineSpot | None = None
 
     def line_of(self, path: str) -> int:
         if self._root is None:
@@ -185,7 +185,7 @@ class Twice:
     again: int
 
 
-def spots(text: str, at: int, end: int, line: int) -> tuple[Spot, list[Twice]]:
+def spots(text: str, at: int, end: int, line: int) -> tuple[LineSpot, list[Twice]]:
     """Where everything in ``text[at:end]`` stands, a value that ``JsonReader`` took and that begins on ``line``."""
     scanner = _Scanner(text, at, end, line)
     return scanner.root(), scanner.twice
@@ -197,7 +197,7 @@ class _Scanner:
         self._marks = self._found(text, at, end, line)
         self._keys: list[str | int] = []
 
-    def root(self) -> Spot:
+    def root(self) -> LineSpot:
         return self._spot(*next(self._marks))
 
     @staticmethod
@@ -207,8 +207,8 @@ class _Scanner:
             at = mark.start()
             yield mark.group(), line
 
-    def _spot(self, mark: str, line: int) -> Spot:
-        spot = Spot(line)
+    def _spot(self, mark: str, line: int) -> LineSpot:
+        spot = LineSpot(line)
         if mark in ("{", "["):
             self._keys.append("")
             if mark == "{":
@@ -218,7 +218,7 @@ class _Scanner:
             self._keys.pop()
         return spot
 
-    def _mapping(self, inside: dict[str, Spot]) -> None:
+    def _mapping(self, inside: dict[str, LineSpot]) -> None:
         for mark, line in self._marks:
             if mark == "}":
                 return
@@ -229,7 +229,7 @@ class _Scanner:
             value, _ = next(self._marks)
             inside[key] = self._spot(value, line)
 
-    def _sequence(self, inside: dict[str, Spot]) -> None:
+    def _sequence(self, inside: dict[str, LineSpot]) -> None:
         for mark, line in self._marks:
             if mark == "]":
                 return

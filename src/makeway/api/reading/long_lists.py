@@ -21,7 +21,7 @@ _ANY = json.JSONDecoder(parse_int=float).raw_decode  # only for where a value en
 _ITEMS = re.compile(r"^items:[ \t]*(?:#.*)?\n(?:[ \t]*(?:#.*)?\n)*( *)-(?=[ \n])", re.MULTILINE)
 
 
-class Piece(NamedTuple):
+class ItemSpan(NamedTuple):
     """One item."""
 
     start: int
@@ -32,7 +32,7 @@ class Piece(NamedTuple):
 class Cut(NamedTuple):
     head: str  # the list without its items
     end: int  # where the text after the list begins
-    pieces: list[Piece]
+    pieces: list[ItemSpan]
 
 
 # --- JSON -----------------------------------------------------------------------------------------------------------
@@ -41,7 +41,7 @@ class Cut(NamedTuple):
 def cut_json(text: str, start: int) -> Cut | None:
     """The object at ``start``. Raises JSONDecodeError with the place for what is no JSON, and RecursionError."""
     items: tuple[int, int] | None = None
-    pieces: list[Piece] = []
+    pieces: list[ItemSpan] = []
     at = after_space(text, start + 1)
     if not text.startswith("{", start) or text.startswith("}", at):
         return None
@@ -67,9 +67,9 @@ def cut_json(text: str, start: int) -> Cut | None:
     return Cut(f"{text[start : items[0]]}[{breaks}]{text[items[1] : at + 1]}", at + 1, pieces)
 
 
-def _json_pieces(text: str, start: int, at: int) -> tuple[list[Piece], int]:
+def _json_pieces(text: str, start: int, at: int) -> tuple[list[ItemSpan], int]:
     """The items of the array at ``at``, and where it ends."""
-    pieces: list[Piece] = []
+    pieces: list[ItemSpan] = []
     line, counted = 0, start
     at = after_space(text, at + 1)
     if text.startswith("]", at):
@@ -78,7 +78,7 @@ def _json_pieces(text: str, start: int, at: int) -> tuple[list[Piece], int]:
         line, counted = line + text.count("\n", counted, at), at
         _, end = _ANY(text, at)
         if len(pieces) <= ITEMS_MAX:
-            pieces.append(Piece(at, end, line))
+            pieces.append(ItemSpan(at, end, line))
         at = after_space(text, end)
         if text.startswith("]", at):
             return pieces, at + 1
@@ -105,26 +105,26 @@ def cut_yaml(chunk: str) -> Cut | None:
         return None
     indent = len(found.group(1))
     mark = re.compile(rf"^ {{{indent}}}(-)(?=[ \n])|^ {{0,{indent}}}(?!-[ \n])[^ #\n]", re.MULTILINE)
-    pieces: list[Piece] = []
+    pieces: list[ItemSpan] = []
     line, at, last = 0, 0, len(chunk)
     start: int | None = None
     for each in mark.finditer(chunk, found.start(1)):
         if len(pieces) >= ITEMS_MAX:
             return None
         if start is not None:
-            pieces.append(Piece(start, each.start(), line))
+            pieces.append(ItemSpan(start, each.start(), line))
         if each.group(1) is None:
             last, start = each.start(), None
             break
         line, at = line + chunk.count("\n", at, each.start()), each.start()
         start = each.end()
     if start is not None:
-        pieces.append(Piece(start, last, line))
+        pieces.append(ItemSpan(start, last, line))
     breaks = "\n" * chunk.count("\n", found.start(), last)
     return Cut(f"{chunk[: found.start()]}items: []{breaks}{chunk[last:]}", len(chunk), pieces)
 
 
-def yaml_item(chunk: str, piece: Piece) -> str:
+def yaml_item(chunk: str, piece: ItemSpan) -> str:
     """The text of an item as a document, each word in the column where it was."""
     before = chunk.rfind("\n", 0, piece.start) + 1
     return " " * (piece.start - before) + chunk[piece.start : piece.end]

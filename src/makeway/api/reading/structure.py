@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from makeway.api.forms import FORMS, Form
+from makeway.api.forms import FORMS, TextForm
 from makeway.api.objects.meta import Limit
 from makeway.api.problems import Cause, Problem, entry, warning
 from makeway.api.quantity import Duration, MicroTime, Quantity, Time
@@ -214,13 +214,13 @@ class Reader:
         elif limit.most is not None and value > limit.most:
             self._tell(path, f"{value} is above the maximum of {limit.most}")
 
-    def _judge_form(self, value: Tree, form: Form, limit: Limit, path: str) -> None:
+    def _judge_form(self, value: Tree, form: TextForm, limit: Limit, path: str) -> None:
         if limit.required and value == "":
             self._tell(path, "required", form.hint, cause="Required")
         elif not form.fits(value):
             self._tell(path, f"{told(value)} is not {form.name}", form.hint)
 
-    def _judge_map_keys(self, value: dict[str, Tree], form: Form, path: str) -> None:
+    def _judge_map_keys(self, value: dict[str, Tree], form: TextForm, path: str) -> None:
         for key in value:
             if not form.fits(key):
                 self._tell(entry(path, key), f"{told(key)} is not {form.name}", form.hint)

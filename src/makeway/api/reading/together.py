@@ -389,12 +389,13 @@ def _pod_requests(spec: PodSpec, *, limits_count: bool) -> dict[str, int]:
         return {name: quantity.nano for name, quantity in found.items()}
 
     return asking.pod_request(
-        asking.Pod(
-            containers=[asking.Container(asked(each)) for each in spec.containers],
+        asking.PodRequest(
+            containers=[asking.ContainerRequest(asked(each)) for each in spec.containers],
             init_containers=[
-                asking.Container(asked(each), restarts=each.restart_policy == "Always") for each in spec.init_containers
+                asking.ContainerRequest(asked(each), restarts=each.restart_policy == "Always")
+                for each in spec.init_containers
             ],
-            whole=asking.Container(asked(spec)),
+            whole=asking.ContainerRequest(asked(spec)),
             overhead={name: quantity.nano for name, quantity in spec.overhead.items()},
         )
     )

@@ -30,18 +30,18 @@ _RANGE = re.compile(r"(-?[0-9]+)\.\.(-?[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class FieldBounds:
     """What a field may hold, or the items, keys and values of what it holds."""
 
     own: Limit = NO_LIMIT
     item: Limit = NO_LIMIT
 
 
-UNBOUND = Bounds()
+UNBOUND = FieldBounds()
 
 
 @cache
-def bounds_of(type_name: str) -> Mapping[str, Bounds]:
+def bounds_of(type_name: str) -> Mapping[str, FieldBounds]:
     """The fields of a type that not every value of their type fits."""
     pairs = (entry.split("=", 1) for entry in lines_of(_TABLE).get(type_name, "").split())
     return MappingProxyType({name: _bounds(token) for name, token in pairs})
@@ -51,13 +51,13 @@ def bounded_types() -> tuple[str, ...]:
     return tuple(lines_of(_TABLE))
 
 
-def _bounds(token: str) -> Bounds:
+def _bounds(token: str) -> FieldBounds:
     if token.startswith("["):
-        return Bounds(item=_limit(token[1:-1]))
+        return FieldBounds(item=_limit(token[1:-1]))
     if token.startswith("{"):
         key, _, value = token[1:-1].partition(":")
-        return Bounds(Limit(key_form=key[1:-1]), _limit(value))
-    return Bounds(_limit(token))
+        return FieldBounds(Limit(key_form=key[1:-1]), _limit(value))
+    return FieldBounds(_limit(token))
 
 
 def _limit(token: str) -> Limit:

@@ -17,7 +17,7 @@ import msgspec
 
 from makeway.api.objects.meta import Limit, ObjectMeta, OfType, Wire
 from makeway.api.quantity import Duration, MicroTime, Quantity, Time
-from makeway.api.schema.kubernetes_limits import NO_LIMIT, UNBOUND, Bounds, bounds_of
+from makeway.api.schema.kubernetes_limits import NO_LIMIT, UNBOUND, FieldBounds, bounds_of
 from makeway.api.schema.kubernetes_types import FieldType, fields_of
 
 _LEAVES: dict[Any, str] = {
@@ -182,7 +182,7 @@ def _is_zero_absent(info: msgspec.structs.FieldInfo) -> bool:
     return isinstance(default, msgspec.Struct) or (default is not None and default in ("", 0, False, (), {}))
 
 
-def _kubernetes_field(each: FieldType, bounds: Bounds) -> Field:
+def _kubernetes_field(each: FieldType, bounds: FieldBounds) -> Field:
     limit = bounds.own
     if each.required:
         limit = replace(limit, required=True)

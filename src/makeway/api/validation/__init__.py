@@ -48,7 +48,7 @@ __all__ = ["Surroundings", "validate", "validate_update"]
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ValidationContext:
     """What a rule may have to know beyond the object: gates, and the PriorityClasses there are (None: unknown)."""
 
     gates: Mapping[str, bool] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Surroundings:
         return self.gates.get(gate, GATES[gate].ours)
 
 
-ANYWHERE = Surroundings()
+ANYWHERE = ValidationContext()
 
 
 @ready
@@ -69,7 +69,7 @@ class _Templated(Wire, frozen=True):
     template: Raw = NOTHING
 
 
-def validate(value: Wire, around: Surroundings = ANYWHERE, *, created_as: Kind | None = None) -> list[Problem]:
+def validate(value: Wire, around: ValidationContext = ANYWHERE, *, created_as: Kind | None = None) -> list[Problem]:
     """Every rule that the object breaks on its own, and warnings about what is legal but surely not meant.
 
     ``created_as``: the kind that it was written in, where it is about to be created: a view may ask for more.
@@ -107,7 +107,7 @@ def _readable(value: Wire) -> Iterator[Problem]:
                 yield from pods.check_readable(each.template, PodTemplate, f"spec.podSets[{i}].template")
 
 
-def _rules(value: Wire, around: Surroundings) -> Iterator[Problem]:
+def _rules(value: Wire, around: ValidationContext) -> Iterator[Problem]:
     match value:
         case Workload():
             yield from workloads.check_workload(value, priority_boost=around.on("PriorityBoost"))
@@ -141,7 +141,7 @@ def _rules(value: Wire, around: Surroundings) -> Iterator[Problem]:
 
 
 def validate_update(
-    old: Wire, new: Wire, around: Surroundings = ANYWHERE, *, updated_as: Kind | None = None
+    old: Wire, new: Wire, around: ValidationContext = ANYWHERE, *, updated_as: Kind | None = None
 ) -> list[Problem]:
     """Every rule that ``new`` breaks as a successor of ``old``, its own rules included.
 
@@ -176,7 +176,7 @@ def _immutable(old: Mapping[str, object], new: Mapping[str, object], shape: Reco
             yield from _immutable(before, after, each.shape, here)
 
 
-def _excused(problem: Problem, old: Wire, new: Wire, around: Surroundings) -> bool:
+def _excused(problem: Problem, old: Wire, new: Wire, around: ValidationContext) -> bool:
     """An onFlavors list that was wrong before may stay wrong while neither it nor the flavors change (api 2.5).
 
     Data that was too much before may become less step by step.

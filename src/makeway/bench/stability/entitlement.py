@@ -24,7 +24,7 @@ from makeway.core.cycle.nomination import find_assignment
 from makeway.core.model import FR, FlavorName, Millis, Queue, QueueName, ResourceName, Workload, WorkloadKey
 from makeway.core.preemption.classical import Victims
 from makeway.core.queueing.pending import may_queue, shape
-from makeway.core.quota.tree import Node
+from makeway.core.quota.tree import QuotaNode
 from makeway.core.state import State
 
 RESERVATION = "reservation"
@@ -41,14 +41,14 @@ class Entitled(NamedTuple):
     cause: str  # one of ``ALLOWED``, ``GATE``, or "other:…"
 
 
-class Look(NamedTuple):
+class LastLook(NamedTuple):
     """The last one at a workload."""
 
     at: Millis
     resumed: bool  # it began in the middle of its flavors: what it left out is not known (S-6.8)
 
 
-def entitled_waiting(state: State, now: Millis, looks: Mapping[WorkloadKey, Look]) -> list[Entitled]:
+def entitled_waiting(state: State, now: Millis, looks: Mapping[WorkloadKey, LastLook]) -> list[Entitled]:
     """All of them, by queue; who stands behind the head of a StrictFIFO queue waits for that, as its queue wants.
 
     A look counts for all who are alike and share its verdict (S-4.5.3).
@@ -101,7 +101,7 @@ def _ways(queue: Queue, workload: Workload) -> Iterator[dict[FR, int]]:
         yield usage
 
 
-def _can_have(state: State, workload: Workload, node: Node, usage: Mapping[FR, int]) -> bool:
+def _can_have(state: State, workload: Workload, node: QuotaNode, usage: Mapping[FR, int]) -> bool:
     """Whether it fits, or would if those left from whom its queue may take back what it lent (S-8.2, 8.3, 8.7)."""
     need = [fr for fr, amount in usage.items() if amount > state.tree.available(node, fr)]
     if not need:
@@ -119,7 +119,7 @@ def _can_have(state: State, workload: Workload, node: Node, usage: Mapping[FR, i
     return False
 
 
-def _borrowers(state: State, node: Node) -> list[tuple[Workload, Node]]:
+def _borrowers(state: State, node: QuotaNode) -> list[tuple[Workload, QuotaNode]]:
     """Holders in other queues of the tree, the first to leave first (S-7.6); who was asked to and stays is no help."""
     others = [name for name in state.tree_of(QueueName(node.name)) if name != node.name and state.is_active(name)]
     found = [
@@ -131,10 +131,10 @@ def _borrowers(state: State, node: Node) -> list[tuple[Workload, Node]]:
     return sorted(found, key=lambda pair: (pair[0].priority, -(pair[0].reserved_at or 0), pair[0].uid, pair[0].key))
 
 
-def _borrows(state: State, owner: Node, node: Node, need: list[FR]) -> bool:
+def _borrows(state: State, owner: QuotaNode, node: QuotaNode, need: list[FR]) -> bool:
     """Whether the queue and all cohorts between it and the common one use more than is theirs."""
     above = {id(each) for each in node.ancestors()}
-    at: Node | None = owner
+    at: QuotaNode | None = owner
     while at is not None and id(at) not in above:
         if state.tree.within_nominal(at, need):
             return False
@@ -145,7 +145,7 @@ def _borrows(state: State, owner: Node, node: Node, need: list[FR]) -> bool:
 # --- for what it waits -----------------------------------------------------------------------------------------------
 
 
-def _cause(state: State, workload: Workload, now: Millis, look: Look | None) -> str:
+def _cause(state: State, workload: Workload, now: Millis, look: LastLook | None) -> str:
     if workload.key in state.pending.lines[workload.queue].held_back:
         return RESERVATION
     found = find_assignment(state, workload, now, tried={})
@@ -164,7 +164,7 @@ def _cause(state: State, workload: Workload, now: Millis, look: Look | None) -> 
     return FLAVOR_SCAN
 
 
-def _led_on_then(state: State, workload: Workload, now: Millis, look: Look) -> bool:
+def _led_on_then(state: State, workload: Workload, now: Millis, look: LastLook) -> bool:
     """Whether it would have, without those who were admitted in the cycle of that look or after it."""
     with state.trial():
         for name in state.tree_of(workload.queue):

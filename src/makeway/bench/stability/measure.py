@@ -27,7 +27,7 @@ from makeway.bench.stability.settling import (
     Played,
     Settling,
 )
-from makeway.bench.stability.states import START, World, world
+from makeway.bench.stability.states import START, StartingState, world
 from makeway.cli.terminal.screen import is_terminal, plural
 from makeway.core.policy import Policy
 
@@ -72,7 +72,7 @@ class Price:
 
 
 @dataclass(slots=True)
-class Tally:
+class StabilityTotals:
     """The sums over all states so far."""
 
     seed: int
@@ -90,7 +90,7 @@ class Tally:
     off: Price = field(default_factory=Price)
     no_hold: Price = field(default_factory=Price)
 
-    def add(self, number: int, start: World) -> None:
+    def add(self, number: int, start: StartingState) -> None:
         self.states += 1
         loops_off = False
         for leaving in MODELS[self.evictions]:
@@ -100,7 +100,7 @@ class Tally:
             self._compare(on.played, off.played, no_hold.run())
         self.loops_off += loops_off
 
-    def _play(self, start: World, policy: Policy, leaving: Leaving) -> Settling:
+    def _play(self, start: StartingState, policy: Policy, leaving: Leaving) -> Settling:
         return Settling(start.state(policy, GRACE_MS.get(self.evictions)), START, leaving)
 
     def _judge(self, where: str, on: Settling) -> None:
@@ -168,9 +168,11 @@ def _joined(places: list[str]) -> list[str]:
     return [", ".join(places)] if places else []
 
 
-def bench_stability(states: int, seed: int, first: int = 0, *, fair: bool = False, evictions: str = "quick") -> Tally:
+def bench_stability(
+    states: int, seed: int, first: int = 0, *, fair: bool = False, evictions: str = "quick"
+) -> StabilityTotals:
     """Play the states of these numbers in the sequence of a seed, with or without fair sharing."""
-    tally = Tally(seed, evictions)
+    tally = StabilityTotals(seed, evictions)
     for number in _shown(range(first, first + states)):
         tally.add(number, world(seed, number, fair=fair))
     return tally
@@ -185,7 +187,7 @@ def _shown(numbers: Iterable[int]) -> Iterator[int]:
         yield from shown
 
 
-def print_stability(tally: Tally) -> None:
+def print_stability(tally: StabilityTotals) -> None:
     result = tally.result()
     for key, words in WORDS.items():
         click.echo(f"{words:<44} {result[key]:>8}")

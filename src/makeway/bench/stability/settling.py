@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Literal, NamedTuple
 
-from makeway.bench.stability.entitlement import Look
+from makeway.bench.stability.entitlement import LastLook
 from makeway.core.cycle.cycle import Plan, carry_out, decide, departed, heads
 from makeway.core.model import FR, Millis, QueueName, Workload, WorkloadKey
 from makeway.core.policy import Policy
@@ -62,7 +62,7 @@ def slow_delay(uid: str, times: int) -> int:
     return SLOW_MIN + drawn % (SLOW_MAX - SLOW_MIN + 1)
 
 
-class Departure(NamedTuple):
+class LeavingHolder(NamedTuple):
     """Somebody on the way out."""
 
     cycle: int | None  # it is gone after this one; None: it never goes
@@ -132,9 +132,9 @@ class Settling:
         self._cycle = 0
         self._steps = 0  # cycles that were not passed over
         self._leaving = leaving
-        self._on_the_way: dict[WorkloadKey, Departure] = {}
-        self._asked: dict[WorkloadKey, Departure] = {}  # the last one of each, over or not
-        self.looks: dict[WorkloadKey, Look] = {}
+        self._on_the_way: dict[WorkloadKey, LeavingHolder] = {}
+        self._asked: dict[WorkloadKey, LeavingHolder] = {}  # the last one of each, over or not
+        self.looks: dict[WorkloadKey, LastLook] = {}
         self._idle: list[object] = []  # what cycles found and left behind since the last change
         self._quota = _whole_quota(state)
         for holder in _holders(state):
@@ -202,7 +202,7 @@ class Settling:
             claims.end(state, claimant.key, claims.EXPIRED, self.now)
         plan = decide(state, self.now)
         for verdict in plan.verdicts:
-            self.looks[verdict.workload.key] = Look(self.now, bool(state.tried(verdict.workload)))
+            self.looks[verdict.workload.key] = LastLook(self.now, bool(state.tried(verdict.workload)))
         self._note_admissions(plan)
         carry_out(state, plan)
         evicted, gone = self._note_evictions(plan), self._depart()
@@ -257,7 +257,7 @@ class Settling:
         elif self._leaving == "slow":
             wait = slow_delay(victim.uid, self.played.evictions[victim.key])
         gone_after = None if wait is None else self._cycle + wait
-        leaving = Departure(gone_after, victim.queue, reason, at, victim.grace_ms)
+        leaving = LeavingHolder(gone_after, victim.queue, reason, at, victim.grace_ms)
         self._on_the_way[victim.key] = self._asked[victim.key] = leaving
 
     def _depart(self) -> int:

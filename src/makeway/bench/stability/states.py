@@ -22,8 +22,8 @@ from typing import TypeVar
 from makeway.core.model import (
     FR,
     Flavor,
+    FlavorGroup,
     FlavorName,
-    Group,
     Millis,
     PodSet,
     PodSetUse,
@@ -62,7 +62,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class StartingState:
     """What a state begins with."""
 
     queues: tuple[tuple[Queue, QuotaSpec], ...]
@@ -84,13 +84,13 @@ class World:
         return state
 
 
-def world(seed: int, number: int, *, fair: bool = False) -> World:
+def world(seed: int, number: int, *, fair: bool = False) -> StartingState:
     """The world of this number in the sequence of a seed; ``fair``: the same with fair sharing."""
     found = _Drawing(random.Random(f"{seed}/{number}")).world()
     return _shared_fairly(found, random.Random(f"fair/{seed}/{number}"), number) if fair else found
 
 
-def _shared_fairly(plain: World, dice: random.Random, number: int) -> World:
+def _shared_fairly(plain: StartingState, dice: random.Random, number: int) -> StartingState:
     """Weights here and there, zero among them; more queues that take from others; the lists of strategies in turn."""
 
     def weighed(spec: QuotaSpec) -> QuotaSpec:
@@ -113,14 +113,14 @@ class _Drawing:
     """One world in the making."""
 
     dice: random.Random
-    groups: tuple[Group, ...] = ()
+    groups: tuple[FlavorGroup, ...] = ()
 
-    def world(self) -> World:
+    def world(self) -> StartingState:
         self.groups = self._groups()
         cohorts = self._cohorts()
         queues = tuple(self._queue(f"queue-{i}", cohorts) for i in range(self._one_of((2, 2, 3, 3, 4, 5, 6))))
         flavors = tuple(Flavor(name=name, labels={}) for group in self.groups for name in group.flavors)
-        bare = World(queues, tuple(cohorts.values()), flavors, (), ())
+        bare = StartingState(queues, tuple(cohorts.values()), flavors, (), ())
         running = self._running(bare)
         waiting = tuple(
             self._workload(f"p{i}", self._one_of(queues)[0].name, gates=True) for i in range(self._between(3, 10))
@@ -140,15 +140,15 @@ class _Drawing:
 
     # --- quota ---
 
-    def _groups(self) -> tuple[Group, ...]:
+    def _groups(self) -> tuple[FlavorGroup, ...]:
         """Resource groups that all queues share; a queue may begin its list of flavors later."""
         flavors = FLAVORS[: self._one_of((1, 1, 2, 2, 3))]
         if self._rarely(2):
-            return (Group(resources=(CORES,), flavors=flavors),)
+            return (FlavorGroup(resources=(CORES,), flavors=flavors),)
         if len(flavors) > 1 and self._rarely(3):
             first, second = flavors[:1], flavors[1:]
-            return Group(resources=(CORES,), flavors=first), Group(resources=(GPUS,), flavors=second)
-        return (Group(resources=(CORES, GPUS), flavors=flavors),)
+            return FlavorGroup(resources=(CORES,), flavors=first), FlavorGroup(resources=(GPUS,), flavors=second)
+        return (FlavorGroup(resources=(CORES, GPUS), flavors=flavors),)
 
     def _cohorts(self) -> dict[str, QuotaSpec]:
         """None, one, or a tree of up to four levels."""
@@ -193,7 +193,7 @@ class _Drawing:
         lending = {fr: min(nominal[fr], self._amount(fr, (0, 1, 2, 4))) for fr in some if self._rarely(4)}
         return QuotaSpec(name=name, parent=parent, nominal=nominal, borrowing=borrowing, lending=lending)
 
-    def _frs(self, groups: Sequence[Group]) -> list[FR]:
+    def _frs(self, groups: Sequence[FlavorGroup]) -> list[FR]:
         return [(flavor, resource) for group in groups for flavor in group.flavors for resource in group.resources]
 
     def _amount(self, fr: FR, numbers: Sequence[int]) -> int:
@@ -226,7 +226,7 @@ class _Drawing:
         min_count = self._between(1, count - 1) if count > 1 and self._rarely(3) else None
         return PodSet(name=name, count=count, requests=requests, min_count=min_count)
 
-    def _running(self, bare: World) -> tuple[Workload, ...]:
+    def _running(self, bare: StartingState) -> tuple[Workload, ...]:
         """Workloads that hold quota where there is room for them; one in sixteen does where there is none."""
         state = bare.state(Policy.default())
         found = []

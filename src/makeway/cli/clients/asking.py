@@ -30,7 +30,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class QueryScope:
     """Where to look, and for what."""
 
     namespace: str | None  # None: everywhere
@@ -78,7 +78,7 @@ def version_of(tree: Mapping[str, Any]) -> str:
     return str((tree.get("metadata") or {}).get("resourceVersion") or "")
 
 
-def all_pages(client: Client, resource: Resource, scope: Scope, *, accept: str = PLAIN) -> list[Object]:
+def all_pages(client: Client, resource: Resource, scope: QueryScope, *, accept: str = PLAIN) -> list[Object]:
     """A list of everything; page by page, or at once where that took too long."""
     namespace, labels, fields = scope.of(resource), scope.labels, scope.fields
     try:
@@ -87,13 +87,15 @@ def all_pages(client: Client, resource: Resource, scope: Scope, *, accept: str =
         return [client.list(resource, namespace, labels=labels, fields=fields, accept=accept)]
 
 
-def all_items(client: Client, resource: Resource, scope: Scope) -> list[Object]:
+def all_items(client: Client, resource: Resource, scope: QueryScope) -> list[Object]:
     """Every object, each saying what it is, as items of lists do not have to."""
     named = {"apiVersion": resource.api_version, "kind": resource.kind}
     return [{**named, **each} for page in all_pages(client, resource, scope) for each in page.get("items") or ()]
 
 
-def followed(client: Client, resource: Resource, scope: Scope, *, accept: str = PLAIN) -> Iterator[tuple[str, Object]]:
+def followed(
+    client: Client, resource: Resource, scope: QueryScope, *, accept: str = PLAIN
+) -> Iterator[tuple[str, Object]]:
     """All there is, as one list, then what happens; what is shown once is not told again.
 
     Where the server no longer knows what happened since, as after a restart, it is what the list now has anew.
@@ -129,7 +131,9 @@ def _is_new(each: Mapping[str, Any], shown: dict[str, str]) -> bool:
     return True
 
 
-def _changes(client: Client, resource: Resource, scope: Scope, since: str, accept: str) -> Iterator[tuple[str, Object]]:
+def _changes(
+    client: Client, resource: Resource, scope: QueryScope, since: str, accept: str
+) -> Iterator[tuple[str, Object]]:
     """What happens from now on, for as long as the server is there; bookmarks are left out."""
     namespace, labels, fields = scope.of(resource), scope.labels, scope.fields
     failures = 0

@@ -17,7 +17,7 @@ import click
 
 from makeway.adapters.kubernetes.client import ANSWER_SECONDS, Client
 from makeway.adapters.kubernetes.errors import NotTrusted, Unauthorized
-from makeway.adapters.kubernetes.kubeconfig import KubeconfigRefused, Target, kubeconfig_paths, read_target
+from makeway.adapters.kubernetes.kubeconfig import ApiTarget, KubeconfigRefused, kubeconfig_paths, read_target
 from makeway.adapters.kubernetes.resources import Resource, find_resource, known_resources
 from makeway.adapters.server.storage.own_folder import check_folder, read_own
 from makeway.api.reading.structure import did_you_mean
@@ -91,7 +91,7 @@ def connected(ctx: click.Context | None = None, *, seconds: float = ANSWER_SECON
         raise failure(error, name) from error
 
 
-def _target(data: str | None, kubeconfig: str | None, context: str | None) -> Target:
+def _target(data: str | None, kubeconfig: str | None, context: str | None) -> ApiTarget:
     if kubeconfig is None and context is None:
         return _running_target(data_folder(data))
     if data is not None:
@@ -104,7 +104,7 @@ def _target(data: str | None, kubeconfig: str | None, context: str | None) -> Ta
         raise click.ClickException(plain_lines(str(error)) + hint) from error
 
 
-def local_target(folder: Path) -> Target:
+def local_target(folder: Path) -> ApiTarget:
     """The server whose data folder this is, whether it runs or not. Raises what to do where there never was one."""
     address = f"https://127.0.0.1:{PORT}"
     try:
@@ -120,10 +120,10 @@ def local_target(folder: Path) -> Target:
         reason = getattr(error, "strerror", None) or str(error)
         hint = "run this as the account that runs the server, or use `--kubeconfig FILE`"
         raise click.ClickException(f"{folder} cannot be read: {reason}\n\nhint: {hint}") from error
-    return Target(address, authority=authority, token=token)
+    return ApiTarget(address, authority=authority, token=token)
 
 
-def _running_target(folder: Path) -> Target:
+def _running_target(folder: Path) -> ApiTarget:
     target = local_target(folder)
     if not (folder / ADDRESS_FILE).exists():  # it is there while a server is
         raise click.ClickException(f"the server of {folder} does not run\n\nhint: `makeway up` starts it; {ANOTHER}")

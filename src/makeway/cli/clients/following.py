@@ -34,7 +34,7 @@ TIMED_OUT, LOST = 124, 1  # exit codes
 
 
 @dataclass(frozen=True)
-class Seen:
+class JobSeen:
     """A Job with all that tells of it; ``job`` is None where there is none (any more)."""
 
     job: Object | None
@@ -42,15 +42,15 @@ class Seen:
     pods: tuple[Object, ...] = ()
 
 
-def seen(client: Client, namespace: str, name: str) -> Seen:
+def seen(client: Client, namespace: str, name: str) -> JobSeen:
     try:
         job = client.get(JOBS, namespace, name)
     except NotFound:
-        return Seen(None)
+        return JobSeen(None)
     uid = str(job["metadata"]["uid"])
     owned = client.list(WORKLOADS, namespace, labels=f"kueue.x-k8s.io/job-uid={uid}").get("items") or []
     pods = client.list(PODS, namespace, labels=f"batch.kubernetes.io/controller-uid={uid}").get("items") or []
-    return Seen(job, owned[0] if owned else None, tuple(pods))
+    return JobSeen(job, owned[0] if owned else None, tuple(pods))
 
 
 def condition(tree: Object | None, type_: str) -> Object | None:
@@ -76,7 +76,7 @@ class Ended:
     words: str
 
 
-def ended(found: Seen) -> Ended | None:
+def ended(found: JobSeen) -> Ended | None:
     """How it ended; None while it may still run."""
     if found.job is None:
         return Ended(LOST, "the job was deleted")
@@ -109,7 +109,7 @@ def _deactivated(workload: Object | None) -> Ended | None:
     return Ended(TIMED_OUT if is_late else LOST, f"stopped: {words}")
 
 
-def standing(found: Seen) -> str:
+def standing(found: JobSeen) -> str:
     """Where a Job stands that has not ended, in a sentence; "" where there is nothing to tell yet."""
     workload = found.workload
     if workload is None:
@@ -234,7 +234,7 @@ _LOCK = threading.Lock()
 # --- following -------------------------------------------------------------------------------------------------------
 
 
-class Follower:
+class JobFollower:
     """Tells of a Job and shows its log until it has ended."""
 
     def __init__(self, client: Client, namespace: str, name: str, *, many: bool = False) -> None:
@@ -263,7 +263,7 @@ class Follower:
         for log in self._logs.values():
             log.stop()
 
-    def _look(self) -> Seen:
+    def _look(self) -> JobSeen:
         until = time.monotonic() + AWAY_SECONDS
         while True:
             try:
@@ -274,7 +274,7 @@ class Follower:
                 self._tell("the server cannot be reached; the job goes on, and is looked for again")
                 time.sleep(LOOK_SECONDS * 4)
 
-    def _attach(self, found: Seen) -> None:
+    def _attach(self, found: JobSeen) -> None:
         for pod in found.pods:
             uid, status = str(pod["metadata"]["uid"]), pod.get("status") or {}
             if uid in self._logs or not _has_begun(status):

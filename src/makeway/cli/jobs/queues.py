@@ -21,7 +21,7 @@ from makeway.api.objects.queueing import ClusterQueue, Cohort
 from makeway.api.versions import Kind, kind_of
 from makeway.cli.clients.connection import connected, server_options
 from makeway.cli.completion import complete_names_of
-from makeway.cli.jobs.quota_figures import Figure, Figures, FlavorResource, Group, Queue, grouped
+from makeway.cli.jobs.quota_figures import CohortFigures, Figures, FlavorResource, QueueFigures, QuotaFigure, grouped
 from makeway.cli.terminal.output import Table, print_data, print_streamed
 from makeway.cli.terminal.screen import echo, is_terminal, plain
 from makeway.core.messages import amount
@@ -71,12 +71,12 @@ class _Chosen:
     names: tuple[str, ...]
     cohort: str | None
 
-    def of(self, queues: Sequence[Stored], cohorts: Sequence[Stored]) -> list[Group]:
+    def of(self, queues: Sequence[Stored], cohorts: Sequence[Stored]) -> list[CohortFigures]:
         groups = grouped([each.value() for each in queues], [each.value() for each in cohorts])
         kept = [each for each in groups if self.cohort is None or self.cohort in {g.name for g in each.below()}]
         return [each for each in kept if self._keep(each)]
 
-    def _keep(self, tree: Group) -> bool:
+    def _keep(self, tree: CohortFigures) -> bool:
         """Leave out the queues that are not asked for; whether anything is left."""
         if not self.names:
             return True
@@ -121,7 +121,7 @@ def _screen() -> Any:
     return Live(auto_refresh=False, vertical_overflow="crop", redirect_stdout=False, redirect_stderr=False)
 
 
-def _states(store: Store, chosen: _Chosen) -> Iterator[list[Group]]:
+def _states(store: Store, chosen: _Chosen) -> Iterator[list[CohortFigures]]:
     mirrors = [_Mirror(store, QUEUES), _Mirror(store, COHORTS)]
     while True:
         if sum(each.refresh() for each in mirrors):
@@ -163,7 +163,7 @@ class _Mirror:
 # --- telling ---------------------------------------------------------------------------------------------------------
 
 
-def _tell(groups: Sequence[Group], output: str, print_tree: Callable[[Any, str], None]) -> None:
+def _tell(groups: Sequence[CohortFigures], output: str, print_tree: Callable[[Any, str], None]) -> None:
     if output in ("json", "yaml"):
         print_tree(_data(groups), output)
     elif output == "name":
@@ -177,20 +177,20 @@ def _tell(groups: Sequence[Group], output: str, print_tree: Callable[[Any, str],
         Table(COLUMNS).print([row for group in groups for row in _rows(group)])
 
 
-def _data(groups: Sequence[Group]) -> dict[str, Any]:
+def _data(groups: Sequence[CohortFigures]) -> dict[str, Any]:
     return {
         "cohorts": [data for group in groups if group.name for data in _cohort_data(group)],
         "queues": [_queue_data(queue) for group in groups for queue in group.all_queues],
     }
 
 
-def _cohort_data(group: Group) -> Iterator[dict[str, Any]]:
+def _cohort_data(group: CohortFigures) -> Iterator[dict[str, Any]]:
     for each in group.below():
         figures = _figures_data(each.figures())
         yield {"name": each.name, "parent": each.parent, "waiting": each.waiting, "resources": figures}
 
 
-def _queue_data(queue: Queue) -> dict[str, Any]:
+def _queue_data(queue: QueueFigures) -> dict[str, Any]:
     return {
         "name": queue.name, "cohort": queue.cohort, "active": not queue.trouble, "reason": queue.trouble,
         "waiting": queue.waiting, "admitted": queue.admitted, "resources": _figures_data(queue.figures),
@@ -207,11 +207,11 @@ def _figures_data(figures: Figures) -> list[dict[str, str]]:
 FIGURES = ("nominal", "used", "borrowed", "lent")
 
 
-def _amounts(figure: Figure, resource: str) -> list[str]:
+def _amounts(figure: QuotaFigure, resource: str) -> list[str]:
     return [amount(getattr(figure, name), resource) for name in FIGURES]
 
 
-def _rows(group: Group) -> Iterator[list[object]]:
+def _rows(group: CohortFigures) -> Iterator[list[object]]:
     """One for each flavor-resource of each cohort and queue; in the row of a cohort no queue is named."""
     for each in group.below():
         if each.name:
@@ -230,7 +230,7 @@ def _figure_rows(head: list[object], figures: Figures, tail: list[object]) -> It
 # --- bars ------------------------------------------------------------------------------------------------------------
 
 
-def _lines(groups: Sequence[Group], columns: int) -> Iterator[str]:
+def _lines(groups: Sequence[CohortFigures], columns: int) -> Iterator[str]:
     width = max(WIDTH_MIN, columns)
     for group in groups:
         for each in group.below():
@@ -240,7 +240,7 @@ def _lines(groups: Sequence[Group], columns: int) -> Iterator[str]:
         yield "  ".join(f"{_sign(name)} {name}" for name in SIGNS)
 
 
-def _group_lines(group: Group, width: int, indent: int) -> Iterator[str]:
+def _group_lines(group: CohortFigures, width: int, indent: int) -> Iterator[str]:
     title = f"Cohort {group.name}" if group.name else "No cohort"
     yield _titled(title, f"{group.waiting} waiting", width, indent)
     if group.name and (group.count > 1 or group.own):
@@ -276,13 +276,13 @@ def _figure_lines(figures: Figures, width: int, indent: int) -> Iterator[str]:
             yield f"{' ' * (indent + 2)}{_bar(figure, bar)}  {words[fr]}"
 
 
-def _words(figure: Figure, fr: FlavorResource) -> str:
+def _words(figure: QuotaFigure, fr: FlavorResource) -> str:
     used, nominal = level(figure.used, fr[1]), level(figure.nominal, fr[1])
     more = [f"{level(getattr(figure, name), fr[1])} {name}" for name in ("borrowed", "lent") if getattr(figure, name)]
     return ", ".join([f"{used} of {nominal}", *more])
 
 
-def _bar(figure: Figure, width: int) -> str:
+def _bar(figure: QuotaFigure, width: int) -> str:
     """What is used, borrowed, lent and free, as parts of the width; whatever is there at all shows."""
     own = figure.used - figure.borrowed
     parts = {"used": own, "borrowed": figure.borrowed, "lent": figure.lent, "free": figure.free}

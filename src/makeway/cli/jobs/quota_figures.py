@@ -17,7 +17,7 @@ FlavorResource = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class QuotaFigure:
     """Of one flavor-resource."""
 
     nominal: int = 0
@@ -30,18 +30,18 @@ class Figure:
     def free(self) -> int:
         return max(0, self.nominal - self.used - self.lent)
 
-    def plus(self, other: Figure) -> Figure:
-        return Figure(
+    def plus(self, other: QuotaFigure) -> QuotaFigure:
+        return QuotaFigure(
             self.nominal + other.nominal, self.used + other.used, self.borrowed + other.borrowed,
             self.lent + other.lent, self.lendable + other.lendable,
         )  # fmt: skip
 
 
-Figures = Mapping[FlavorResource, Figure]
+Figures = Mapping[FlavorResource, QuotaFigure]
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class QueueFigures:
     name: str
     cohort: str
     waiting: int
@@ -51,28 +51,28 @@ class Queue:
 
 
 @dataclass(slots=True)
-class Group:
+class CohortFigures:
     """A cohort with all below it; the one without a name holds the queues that are in none."""
 
     name: str
     parent: str = ""
-    own: dict[FlavorResource, Figure] = field(default_factory=dict)  # quota of the cohort itself
-    queues: list[Queue] = field(default_factory=list)
-    groups: list[Group] = field(default_factory=list)
+    own: dict[FlavorResource, QuotaFigure] = field(default_factory=dict)  # quota of the cohort itself
+    queues: list[QueueFigures] = field(default_factory=list)
+    groups: list[CohortFigures] = field(default_factory=list)
     depth: int = 0  # how many cohorts are above it
     waiting: int = 0  # the sums over all below it, as ``sum_up`` finds them
     count: int = 0  # of queues
-    total: dict[FlavorResource, Figure] = field(default_factory=dict)
+    total: dict[FlavorResource, QuotaFigure] = field(default_factory=dict)
 
     @property
-    def all_queues(self) -> list[Queue]:
+    def all_queues(self) -> list[QueueFigures]:
         return [each for group in self.below() for each in group.queues]
 
-    def figures(self) -> dict[FlavorResource, Figure]:
+    def figures(self) -> dict[FlavorResource, QuotaFigure]:
         """The sums over all below it; what is borrowed within it is what is lent."""
         return {fr: replace(each, lent=each.borrowed) for fr, each in self.total.items()}
 
-    def below(self) -> Iterator[Group]:
+    def below(self) -> Iterator[CohortFigures]:
         """Itself and all below it, each before its own; as deep as users made it."""
         left = [self]
         while left:
@@ -92,18 +92,20 @@ class Group:
             group.total = {}
             for part in (group.own, *(q.figures for q in group.queues), *(each.total for each in group.groups)):
                 for fr, figure in part.items():
-                    group.total[fr] = group.total.get(fr, Figure()).plus(figure)
+                    group.total[fr] = group.total.get(fr, QuotaFigure()).plus(figure)
 
 
-def grouped(queues: Sequence[ClusterQueue], cohorts: Sequence[Cohort]) -> list[Group]:
+def grouped(queues: Sequence[ClusterQueue], cohorts: Sequence[Cohort]) -> list[CohortFigures]:
     """The trees, by name; queues without a cohort come last, in a group without a name."""
-    groups = {each.metadata.name: Group(each.metadata.name, each.spec.parent_name, _own(each)) for each in cohorts}
+    groups = {
+        each.metadata.name: CohortFigures(each.metadata.name, each.spec.parent_name, _own(each)) for each in cohorts
+    }
     for queue in sorted(queues, key=lambda each: each.metadata.name):
         found = _queue(queue)
-        groups.setdefault(found.cohort, Group(found.cohort)).queues.append(found)
+        groups.setdefault(found.cohort, CohortFigures(found.cohort)).queues.append(found)
     for name in [group.parent for group in groups.values()]:
         if name:
-            groups.setdefault(name, Group(name))
+            groups.setdefault(name, CohortFigures(name))
     rounds = _rounds(groups)
     top = {name for name, each in groups.items() if not each.parent or name in rounds}
     for name in sorted(groups.keys() - top):
@@ -116,7 +118,7 @@ def grouped(queues: Sequence[ClusterQueue], cohorts: Sequence[Cohort]) -> list[G
     return sorted(roots, key=lambda each: (not each.name, each.name))
 
 
-def _rounds(groups: Mapping[str, Group]) -> set[str]:
+def _rounds(groups: Mapping[str, CohortFigures]) -> set[str]:
     """Those whose parents form a cycle, or lead into one: each stands alone."""
     found: dict[str, bool] = {}
     for start in groups:
@@ -139,22 +141,22 @@ def _quotas(groups: Iterable[ResourceGroup]) -> Iterable[tuple[FlavorResource, i
                 yield (flavor.name, each.name), nominal, min(limit, nominal)
 
 
-def _own(cohort: Cohort) -> dict[FlavorResource, Figure]:
-    return {fr: Figure(nominal=n, lendable=n) for fr, n, _ in _quotas(cohort.spec.resource_groups)}
+def _own(cohort: Cohort) -> dict[FlavorResource, QuotaFigure]:
+    return {fr: QuotaFigure(nominal=n, lendable=n) for fr, n, _ in _quotas(cohort.spec.resource_groups)}
 
 
-def _queue(queue: ClusterQueue) -> Queue:
+def _queue(queue: ClusterQueue) -> QueueFigures:
     status = queue.status
     held = _held(status.flavors_reservation) if status is not None else {}
-    figures: dict[FlavorResource, Figure] = {}
+    figures: dict[FlavorResource, QuotaFigure] = {}
     for fr, nominal, most in _quotas(queue.spec.resource_groups):
         used, borrowed = held.pop(fr, (0, 0))
-        figures[fr] = Figure(nominal, used, borrowed, lendable=max(0, min(most, nominal - used)))
+        figures[fr] = QuotaFigure(nominal, used, borrowed, lendable=max(0, min(most, nominal - used)))
     for fr, (used, borrowed) in held.items():  # of a flavor or resource that it no longer has
-        figures[fr] = Figure(0, used, borrowed)
+        figures[fr] = QuotaFigure(0, used, borrowed)
     conditions = status.conditions if status is not None else ()
     inactive = next((each for each in conditions if each.type == "Active" and each.status != "True"), None)
-    return Queue(
+    return QueueFigures(
         name=queue.metadata.name,
         cohort=queue.spec.cohort_name,
         waiting=status.pending_workloads if status is not None else 0,
@@ -172,7 +174,7 @@ def _held(usage: Iterable[FlavorUsage]) -> dict[FlavorResource, tuple[int, int]]
     }
 
 
-def _count_lent(root: Group) -> None:
+def _count_lent(root: CohortFigures) -> None:
     """What each queue of a tree lends at least: what is borrowed there and nobody else could have lent."""
     if not root.name:
         return

@@ -18,7 +18,7 @@ from makeway.api.objects.queueing import LocalQueue
 from makeway.api.quantity import Duration, Quantity
 from makeway.api.versions import kind_of
 from makeway.cli.clients.connection import Connection, connected, server_options
-from makeway.cli.clients.following import JOBS, Follower
+from makeway.cli.clients.following import JOBS, JobFollower
 from makeway.cli.completion import complete_names_of
 from makeway.cli.objects.resources import namespace_option
 from makeway.cli.terminal.screen import echo, is_terminal, plain
@@ -216,7 +216,7 @@ def _only_queue(connection: Connection, namespace: str) -> str:
 
 
 def _followed(client: Client, namespace: str, name: str, *, many: bool) -> int:
-    follower = Follower(client, namespace, name, many=many)
+    follower = JobFollower(client, namespace, name, many=many)
     try:
         while True:
             try:

@@ -14,15 +14,15 @@ from typing import Any, Literal
 import click
 
 from makeway.adapters.kubernetes.applying import annotated, cleaned, last_applied, three_way
-from makeway.adapters.kubernetes.client import Answer, Client
+from makeway.adapters.kubernetes.client import Client, Reply
 from makeway.api.names import DEFAULT_NAMESPACE
 from makeway.api.reading.manifests import Finding
 from makeway.cli.clients.asking import version_of
 from makeway.cli.clients.connection import connected, server_options
 from makeway.cli.completion import complete_names_of
-from makeway.cli.objects.documents import Document, in_order, read_documents, refuse
+from makeway.cli.objects.documents import ManifestObject, in_order, read_documents, refuse
 from makeway.cli.terminal.output import list_of, print_data, without_managed_fields
-from makeway.cli.terminal.screen import Progress, echo, plain, plural, print_finding
+from makeway.cli.terminal.screen import ProgressLine, echo, plain, plural, print_finding
 from makeway.runtime.ports import AlreadyExists, Invalid, NotFound, Retryable, StoreError
 
 Became = Literal["created", "configured", "unchanged", "serverside-applied", "valid"]
@@ -78,7 +78,7 @@ def apply(
 class _Stored:
     """What became of a document."""
 
-    document: Document
+    document: ManifestObject
     became: Became
     tree: dict[str, Any]
 
@@ -91,12 +91,12 @@ class _Work:
         self._server_side = server_side
         self._force = force
 
-    def tried(self, documents: Sequence[Document]) -> list[_Stored]:
+    def tried(self, documents: Sequence[ManifestObject]) -> list[_Stored]:
         """What would become of them; with an error the program ends here."""
         coming = self._coming_namespaces(documents)
         errors: list[Finding] = []
         found: list[_Stored] = []
-        progress = Progress()
+        progress = ProgressLine()
         for number, each in enumerate(documents, 1):
             progress.show(number)
             if each.namespace in coming:
@@ -112,7 +112,7 @@ class _Work:
         refuse(errors)
         return found
 
-    def _coming_namespaces(self, documents: Sequence[Document]) -> set[str]:
+    def _coming_namespaces(self, documents: Sequence[ManifestObject]) -> set[str]:
         """Those that the files bring and the server does not have yet."""
         coming = set()
         for each in documents:
@@ -123,7 +123,7 @@ class _Work:
                     coming.add(each.name)
         return coming
 
-    def store(self, documents: Sequence[Document], teller: _Teller) -> None:
+    def store(self, documents: Sequence[ManifestObject], teller: _Teller) -> None:
         """Store them. What is refused now, although the trial went well, is told, and the others go on."""
         for number, each in enumerate(documents):
             try:
@@ -135,7 +135,7 @@ class _Work:
             except StoreError as error:
                 teller.refuse(_findings(each, error))
 
-    def _applied(self, document: Document, *, dry_run: bool) -> _Stored:
+    def _applied(self, document: ManifestObject, *, dry_run: bool) -> _Stored:
         if not document.name:
             return _Stored(document, "created", self._created(document, document.tree, dry_run).tree())
         if self._server_side:
@@ -150,10 +150,10 @@ class _Work:
         except AlreadyExists:
             return self._changed(document, wanted, dry_run)
 
-    def _created(self, document: Document, tree: dict[str, Any], dry_run: bool) -> Answer:
+    def _created(self, document: ManifestObject, tree: dict[str, Any], dry_run: bool) -> Reply:
         return self._client.create(document.resource, document.namespace, tree, dry_run=dry_run)
 
-    def _changed(self, document: Document, wanted: dict[str, Any], dry_run: bool) -> _Stored:
+    def _changed(self, document: ManifestObject, wanted: dict[str, Any], dry_run: bool) -> _Stored:
         live = self._client.get(document.resource, document.namespace, document.name)
         change = three_way(last_applied(live), wanted, live)
         if not change:
@@ -172,7 +172,7 @@ def _said(tree: dict[str, Any]) -> dict[str, Any]:
     return {**tree, "metadata": metadata}
 
 
-def _findings(document: Document, error: StoreError) -> list[Finding]:
+def _findings(document: ManifestObject, error: StoreError) -> list[Finding]:
     if isinstance(error, Invalid):
         return [document.finding(each.path, each.message, each.hint) for each in error.problems]
     hint = ""
@@ -214,6 +214,6 @@ class _Teller:
             raise click.exceptions.Exit(1)
 
 
-def _renamed(document: Document, name: str) -> str:
+def _renamed(document: ManifestObject, name: str) -> str:
     place = f"{document.namespace}/{name}" if document.namespace else name
     return plain(f"{document.resource.kind} {place}")

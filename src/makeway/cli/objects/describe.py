@@ -12,7 +12,7 @@ from makeway.adapters.kubernetes.resources import Resource, resource_of
 from makeway.api.names import JOB_UID_LABEL
 from makeway.api.objects.workload import Workload
 from makeway.api.versions import kind_of
-from makeway.cli.clients.asking import Scope, age, all_items, clock, wanted
+from makeway.cli.clients.asking import QueryScope, age, all_items, clock, wanted
 from makeway.cli.clients.connection import Connection, connected, server_options
 from makeway.cli.completion import complete_objects
 from makeway.cli.objects.events import COLUMNS, event_cells, events_about
@@ -56,7 +56,7 @@ def describe(what: tuple[str, ...], namespace: str | None, everywhere: bool, lab
             click.echo("nothing to describe", err=True)
 
 
-def _trees(connection: Connection, asked: Any, scope: Scope) -> Iterator[Object]:
+def _trees(connection: Connection, asked: Any, scope: QueryScope) -> Iterator[Object]:
     if not asked.names:
         yield from (without_managed_fields(each) for each in all_items(connection.client, asked.resource, scope))
     for name in asked.names:
@@ -96,7 +96,7 @@ class _Description:
         """What is admitted or waits for a Job: there stands why."""
         if (self._resource.kind, self._resource.group) != ("Job", "batch"):
             return []
-        scope = Scope(_meta(self._tree, "namespace"), f"{JOB_UID_LABEL}={_meta(self._tree, 'uid')}")
+        scope = QueryScope(_meta(self._tree, "namespace"), f"{JOB_UID_LABEL}={_meta(self._tree, 'uid')}")
         try:
             return all_items(self._connection.client, WORKLOADS, scope)
         except StoreError:  # not every server has them

@@ -32,7 +32,7 @@ NOT_STORED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class ManifestObject:
     """One object, as written, and where it belongs."""
 
     manifest: Manifest
@@ -63,7 +63,7 @@ def _finding(manifest: Manifest, path: str, message: str, hint: str) -> Finding:
 
 def read_documents(
     paths: Sequence[str], recursive: bool, namespace: str | None, default: str, *, done: str = STORED
-) -> list[Document]:
+) -> list[ManifestObject]:
     """All objects of the files; with errors the program ends, and every one of them was told.
 
     ``namespace`` is the one that was asked for, ``default`` that of the server for those who name none.
@@ -96,7 +96,7 @@ def refuse(errors: Sequence[Finding], warnings: Sequence[Finding] = (), done: st
         raise click.exceptions.Exit(1)
 
 
-def _document(manifest: Manifest, namespace: str | None, default: str) -> Document | Finding | None:
+def _document(manifest: Manifest, namespace: str | None, default: str) -> ManifestObject | Finding | None:
     tree = manifest.tree
     if manifest.kind is None or manifest.value is None or not isinstance(tree, dict):
         return None  # that is told already
@@ -107,17 +107,17 @@ def _document(manifest: Manifest, namespace: str | None, default: str) -> Docume
     metadata = dict(tree.get("metadata") or {})
     if not resource.namespaced:
         metadata.pop("namespace", None)
-        return Document(manifest, resource, "", str(metadata.get("name") or ""), {**tree, "metadata": metadata})
+        return ManifestObject(manifest, resource, "", str(metadata.get("name") or ""), {**tree, "metadata": metadata})
     written = metadata.get("namespace") or ""
     if written and namespace and written != namespace:
         message = f"is {written}, but -n says {namespace}"
         return _finding(manifest, manifest.written("metadata.namespace"), message, "leave out one of the two")
     metadata["namespace"] = written or namespace or default
-    return Document(
+    return ManifestObject(
         manifest, resource, metadata["namespace"], str(metadata.get("name") or ""), {**tree, "metadata": metadata}
     )  # fmt: skip
 
 
-def in_order(documents: Sequence[Document], *, backwards: bool = False) -> list[Document]:
+def in_order(documents: Sequence[ManifestObject], *, backwards: bool = False) -> list[ManifestObject]:
     ranks = {name: i for i, name in enumerate(ORDER)}
     return sorted(documents, key=lambda each: ranks.get(each.resource.kind, len(ORDER)), reverse=backwards)

@@ -11,7 +11,7 @@ from makeway.adapters.kubernetes.client import Object
 from makeway.adapters.kubernetes.resources import Resource, resource_of
 from makeway.api.objects.kubernetes import Event
 from makeway.api.versions import kind_of
-from makeway.cli.clients.asking import Scope, age, all_items, clock, followed, wanted
+from makeway.cli.clients.asking import QueryScope, age, all_items, clock, followed, wanted
 from makeway.cli.clients.connection import Connection, connected, server_options
 from makeway.cli.completion import complete_objects
 from makeway.cli.objects.resources import namespace_option, scope_of
@@ -36,7 +36,7 @@ def events(namespace: str | None, everywhere: bool, about: str | None, watch: bo
         scope = scope_of(connection, namespace, everywhere, "")
         subject = _subject(connection, about)
         if subject is not None:
-            scope = Scope(scope.namespace, "", _fields(*subject))
+            scope = QueryScope(scope.namespace, "", _fields(*subject))
         shown = _Shown(output, with_namespace=scope.namespace is None)
         if watch:
             for type_, tree in followed(connection.client, EVENTS, scope):
@@ -80,7 +80,7 @@ def _concerns(event: Mapping[str, Any], subject: tuple[Resource, str] | None) ->
 
 def events_about(connection: Connection, resource: Resource, namespace: str, name: str) -> list[Object]:
     """Oldest first. Those of an object without a namespace may be in any."""
-    scope = Scope(namespace or None, "", _fields(resource, name))
+    scope = QueryScope(namespace or None, "", _fields(resource, name))
     return _sorted(all_items(connection.client, EVENTS, scope), (resource, name))
 
 

@@ -12,7 +12,7 @@ import click
 
 from makeway.adapters.kubernetes.client import PLAIN, TABLE, Object
 from makeway.adapters.kubernetes.resources import Resource
-from makeway.cli.clients.asking import Scope, Wanted, age, all_pages, clock, followed, wanted
+from makeway.cli.clients.asking import QueryScope, Wanted, age, all_pages, clock, followed, wanted
 from makeway.cli.clients.connection import Connection, connected, failure, server_options
 from makeway.cli.completion import complete_names_of, complete_objects
 from makeway.cli.objects.documents import in_order, read_documents, refuse
@@ -31,10 +31,12 @@ POLL_SECONDS = 0.05
 POLL_SECONDS_MAX = 1.0
 
 
-def scope_of(connection: Connection, namespace: str | None, everywhere: bool, labels: str, fields: str = "") -> Scope:
+def scope_of(
+    connection: Connection, namespace: str | None, everywhere: bool, labels: str, fields: str = ""
+) -> QueryScope:
     if everywhere and namespace:
         raise click.UsageError("-n names one namespace, -A all of them\n\nhint: give one of the two")
-    return Scope(None if everywhere else namespace or connection.namespace, labels, fields)
+    return QueryScope(None if everywhere else namespace or connection.namespace, labels, fields)
 
 
 # --- get -------------------------------------------------------------------------------------------------------------
@@ -69,7 +71,7 @@ class _View:
     """What is shown, and how."""
 
     connection: Connection
-    scope: Scope
+    scope: QueryScope
     output: str
     mixed: bool  # of several kinds: each name says of which
     _missing: int = 0
@@ -119,7 +121,7 @@ class _View:
         resource, scope = asked.resource, self.scope
         if asked.names:
             fields = ",".join(each for each in (scope.fields, f"metadata.name={asked.names[0]}") if each)
-            scope = Scope(scope.namespace, scope.labels, fields)
+            scope = QueryScope(scope.namespace, scope.labels, fields)
         accept = PLAIN if self.output in ("json", "yaml") else TABLE
         table: Table | None = None
         columns: Sequence[Mapping[str, Any]] = ()
@@ -269,7 +271,7 @@ def _places_of_files(paths: Sequence[str], recursive: bool, namespace: str | Non
         yield _Place(each.resource, each.namespace, each.name)
 
 
-def _places(connection: Connection, asked: Sequence[Wanted], scope: Scope, selected: bool) -> Iterator[_Place]:
+def _places(connection: Connection, asked: Sequence[Wanted], scope: QueryScope, selected: bool) -> Iterator[_Place]:
     for each in asked:
         namespace = scope.of(each.resource) or ""
         names = each.names

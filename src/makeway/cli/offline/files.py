@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from makeway.api.reading.manifests import Finding, Manifest, findings, stream
 from makeway.api.reading.structure import did_you_mean
 from makeway.api.reading.together import check_together
-from makeway.cli.terminal.screen import Progress, plural
+from makeway.cli.terminal.screen import ProgressLine, plural
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"
@@ -46,7 +46,7 @@ class Gathered:
 def gather(paths: Sequence[str], recursive: bool, *, together: bool = True) -> Gathered:
     """Read what the paths name, each file once, and hold all of it against each other, unless that comes later."""
     gathered = Gathered()
-    progress = Progress()
+    progress = ProgressLine()
     for source in _sources(paths, recursive):
         data = source if isinstance(source, Finding) else _read(source)
         if isinstance(data, Finding):

@@ -14,12 +14,12 @@ import click
 from makeway.api.names import DEFAULT_NAMESPACE
 from makeway.api.reading.structure import did_you_mean
 from makeway.cli.offline.files import STDIN
-from makeway.cli.offline.place_reading import Scene, read_scene, told_left_out
+from makeway.cli.offline.place_reading import PlaceInput, read_scene, told_left_out
 from makeway.cli.server.configuration import read_configuration
 from makeway.cli.terminal.screen import echo, plain
 from makeway.core.lowering import policy_of
 from makeway.core.placement.cycle import sought
-from makeway.core.placement.model import Answer, Cluster, ForGroup, ForPod, GroupKey, Pod, Preemptor
+from makeway.core.placement.model import Cluster, ForGroup, ForPod, GroupKey, PlacementAnswer, Pod, Preemptor
 from makeway.core.placement.nodes import Placement
 from makeway.core.policy import Policy
 from makeway.core.trace import Rule, Step
@@ -92,7 +92,7 @@ def _seeker(gangs: set[GroupKey], pod: Pod) -> Preemptor:
     return ForPod(pod.key)
 
 
-def _named(scene: Scene, whom: str, namespace: str) -> list[Preemptor]:
+def _named(scene: PlaceInput, whom: str, namespace: str) -> list[Preemptor]:
     cluster = scene.cluster
     kind, _, name = whom.partition("/")
     if kind not in ("pod", "workload") or not name:
@@ -114,7 +114,7 @@ def _named(scene: Scene, whom: str, namespace: str) -> list[Preemptor]:
     return [ForPod(pod.key)]
 
 
-def _of_workload(scene: Scene, namespace: str, name: str) -> list[Preemptor]:
+def _of_workload(scene: PlaceInput, namespace: str, name: str) -> list[Preemptor]:
     cluster = scene.cluster
     known = [each.name for each in cluster.workloads if each.namespace == namespace]
     if name not in known:
@@ -168,7 +168,7 @@ def _waiting(cluster: Cluster, preemptor: Preemptor) -> list[Pod]:
 class _Found:
     preemptor: Preemptor
     members: frozenset[str]
-    answer: Answer
+    answer: PlacementAnswer
 
     @property
     def name(self) -> str:

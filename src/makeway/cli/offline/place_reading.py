@@ -36,7 +36,7 @@ NAMES_MAX = 10  # that one line tells
 _INDEX = re.compile(r"\[\d+\]")
 
 
-class LeftOut(NamedTuple):
+class UnplacedPod(NamedTuple):
     """A pod that waits, and not for a place from us."""
 
     why: str  # "has scheduling gates"
@@ -45,14 +45,14 @@ class LeftOut(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class PlaceInput:
     cluster: Cluster
-    left_out: Mapping[PodKey, LeftOut]
+    left_out: Mapping[PodKey, UnplacedPod]
     notes: Sequence[str]  # about the files
     unheeded: Sequence[str]  # what pods that wait ask for in vain
 
 
-def read_scene(paths: Sequence[str], recursive: bool, gates: Gates) -> Scene:
+def read_scene(paths: Sequence[str], recursive: bool, gates: Gates) -> PlaceInput:
     """The cluster that the files describe; ends the program if they have errors, and all of them are told."""
     notes: list[str] = []
     values = [each.value for each in _load(paths, recursive, notes) if each.value is not None]
@@ -60,7 +60,7 @@ def read_scene(paths: Sequence[str], recursive: bool, gates: Gates) -> Scene:
     taking_part = [each for each in values if not isinstance(each, Pod) or key_of(each.metadata) not in left_out]
     cluster = cluster_of(taking_part, Millis(time.time_ns() // 10**9 * 1000), gates)
     notes += _about_nodes(cluster)
-    return Scene(cluster, left_out, notes, list(_unheeded(taking_part)))
+    return PlaceInput(cluster, left_out, notes, list(_unheeded(taking_part)))
 
 
 def listed(names: Iterable[str]) -> str:
@@ -119,23 +119,23 @@ def _forgiven(manifests: Iterable[Manifest]) -> Iterator[str]:
 # --- pods ------------------------------------------------------------------------------------------------------------
 
 
-def _left_out(pod: Pod) -> LeftOut | None:
+def _left_out(pod: Pod) -> UnplacedPod | None:
     spec, member = view(pod.spec, PodSpec), member_of(pod)
     workload = None if member is None else (key_of(pod.metadata)[0], member.workload)
     if spec.node_name or not is_live(pod):
         return None
     if pod.metadata.deletion_timestamp is not None:
-        return LeftOut("is being deleted", "are being deleted", workload)
+        return UnplacedPod("is being deleted", "are being deleted", workload)
     if spec.scheduler_name not in SCHEDULERS:
-        return LeftOut(
+        return UnplacedPod(
             f"asks for scheduler {spec.scheduler_name}", f"ask for scheduler {spec.scheduler_name}", workload
         )
     if spec.scheduling_gates:
-        return LeftOut("has scheduling gates", "have scheduling gates", workload)
+        return UnplacedPod("has scheduling gates", "have scheduling gates", workload)
     return None
 
 
-def told_left_out(left_out: Mapping[PodKey, LeftOut]) -> Iterator[str]:
+def told_left_out(left_out: Mapping[PodKey, UnplacedPod]) -> Iterator[str]:
     by_reason: dict[str, list[str]] = defaultdict(list)
     for key, each in left_out.items():
         by_reason[each.why_many].append("/".join(key))

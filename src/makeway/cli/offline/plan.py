@@ -35,7 +35,7 @@ from makeway.core.cycle.cycle import Verdict
 from makeway.core.lowering import load_state, policy_of
 from makeway.core.messages import HUMAN_REASONS, amount
 from makeway.core.model import Millis, WorkloadKey
-from makeway.core.planning import Need, Planned, PlannedCycle, Waiting, plan_cycles
+from makeway.core.planning import Need, PlannedCycle, PlannedCycles, StillWaiting, plan_cycles
 from makeway.core.policy import Policy
 from makeway.core.trace import Rule
 
@@ -125,8 +125,8 @@ class _Story:
     """A plan, to be told as data or as text."""
 
     objects: Prepared
-    planned: Planned
-    outside: Sequence[Waiting]
+    planned: PlannedCycles
+    outside: Sequence[StillWaiting]
 
     def data(self) -> dict[str, object]:
         at_the_end = {"shares": shares_data(self.planned.shares)} if self.planned.shares else {}
@@ -217,11 +217,11 @@ class _Story:
         yield first.replace(title, click.style(title, fg=colour), 1)
         yield from rest
 
-    def _why(self, waiting: Waiting) -> str:
+    def _why(self, waiting: StillWaiting) -> str:
         message = plain(waiting.message)
         return message if waiting.other is None else message.replace(waiting.other, self._name(waiting.other))
 
-    def _waiting_lines(self, waiting: Waiting) -> Iterator[str]:
+    def _waiting_lines(self, waiting: StillWaiting) -> Iterator[str]:
         where = f" in {waiting.queue}" if waiting.queue else ""
         yield from _folded(f"{self._name(waiting.workload)}{where} ({waiting.reason}): {self._why(waiting)}", 2, 4)
         for need in waiting.needs:

@@ -27,7 +27,7 @@ from makeway.adapters.simulator.reports.measures import Measures, measure
 from makeway.adapters.simulator.reports.page import page
 from makeway.adapters.simulator.reports.report import comparison_data, comparison_lines, data, lines
 from makeway.adapters.simulator.reports.words import span
-from makeway.adapters.simulator.simulation import Settings, Simulation
+from makeway.adapters.simulator.simulation import Simulation, SimulationSettings
 from makeway.adapters.simulator.sources.arrivals import Source, SourceError, arrivals_in, beside, open_source
 from makeway.adapters.simulator.sources.arrivals import read_arrivals as read_manifests
 from makeway.adapters.simulator.sources.generator import read_generator
@@ -45,7 +45,7 @@ from makeway.controllers.jobs.workloads import prepared
 from makeway.core.lowering import policy_of
 from makeway.core.model import Millis
 from makeway.core.policy import Policy
-from makeway.runtime.journal import Journal
+from makeway.runtime.journal import DecisionJournal
 from makeway.runtime.recount.recount import recount
 
 FORMATS = ("philly", "openb", "swf")
@@ -77,7 +77,7 @@ class _Span(click.ParamType):  # type: ignore[type-arg]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SimulateOptions:
     """What the command line asks for."""
 
     paths: tuple[str, ...]
@@ -126,7 +126,7 @@ def simulate(output: str, per_workload: bool, **options: Any) -> None:
     after the run time of their annotation makeway.dev/runtime. Exits with 1 if the input has errors, or if a promise
     was broken.
     """
-    asked = Asked(**options)
+    asked = SimulateOptions(**options)
     _check_usage(asked, per_workload, output)
     with ExitStack() as files:
         scenes, sink, shown = _prepared(asked, files)
@@ -147,7 +147,7 @@ def simulate(output: str, per_workload: bool, **options: Any) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _check_usage(asked: Asked, per_workload: bool, output: str) -> None:
+def _check_usage(asked: SimulateOptions, per_workload: bool, output: str) -> None:
     sources = [name for name in ("generator", "trace", "arrivals") if getattr(asked, name) is not None]
     if not asked.paths and not sources:
         raise click.UsageError(
@@ -169,7 +169,7 @@ def _check_usage(asked: Asked, per_workload: bool, output: str) -> None:
     _check_outputs(asked)
 
 
-def _check_outputs(asked: Asked) -> None:
+def _check_outputs(asked: SimulateOptions) -> None:
     taken = {os.path.realpath(each): "is read, too" for each in asked.files()}
     for option, path in (("--report", asked.report), ("--journal", asked.journal)):
         if path is None:
@@ -237,7 +237,7 @@ def _about(file: str, message: str, hint: str, line: int | None = None) -> Findi
     return Finding(file, line, None, "", "", "", "error", message, hint)
 
 
-def _prepared(asked: Asked, files: ExitStack) -> tuple[list[_Scene], IO[bytes] | None, IO[bytes] | None]:
+def _prepared(asked: SimulateOptions, files: ExitStack) -> tuple[list[_Scene], IO[bytes] | None, IO[bytes] | None]:
     """Everything that is read and written; ends the program if anything is wrong with it."""
     found: list[Finding] = []
     warnings: list[Finding] = []
@@ -271,7 +271,9 @@ def _collected(found: list[Finding], read: Callable[[], Source | None]) -> Sourc
         return None
 
 
-def _gathered(asked: Asked, found: list[Finding], warnings: list[Finding]) -> tuple[list[Manifest], list[Manifest]]:
+def _gathered(
+    asked: SimulateOptions, found: list[Finding], warnings: list[Finding]
+) -> tuple[list[Manifest], list[Manifest]]:
     """The manifests of the configuration, and all others."""
     gathered = gather([*([] if asked.config is None else [asked.config]), *asked.paths], asked.recursive)
     for each in gathered.findings():
@@ -342,7 +344,7 @@ def _left_out(manifests: Sequence[Manifest], policy: Policy, now: Millis) -> Ite
         yield f"and {len(left_out) - NOTES_MAX} more like that: `makeway plan` names them all"
 
 
-def _coming(asked: Asked) -> Source | None:
+def _coming(asked: SimulateOptions) -> Source | None:
     if asked.generator is not None:
         return read_generator(open_source(asked.generator))
     if asked.arrivals is not None:
@@ -376,11 +378,13 @@ class _Ran:
     broken: tuple[str, ...]  # promises that were not kept
 
 
-def _run(asked: Asked, scene: _Scene, sink: IO[bytes] | None) -> _Ran:
+def _run(asked: SimulateOptions, scene: _Scene, sink: IO[bytes] | None) -> _Ran:
     source = scene.source
     faults = None if asked.faults == "none" else Faults.of_profile(asked.seed, asked.faults)
-    settings = Settings(scene.policy, asked.eviction_ms, seed=asked.seed, faults=faults, figures_ms=FIGURES_MS)
-    journal = Journal(scene.policy, sink=getattr(sink, "write", None))
+    settings = SimulationSettings(
+        scene.policy, asked.eviction_ms, seed=asked.seed, faults=faults, figures_ms=FIGURES_MS
+    )
+    journal = DecisionJournal(scene.policy, sink=getattr(sink, "write", None))
     progress = _Progress(source.count, source.begins_at)
     until = None if asked.until_ms is None else Millis(source.begins_at + asked.until_ms)
     for_a_long_run()
@@ -513,7 +517,7 @@ def _tell(ran: _Ran, other: _Ran | None, output: str, per_workload: bool) -> Non
         echo(line)
 
 
-def _again(asked: Asked) -> str:
+def _again(asked: SimulateOptions) -> str:
     """The command that gives the same run."""
     words = ["makeway", "simulate", *(word for path in asked.paths for word in ("-f", path))]
     words += ["-R"] * asked.recursive

@@ -150,14 +150,14 @@ def _serve(
 ) -> None:  # fmt: skip
     from makeway.adapters.server.http.limits import raise_files
     from makeway.adapters.server.storage.data_file import DataFileRefused
-    from makeway.embedded.control_plane import ControlPlane, Settings, own_process
+    from makeway.embedded.control_plane import ControlPlane, ControlPlaneSettings, own_process
     from makeway.embedded.local_node import LocalNode
     from makeway.embedded.pod_logs import Logs
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     files = raise_files()
     try:
-        settings = Settings(configuration=value, host=listen, port=port, on_nodes=True)
+        settings = ControlPlaneSettings(configuration=value, host=listen, port=port, on_nodes=True)
         plane = ControlPlane(folder, settings)
     except DataFileRefused as error:
         raise click.ClickException(f"{error}\n\nhint: {_about_folder(folder)}") from error

@@ -61,7 +61,7 @@ def plain(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-class Progress:
+class ProgressLine:
     """A line on the terminal while it takes long, gone when it is done."""
 
     def __init__(self) -> None:

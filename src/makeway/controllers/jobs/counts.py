@@ -112,7 +112,7 @@ class Counted:
 
 
 @dataclass(slots=True)
-class Tally:
+class PodCounts:
     """The pods of a Job by what they mean to it. Those that were counted before are in none of the lists."""
 
     active: list[Counted] = field(default_factory=list)
@@ -129,8 +129,8 @@ class Tally:
     verdict: str = ""  # of the failure policy: why the Job has failed
 
 
-def tally(spec: JobSpec, status: JobStatus, pods: Iterable[Pod]) -> Tally:
-    found = Tally()
+def tally(spec: JobSpec, status: JobStatus, pods: Iterable[Pod]) -> PodCounts:
+    found = PodCounts()
     uncounted = status.uncounted_terminated_pods
     noted = {*uncounted.succeeded, *uncounted.failed}
     held: set[str] = set()
@@ -165,7 +165,7 @@ def tally(spec: JobSpec, status: JobStatus, pods: Iterable[Pod]) -> Tally:
     return found
 
 
-def _judge(found: Tally, each: Counted, rules: Sequence[PodFailurePolicyRule]) -> None:
+def _judge(found: PodCounts, each: Counted, rules: Sequence[PodFailurePolicyRule]) -> None:
     """The first rule that fits decides what a failure means; a gang that had to leave its nodes has not failed."""
     if each.was_displaced:
         found.ignored.append(each)
@@ -210,7 +210,7 @@ def matching(rule: PodFailurePolicyRule, each: Counted) -> str:
 # --- what is to be made ----------------------------------------------------------------------------------------------
 
 
-def next_start(found: Tally) -> Millis:
+def next_start(found: PodCounts) -> Millis:
     """When a pod may be made in the place of one that failed: the more failed in a row, the later."""
     last_success = max((each.ended_at for each in found.successes), default=Millis(0))
     recent = [each.ended_at for each in found.failures if each.ended_at > last_success]
@@ -219,14 +219,14 @@ def next_start(found: Tally) -> Millis:
     return Millis(max(recent) + min(BACKOFF_MAX_MS, BACKOFF_MS << min(len(recent) - 1, 12)))
 
 
-def wanted_count(spec: JobSpec, found: Tally, succeeded: int) -> int:
+def wanted_count(spec: JobSpec, found: PodCounts, succeeded: int) -> int:
     """How many pods should run at once now."""
     if spec.completions is None:
         return len(found.active) if succeeded else spec.parallelism
     return min(spec.parallelism, max(0, spec.completions - succeeded))
 
 
-def missing_indexes(spec: JobSpec, found: Tally, done: set[int], count: int) -> list[int]:
+def missing_indexes(spec: JobSpec, found: PodCounts, done: set[int], count: int) -> list[int]:
     """The lowest indexes that are neither done nor run by anybody."""
     taken = {each.index for each in (*found.active, *found.terminating)}
     free = (i for i in range(min(spec.completions or 0, INDEX_MAX)) if i not in done and i not in taken)

@@ -39,7 +39,7 @@ from makeway.controllers.jobs.counts import (
     INDEX,
     TRACKING,
     Counted,
-    Tally,
+    PodCounts,
     missing_indexes,
     next_start,
     parse_indexes,
@@ -81,7 +81,7 @@ class Tell:
 
 
 @dataclass(frozen=True, slots=True)
-class LetGo:
+class ReleasePod:
     """Take the finalizer from a pod. ``stopped``: its end is not to count, unless it has ended by now.
 
     Who is stopped is marked: should we be gone before it is deleted, it is known what it was, also when it has ended.
@@ -140,7 +140,7 @@ def _orphan(pod: Pod, view: View) -> Outcome:
 
 
 def _let_go(pod: Pod) -> Action:
-    return Action(Change(Ref.of(pod), LetGo(), status=False, uid=pod.metadata.uid))
+    return Action(Change(Ref.of(pod), ReleasePod(), status=False, uid=pod.metadata.uid))
 
 
 def _tracked(pods: Sequence[Pod]) -> Iterator[Action]:
@@ -170,7 +170,7 @@ class _Looking:
     job: Job
     spec: JobSpec
     status: JobStatus
-    found: Tally
+    found: PodCounts
     now: Millis
 
     def outcome(self) -> Outcome:
@@ -388,7 +388,7 @@ class _Looking:
 
     def _stopped(self, pods: Sequence[Counted]) -> Iterator[Action]:
         for each in pods:
-            change = Change(Ref.of(each.pod), LetGo(stopped=True), status=False, uid=each.uid)
+            change = Change(Ref.of(each.pod), ReleasePod(stopped=True), status=False, uid=each.uid)
             note = Note(Ref.of(self.job), "Normal", "SuccessfulDelete", f"Deleted pod: {each.pod.metadata.name}")
             yield Action(change, then=(_deleted(each, note),))
 

@@ -66,7 +66,7 @@ from makeway.controllers.contract import Ref
 from makeway.controllers.jobs.managed import why_unmanaged
 from makeway.core.lowering.workloads import is_accounted, is_queueable
 from makeway.core.model import Millis, QueueName, WorkloadKey
-from makeway.core.planning import Waiting
+from makeway.core.planning import StillWaiting
 from makeway.core.policy import Policy
 
 TEMPLATES_KNOWN = 1024  # a Job is looked at some twenty times while its template hardly changes
@@ -430,7 +430,7 @@ def _with_meta(each: T, **changes: object) -> T:
 # --- who does not even queue ------------------------------------------------------------------------------------------
 
 
-def outside(objects: Iterable[Wire], policy: Policy) -> list[Waiting]:
+def outside(objects: Iterable[Wire], policy: Policy) -> list[StillWaiting]:
     """Workloads that wait and are in no ClusterQueue's line, and what keeps each out; finished ones do not wait."""
     everything = list(objects)
     queues = {_place(each.metadata): each for each in everything if isinstance(each, LocalQueue)}
@@ -441,7 +441,7 @@ def outside(objects: Iterable[Wire], policy: Policy) -> list[Waiting]:
             if kept_out is not None:
                 reason, message = kept_out
                 found.append(
-                    Waiting(
+                    StillWaiting(
                         workload=_key(each.metadata), queue=QueueName(""), reason=reason, message=message, parked=True
                     )
                 )

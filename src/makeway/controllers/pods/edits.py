@@ -38,7 +38,7 @@ class Bind:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class TellWhyNoNode:
     """Why a pod has no node yet, and which one it was promised; "": none. Without a message that stays as it was."""
 
     message: str | None

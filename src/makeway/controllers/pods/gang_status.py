@@ -48,7 +48,7 @@ class Said(NamedTuple):
     message: str
 
 
-class Told(NamedTuple):
+class ToldCondition(NamedTuple):
     """A condition without its times."""
 
     type: str
@@ -58,7 +58,7 @@ class Told(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class GangProgress:
     """How much of a Workload is on nodes. ``why`` it is not all of it; None: that is not decided yet."""
 
     gang: str
@@ -67,7 +67,7 @@ class Standing:
     why: Said | None
 
 
-def standing(known: SchedulingWorkload, state: Placement, said: Mapping[Preemptor, Said]) -> Standing:
+def standing(known: SchedulingWorkload, state: Placement, said: Mapping[Preemptor, Said]) -> GangProgress:
     """``said``: what was decided last about those of its pods that wait."""
     pods = [state.pods[key] for key in state.referring(known.namespace, known.name)]
     on_nodes = sum(pod.node is not None for pod in pods)
@@ -81,7 +81,7 @@ def standing(known: SchedulingWorkload, state: Placement, said: Mapping[Preempto
     elif on_nodes == len(pods) and lacking is None:
         what = "Placed"
     counts = ["-" if group.min_count is None else str(group.min_count) for group in known.groups]
-    return Standing(",".join(counts), f"{on_nodes}/{len(pods)}", what, why)
+    return GangProgress(",".join(counts), f"{on_nodes}/{len(pods)}", what, why)
 
 
 def _name_of(item: Preemptor) -> tuple[str, ...]:
@@ -110,8 +110,8 @@ class TellGang:
     """Its standing and conditions, and what ``known`` says of its priorities where the status says nothing."""
 
     known: SchedulingWorkload
-    standing: Standing
-    conditions: tuple[Told, ...]
+    standing: GangProgress
+    conditions: tuple[ToldCondition, ...]
     at: Millis
 
     def __call__(self, gang: Any) -> Any:
@@ -141,7 +141,7 @@ class TellGang:
         )
 
 
-def _says(found: Condition | None, told: Told) -> bool:
+def _says(found: Condition | None, told: ToldCondition) -> bool:
     return found is not None and (found.status, found.reason, found.message) == told[1:]
 
 
@@ -201,17 +201,17 @@ def _is_a_stranger(gang: GangWorkload, view: View) -> bool:
 
 
 def _conditions(
-    gang: GangWorkload, known: SchedulingWorkload, shown: Standing, state: Placement, view: View
-) -> Iterator[Told]:
+    gang: GangWorkload, known: SchedulingWorkload, shown: GangProgress, state: Placement, view: View
+) -> Iterator[ToldCondition]:
     if shown.state == "Placed":
-        yield Told(PLACED, "True", PLACED, "Every pod of it is on a node.")
+        yield ToldCondition(PLACED, "True", PLACED, "Every pod of it is on a node.")
     elif shown.why is not None:
-        yield Told(PLACED, "False", shown.why.reason, shown.why.message[:MESSAGE_MAX])
+        yield ToldCondition(PLACED, "False", shown.why.reason, shown.why.message[:MESSAGE_MAX])
     found = Divergence(())  # where the queue says the priority, that of the pods was never meant to be the same
     if priority_in_queue(gang, view) is None:
         pods = (state.pods[key] for key in state.referring(known.namespace, known.name))
         found = divergence(known.namespace, known.name, known.priority, pods)
-    yield Told(NOT_MATCHING, found.status, found.reason, found.message[:MESSAGE_MAX])
+    yield ToldCondition(NOT_MATCHING, found.status, found.reason, found.message[:MESSAGE_MAX])
 
 
 def _notes(before: GangWorkload, after: GangWorkload) -> Iterator[Note]:

@@ -26,7 +26,7 @@ IN_VAIN = (
 )  # fmt: skip
 
 
-class Told:
+class RecentlyTold:
     """When pods were last told who holds what they lack: that changes with every pod that comes and goes.
 
     So a message that differs in nothing else is written at most every 30 seconds.

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from makeway.core.placement.filters import are_some_kept_away, concerns, has_relations, matches_labels
 from makeway.core.placement.hindrances import might_take
-from makeway.core.placement.model import ForGroup, Pod, PodKey, Preemptor, Term
+from makeway.core.placement.model import AffinityTerm, ForGroup, Pod, PodKey, Preemptor
 from makeway.core.placement.nodes import Placement
 
 NOBODY: PodKey = ("", "")
@@ -176,7 +176,7 @@ def _is_moved(state: Placement, pod: Pod, news: News, *, both: bool) -> bool:
 
 
 def _heeds_namespaces(state: Placement, kinds: Iterable[Pod]) -> bool:
-    terms: list[Term] = [term for pod in kinds for term in (*pod.pod_affinity, *pod.anti_affinity)]
+    terms: list[AffinityTerm] = [term for pod in kinds for term in (*pod.pod_affinity, *pod.anti_affinity)]
     terms += [term for key in (*state.wary, *state.nominated) for term in state.pods[key].anti_affinity]
     return any(term.namespace_selector is not None for term in terms)
 

@@ -32,7 +32,7 @@ def pause_ms(refusals: int) -> int:
 
 
 @dataclass(slots=True)
-class Line:
+class RefusedShape:
     """Those of one shape who were refused."""
 
     members: dict[Preemptor, Rank] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class PodQueue:
     def __init__(self) -> None:
         self._heap: list[tuple[Rank, Preemptor]] = []
         self._ready: dict[Preemptor, Rank] = {}
-        self._lines: dict[Shape, Line] = {}
+        self._lines: dict[Shape, RefusedShape] = {}
         self._line_of: dict[Preemptor, Shape] = {}  # of those who were refused
         self._tried: dict[Preemptor, Shape] = {}  # of those of them who are tried again
         self._due: dict[Shape, Millis] = {}  # shapes that are to be tried again then, whatever happens
@@ -112,7 +112,7 @@ class PodQueue:
 
         ``heeds``: other pods matter to it beyond the room that these take.
         """
-        line = self._lines.setdefault(shape, Line())
+        line = self._lines.setdefault(shape, RefusedShape())
         line.members[item] = rank
         if heeds:
             self._heeding[shape] = None

@@ -30,20 +30,20 @@ from makeway.controllers.contract import (
     GANG_WORKLOAD,
     NOTHING,
     Action,
-    Attempt,
     Change,
     Delete,
     Note,
     Outcome,
+    PlacementAttempt,
     Placing,
     Ref,
     Trouble,
     View,
 )
 from makeway.controllers.pods.cluster import WORKLOADS, PodCluster
-from makeway.controllers.pods.edits import NOT_WHOLE, PREEMPTED, Bind, Disrupt, Promise, Wait, said, whose
+from makeway.controllers.pods.edits import NOT_WHOLE, PREEMPTED, Bind, Disrupt, Promise, TellWhyNoNode, said, whose
 from makeway.controllers.pods.gang_status import FOR_MEMBERS, FOR_PODS, FOR_VICTIMS, UNSCHEDULABLE, GangBoard, Said
-from makeway.controllers.pods.messages import Told, told_waiting
+from makeway.controllers.pods.messages import RecentlyTold, told_waiting
 from makeway.controllers.pods.news import News, could_help, heeds_others, labels_of, look_of
 from makeway.controllers.pods.queue import PodQueue, Rank, Shape
 from makeway.core.model import Millis
@@ -64,10 +64,10 @@ class PodScheduling:
         self._queue = PodQueue()
         self._writing: set[PodKey] = set()  # pods of which a write was asked for and is not answered
         self._stranded: dict[Preemptor, Millis] = {}  # gangs of which only a part stands, since when
-        self._attempts: list[Attempt] = []  # of this look
+        self._attempts: list[PlacementAttempt] = []  # of this look
         self._placings: list[Placing] = []  # of this look
         self._decision = ""  # the id that the writes of the decision of the moment carry
-        self._told = Told()
+        self._told = RecentlyTold()
         self._promises: dict[Preemptor, Promise] = {}  # of those for whom others leave
         self._given_up: dict[PodKey, Exception] = {}  # pods for whom no place can be sought, and why
         self._board = GangBoard()
@@ -268,10 +268,10 @@ class PodScheduling:
             answer = cycle(cluster.state, item, pod_by_pod=pod_by_pod)
         return answer if answer.bound or answer.reason == ONGOING else None
 
-    def _attempt(self, item: Preemptor, answer: CycleAnswer) -> Attempt:
+    def _attempt(self, item: Preemptor, answer: CycleAnswer) -> PlacementAttempt:
         pods = self._cluster.state.pods
         units = {pod.member or pod.key for key in answer.actuated if (pod := pods[key])}
-        return Attempt(
+        return PlacementAttempt(
             is_gang=isinstance(item, ForGroup),
             result="scheduled" if answer.bound else "unschedulable",
             has_searched=not answer.bound and answer.reason is None,
@@ -337,7 +337,7 @@ class PodScheduling:
             self._break_promise(loser)
             cluster.nominated(key, None)
             cluster.touched[loser] = None  # it may have a place beside the other, or elsewhere
-            actions += self._change(key, Wait(None, "", now), view)
+            actions += self._change(key, TellWhyNoNode(None, "", now), view)
         rank, shape = self._rank(item, members), self._shape(item, cluster.members(item))
         self._queue.refuse(item, rank, shape, now, counts=False, heeds=True)
         return actions
@@ -420,7 +420,7 @@ class PodScheduling:
                 self._cluster.nominated(pod.key, node)
             stored = view.get(_ref(pod.key))
             message = words if isinstance(words, str) else words[pod.key]
-            edit = Wait(message, node or "", now)
+            edit = TellWhyNoNode(message, node or "", now)
             if stored is None or (not again and edit(stored) in (stored, None)):
                 continue
             is_news = said(stored) != message
@@ -456,7 +456,9 @@ class PodScheduling:
             then = () if is_leaving else (Action(Delete(ref, uid), decision=self._decision),)
             yield Action(change, then, (note,), decision=self._decision)
 
-    def _change(self, key: PodKey, edit: Bind | Wait, view: View, *notes: Note, status: bool = True) -> list[Action]:
+    def _change(
+        self, key: PodKey, edit: Bind | TellWhyNoNode, view: View, *notes: Note, status: bool = True
+    ) -> list[Action]:
         stored = view.get(_ref(key))
         if stored is None:
             return []
@@ -491,4 +493,4 @@ def _name_of(item: Preemptor) -> str:
 
 def _nominates(action: Action, nodes: set[str]) -> bool:
     write = action.write
-    return isinstance(write, Change) and isinstance(write.edit, Wait) and write.edit.nominated in nodes
+    return isinstance(write, Change) and isinstance(write.edit, TellWhyNoNode) and write.edit.nominated in nodes

@@ -38,8 +38,8 @@ from makeway.api.quantity import Quantity, Time
 from makeway.controllers.contract import NOTHING, Action, Change, Edit, Outcome, Ref, View
 from makeway.core.lowering import Reason, inactive_reasons
 from makeway.core.model import DAWN, FR, Millis, QueueName, ResourceName
-from makeway.core.quota.figures import Figure, figures_of, local_totals, share_of, waiting_in
-from makeway.core.quota.tree import Node
+from makeway.core.quota.figures import UsageFigure, figures_of, local_totals, share_of, waiting_in
+from makeway.core.quota.tree import QuotaNode
 
 INTERVAL_MS = 1000
 ROWS_MAX = 64  # flavors in a status, and resources in a flavor
@@ -212,7 +212,7 @@ class QueueStatus:
         return _write(whom, ShowShare(shown), stored)
 
 
-def _share(view: View, node: Node) -> FairSharingStatus | None:
+def _share(view: View, node: QuotaNode) -> FairSharingStatus | None:
     found = share_of(view.state, node)
     return None if found is None else FairSharingStatus(weighted_share=found.status)
 
@@ -297,7 +297,7 @@ def _local_queue(stored: LocalQueue, view: View) -> LocalQueueStatus:
     )
 
 
-def _resource(name: ResourceName, figure: Figure) -> ResourceUsage:
+def _resource(name: ResourceName, figure: UsageFigure) -> ResourceUsage:
     total, borrowed = (Quantity.of_units(amount, name) for amount in (figure.total, figure.borrowed))
     return ResourceUsage(name=name, total=total, borrowed=borrowed)
 

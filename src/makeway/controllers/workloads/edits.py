@@ -158,7 +158,7 @@ class Requeue:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class TellWhyWaiting:
     """Say why a workload without quota waits (api 14.1)."""
 
     reason: str
@@ -195,7 +195,7 @@ class ListGates:
 
 
 @dataclass(frozen=True, slots=True)
-class LetGo:
+class RemoveFinalizer:
     """Take our finalizer off an object that is being deleted."""
 
     def __call__(self, value: Any) -> Any:

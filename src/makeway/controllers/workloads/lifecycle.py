@@ -52,11 +52,11 @@ from makeway.controllers.workloads.edits import (
     BackOff,
     Deactivate,
     InTurn,
-    LetGo,
     ListGates,
+    RemoveFinalizer,
     Requeue,
     SwitchOff,
-    Wait,
+    TellWhyWaiting,
 )
 from makeway.controllers.workloads.eviction import (
     DEACTIVATED,
@@ -94,7 +94,7 @@ def no_linger(workload: Workload) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class WorkloadContext:
     """A Workload with what its rules ask about."""
 
     whom: Ref
@@ -166,7 +166,7 @@ class Workloads:
         workload = view.get(whom)
         if workload is None:
             return NOTHING
-        look = Look(whom, workload, view, now, self._linger)
+        look = WorkloadContext(whom, workload, view, now, self._linger)
         until: Millis | None = None
         for rule in _rules(look):
             answer = rule(look)
@@ -178,7 +178,7 @@ class Workloads:
         return NOTHING if until is None else Outcome(again_at=until)
 
 
-def _rules(look: Look) -> tuple[Callable[[Look], Answer], ...]:
+def _rules(look: WorkloadContext) -> tuple[Callable[[WorkloadContext], Answer], ...]:
     if look.workload.metadata.deletion_timestamp is not None:
         return (let_go,)
     if says(look.workload, "Finished"):
@@ -189,7 +189,7 @@ def _rules(look: Look) -> tuple[Callable[[Look], Answer], ...]:
 # --- the ends --------------------------------------------------------------------------------------------------------
 
 
-def let_go(look: Look) -> Answer:
+def let_go(look: WorkloadContext) -> Answer:
     """Nothing frees quota while something runs on it: the finalizer stays as long (S-10.3)."""
     workload, finalizers = look.workload, look.workload.metadata.finalizers
     if RESOURCE_IN_USE not in finalizers and not holds_quota(workload):
@@ -203,7 +203,7 @@ def let_go(look: Look) -> Answer:
         return None  # an Option whose Parent lives leaves first (S-12.10)
     if holds_quota(workload) and set(finalizers) - {RESOURCE_IN_USE}:  # somebody keeps it, but not its quota
         return look.change(Release(look.now, shown_reason("PendingEvaluation", look.policy), "It is being deleted"))
-    return look.change(LetGo(), status=False) if RESOURCE_IN_USE in finalizers else None
+    return look.change(RemoveFinalizer(), status=False) if RESOURCE_IN_USE in finalizers else None
 
 
 def _runs(job: Job, policy: Policy) -> bool:
@@ -211,13 +211,13 @@ def _runs(job: Job, policy: Policy) -> bool:
     return not lets_go(job) if FRAMEWORK in policy.jobs.frameworks else has_pods(status_of_job(job))
 
 
-def _leaves_pods(look: Look) -> bool:
+def _leaves_pods(look: WorkloadContext) -> bool:
     """Whether pods of a Job that is gone are still on their way out, where that can be seen."""
     owner = None if says(look.workload, "Finished") else look.owner
     return owner is not None and any(may_run(each) for each in look.view.owned(owner.uid, "Pod"))
 
 
-def keep_finished(look: Look) -> Answer:
+def keep_finished(look: WorkloadContext) -> Answer:
     """S-10.11. Options go with their Parent."""
     keep = look.policy.keep_finished_ms
     if keep is None or look.is_option:
@@ -229,7 +229,7 @@ def keep_finished(look: Look) -> Answer:
     return Action(Delete(look.whom, uid=look.workload.metadata.uid), notes=(told,))
 
 
-def keep_deactivated(look: Look) -> Answer:
+def keep_deactivated(look: WorkloadContext) -> Answer:
     """S-10.11: who was switched off by us may be removed together with its job."""
     keep = look.policy.keep_deactivated_ms
     if keep is None or look.workload.spec.active:
@@ -246,7 +246,7 @@ def keep_deactivated(look: Look) -> Answer:
     return Action(Delete(Ref.of(owner), uid=owner.metadata.uid), notes=(told,))
 
 
-def deactivate(look: Look) -> Answer:
+def deactivate(look: WorkloadContext) -> Answer:
     """S-10.10: first what is wanted, in the spec; then what follows from it, in the status."""
     workload, target = look.workload, condition(look.workload, "DeactivationTarget")
     wanted = target is not None and target.status == "True"
@@ -263,7 +263,7 @@ def deactivate(look: Look) -> Answer:
     return look.change(Deactivate(look.now), *told)
 
 
-def limit_execution(look: Look) -> Answer:
+def limit_execution(look: WorkloadContext) -> Answer:
     """Evict what has run for as long as it may (S-10.9)."""
     limit, workload = look.workload.spec.maximum_execution_time_seconds, look.workload
     if limit is None or look.is_option or not look.stays or not says(workload, "Admitted"):
@@ -276,7 +276,7 @@ def limit_execution(look: Look) -> Answer:
     return look.change(Aim(OUT_OF_TIME, message, look.now), look.note("Warning", OUT_OF_TIME, message))
 
 
-def heed_rejection(look: Look) -> Answer:
+def heed_rejection(look: WorkloadContext) -> Answer:
     """Deactivate a workload that a check rejects for good (S-11.4)."""
     if not status_of(look.workload).admission_checks or not look.workload.spec.active:
         return None
@@ -291,7 +291,7 @@ def heed_rejection(look: Look) -> Answer:
 # --- the ways back ---------------------------------------------------------------------------------------------------
 
 
-def stop_with_queue(look: Look) -> Answer:
+def stop_with_queue(look: WorkloadContext) -> Answer:
     """S-3.3: a reservation of a stopped queue ends; what runs stays, unless the queue is drained.
 
     So does a reservation of a ClusterQueue that is being deleted, or is gone: it is not used yet, and would keep the
@@ -316,7 +316,7 @@ def stop_with_queue(look: Look) -> Answer:
     return None
 
 
-def heed_retry(look: Look) -> Answer:
+def heed_retry(look: WorkloadContext) -> Answer:
     """Evict for a check that wants another try, and reset the checks (S-11.3)."""
     retrying = in_state(look.workload, "Retry") if status_of(look.workload).admission_checks else ()
     if not retrying:
@@ -326,7 +326,7 @@ def heed_retry(look: Look) -> Answer:
     return look.change(TryAgain(look.now), *told)
 
 
-def expect_pods(look: Look) -> Answer:
+def expect_pods(look: WorkloadContext) -> Answer:
     """S-10.7: pods that are not ready in time send the workload back, and too often is for good."""
     settings = look.policy.pods_ready
     if settings is None or look.is_option or not look.stays or not says(look.workload, "Admitted"):
@@ -361,7 +361,7 @@ def _pods_expected(workload: Workload, settings: PodsReady, now: Millis) -> tupl
     return "WaitForStart", Millis(admitted + settings.timeout_ms), settings.timeout_ms
 
 
-def give_back(look: Look) -> Answer:
+def give_back(look: WorkloadContext) -> Answer:
     """S-10.3 of a workload that nobody runs: its quota is free as soon as it has been asked to leave.
 
     A Parent goes after its Option was asked too, so that it does not take the same admission over again (S-12.10).
@@ -379,7 +379,7 @@ def give_back(look: Look) -> Answer:
     return look.change(Release(look.now, shown_reason("PendingEvaluation", look.policy)))
 
 
-def pass_checks(look: Look) -> Answer:
+def pass_checks(look: WorkloadContext) -> Answer:
     """List the checks of the assigned flavors, and admit once all of them are ready (S-11.1, 11.2)."""
     workload, queue = look.workload, look.queue
     if queue is None or not workload.spec.active:
@@ -398,7 +398,7 @@ def pass_checks(look: Look) -> Answer:
     return look.change(Admit(queue, look.now), told)
 
 
-def end_back_off(look: Look) -> Answer:
+def end_back_off(look: WorkloadContext) -> Answer:
     """S-10.5. A time to wait for that came beside another eviction ends the same way, whatever that one's reason."""
     workload, requeued = look.workload, condition(look.workload, "Requeued")
     if holds_quota(workload) or not workload.spec.active:
@@ -425,7 +425,7 @@ def end_back_off(look: Look) -> Answer:
 # --- what it shows ---------------------------------------------------------------------------------------------------
 
 
-def list_gates(look: Look) -> Answer:
+def list_gates(look: WorkloadContext) -> Answer:
     gates = look.policy.gates
     if not (gates.multi_kueue_orchestrated_preemption or gates.concurrent_admission):
         return None
@@ -435,7 +435,7 @@ def list_gates(look: Look) -> Answer:
     return None if lists(look.workload) is look.workload else look.change(lists)
 
 
-def explain_wait(look: Look) -> Answer:
+def explain_wait(look: WorkloadContext) -> Answer:
     """Nobody evaluates a workload that cannot be considered, so that nobody else would say why (api 17).
 
     Whoever holds it keeps it (OnHold); a Parent speaks for its Options.
@@ -451,18 +451,18 @@ def explain_wait(look: Look) -> Answer:
         if reserved is not None and (reserved.reason, reserved.message) == (reason, message):
             return None
         type, told = ("Normal", "AdmissionGated") if fault[0] == "AdmissionGated" else ("Warning", reason)
-        return look.change(Wait(reason, message, look.now), look.note(type, told, message))
+        return look.change(TellWhyWaiting(reason, message, look.now), look.note(type, told, message))
     if reserved is None and not _says_so_from_the_start(look.policy):
         return None
     if reserved is not None and not _is_ours(reserved.message):
         return None
     cleared = (look.note("Normal", "AdmissionGateCleared", "Nothing gates the admission any more"),)
     notes = cleared if reserved is not None and reserved.message.startswith(GATED_BY) else ()
-    wait = Wait(shown_reason("PendingEvaluation", look.policy), "Waits to be considered", look.now)
+    wait = TellWhyWaiting(shown_reason("PendingEvaluation", look.policy), "Waits to be considered", look.now)
     return look.change(wait, *notes)
 
 
-def obstacle(look: Look) -> tuple[str, str] | None:
+def obstacle(look: WorkloadContext) -> tuple[str, str] | None:
     """What keeps a workload without quota from being considered, the weightiest first (conventions 4.3)."""
     workload, local = look.workload, look.local_queue
     if not workload.spec.active:

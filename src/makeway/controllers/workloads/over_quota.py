@@ -13,7 +13,7 @@ from makeway.controllers.contract import NOTHING, Action, Change, Outcome, Ref, 
 from makeway.controllers.workloads.eviction import Evict, event_of_eviction, message_of_eviction
 from makeway.core.model import FR, Millis, QueueName, Workload
 from makeway.core.preemption.candidates import EVERYBODY
-from makeway.core.quota.tree import Node
+from makeway.core.quota.tree import QuotaNode
 from makeway.core.state import State
 
 REASON = "OverQuota"
@@ -51,7 +51,7 @@ def in_excess(state: State, queue: QueueName) -> list[Workload]:
     return chosen
 
 
-def _cover(state: State, node: Node, fr: FR) -> list[Workload]:
+def _cover(state: State, node: QuotaNode, fr: FR) -> list[Workload]:
     """Release workloads until the queue is short of ``fr`` no more; whoever would not help stays."""
     released = []
     for each in _in_order(state, QueueName(node.name), fr):

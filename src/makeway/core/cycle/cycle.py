@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
-from makeway.core.cycle.entries import Redeeming, Taking, reservation, stays_reserved
+from makeway.core.cycle.entries import EntryProcessor, Redeeming, reservation, stays_reserved
 from makeway.core.cycle.holds import Holds
 from makeway.core.cycle.nomination import Entry, nominate
 from makeway.core.cycle.tournament import Contestant, Tournament
@@ -20,7 +20,7 @@ from makeway.core.cycle.verdicts import Plan, Status, Verdict, refused_at_once
 from makeway.core.model import Millis, PodSetUse, QueueName, Workload, WorkloadKey, stored
 from makeway.core.preemption import claims
 from makeway.core.preemption.turns import own_turn
-from makeway.core.queueing.pending import SHAPE_MOVING, Standing
+from makeway.core.queueing.pending import SHAPE_MOVING, HeadReservation
 from makeway.core.queueing.waking import after_admission
 from makeway.core.state import State
 
@@ -92,7 +92,7 @@ def decide(state: State, now: Millis, of: Heads | None = None, *, passing: bool 
         redeeming = Redeeming(state, now, known.standing, frozenset(each.uid for each in ready), waits=waits)
         first = redeeming.verdicts()
         claims.foresee(state, redeeming.left, now)
-        taking = Taking(state, now, redeeming.left, waits=redeeming.waits)
+        taking = EntryProcessor(state, now, redeeming.left, waits=redeeming.waits)
         passed, found = _parted(state, now, found, taking) if passing else ((), found)
         verdicts = _take_all(state, now, found, taking)
     ended = (*known.ended, *taking.ended())
@@ -101,7 +101,7 @@ def decide(state: State, now: Millis, of: Heads | None = None, *, passing: bool 
 
 def _decide_as_it_is(state: State, now: Millis, found: list[Workload], *, passing: bool) -> Plan:
     """Where nobody claims anything, the state will be as it is: that is known without a trial."""
-    taking = Taking(state, now, [], waits=state.waits_for_pods)
+    taking = EntryProcessor(state, now, [], waits=state.waits_for_pods)
     passed, found = _parted(state, now, found, taking) if passing else ((), found)
     if not found:
         return Plan(now, (), (), passed, taking.held_before)
@@ -111,7 +111,7 @@ def _decide_as_it_is(state: State, now: Millis, found: list[Workload], *, passin
 
 
 def _parted(
-    state: State, now: Millis, found: list[Workload], taking: Taking
+    state: State, now: Millis, found: list[Workload], taking: EntryProcessor
 ) -> tuple[tuple[Workload, ...], list[Workload]]:
     """Heads that are passed over, and those that are looked at."""
     passed: list[Workload] = []
@@ -122,7 +122,7 @@ def _parted(
     return tuple(passed), others
 
 
-def _take_all(state: State, now: Millis, found: list[Workload], taking: Taking) -> list[Verdict]:
+def _take_all(state: State, now: Millis, found: list[Workload], taking: EntryProcessor) -> list[Verdict]:
     entries = [nominate(state, head, now, taking.is_out_of_reach) for head in found]
     refused = [refused_at_once(each) for each in entries if each.refused is not None]
     turns: list[_Turn] = [each for each in entries if each.refused is None]
@@ -139,13 +139,13 @@ class _Kept(NamedTuple):
 
     queue: QueueName
     head: WorkloadKey
-    standing: Standing
+    standing: HeadReservation
 
 
 _Turn = Entry | _Kept
 
 
-def _take_in_order(state: State, turns: list[_Turn], taking: Taking) -> Iterator[Verdict]:
+def _take_in_order(state: State, turns: list[_Turn], taking: EntryProcessor) -> Iterator[Verdict]:
     """All turns are put in order before the first is taken (S-5.6)."""
     for turn in sorted(turns, key=lambda turn: order(state, turn) if isinstance(turn, Entry) else turn.standing.order):
         if isinstance(turn, Entry):
@@ -154,7 +154,7 @@ def _take_in_order(state: State, turns: list[_Turn], taking: Taking) -> Iterator
             taking.keep_free(turn.queue, turn.standing.amounts, turn.head)
 
 
-def _take_by_shares(state: State, turns: list[_Turn], taking: Taking) -> Iterator[Verdict]:
+def _take_by_shares(state: State, turns: list[_Turn], taking: EntryProcessor) -> Iterator[Verdict]:
     """Each turn is chosen by shares that count what those before it took (S-9.4)."""
     nodes = state.tree.queues
     contestants: list[Contestant[_Turn]] = []
@@ -239,7 +239,7 @@ def carry_out(state: State, plan: Plan) -> None:
             state.pending.entitle(workload, verdict.assignment.usage)
         if verdict.reserved and stays_reserved(state, workload.queue):
             place = order(state, Entry(workload, verdict.assignment))
-            state.pending.keep_free(workload, Standing(place, verdict.reserved, verdict.assignment.usage))
+            state.pending.keep_free(workload, HeadReservation(place, verdict.reserved, verdict.assignment.usage))
     for ended in plan.ended:
         claims.end(state, ended.workload.key, ended.why, plan.now)
     for queue in redeemed:
@@ -283,7 +283,9 @@ def _displace(state: State, verdict: Verdict, now: Millis) -> None:
         state.rounds.barred(workload)
 
 
-def _settle_due(state: State, plan: Plan, kept_before: Mapping[QueueName, Mapping[WorkloadKey, Standing]]) -> None:
+def _settle_due(
+    state: State, plan: Plan, kept_before: Mapping[QueueName, Mapping[WorkloadKey, HeadReservation]]
+) -> None:
     """What the cycle itself makes worth another look (S-4.6.8, 4.6.9, 5.1)."""
     state.pending.end_standing()
     for verdict in plan.admitted:  # somebody new may be a victim now

@@ -21,7 +21,7 @@ from makeway.core.model import DAWN, FR, Claim, Millis, QueueName, Uid, Usage, W
 from makeway.core.preemption import claims
 from makeway.core.preemption.claims import Claimant, EndedClaim
 from makeway.core.preemption.classical import Victims
-from makeway.core.quota.tree import Node
+from makeway.core.quota.tree import QuotaNode
 from makeway.core.state import State
 from makeway.core.trace import Rule, Step
 
@@ -126,7 +126,7 @@ def ends_with_the_cycle(kept: Kept) -> bool:
     return not kept.owner
 
 
-class Taking:
+class EntryProcessor:
     """The entries of one cycle, one after the other, inside a trial in which chosen victims are gone already.
 
     ``claimants`` are those whose claims are in force: in the trial they hold what they claim. ``waits``: nothing is
@@ -139,8 +139,10 @@ class Taking:
         self._waits = waits
         self._claimants = {each.workload.key: each for each in claimants}
         self._out_of_reach: dict[Uid, set[str]] = {}  # victim -> claimants
-        self._asked: dict[Node, dict[WorkloadKey, Workload]] = {}  # root -> who was asked to leave and still holds
-        self._promised: dict[Node, dict[WorkloadKey, tuple[Node, Usage]]] = {}  # root -> what claims hold, and where
+        self._asked: dict[QuotaNode, dict[WorkloadKey, Workload]] = {}  # root -> who was asked to leave and still holds
+        self._promised: dict[
+            QuotaNode, dict[WorkloadKey, tuple[QuotaNode, Usage]]
+        ] = {}  # root -> what claims hold, and where
         for each in claimants:
             self._promise(each.workload, each.assignment.usage)
             for _, uid in each.claim.victims:
@@ -161,7 +163,7 @@ class Taking:
         """Claimants whose claims it may not take, being one of their victims (S-19.1.3)."""
         return frozenset(self._out_of_reach.get(workload.uid, ()))
 
-    def _root(self, workload: Workload) -> Node:
+    def _root(self, workload: Workload) -> QuotaNode:
         return self._state.tree.queues[workload.queue].root
 
     def _promise(self, workload: Workload, usage: Usage) -> None:
@@ -192,7 +194,7 @@ class Taking:
         return found
 
     @contextmanager
-    def as_ordered(self, root: Node) -> Iterator[None]:
+    def as_ordered(self, root: QuotaNode) -> Iterator[None]:
         """The tree as it counts for the order by shares: as it will be, or with the cycle's victims still in it.
 
         The latter without claims: the recorded system takes victims off for the fit alone (S-5.7.10).

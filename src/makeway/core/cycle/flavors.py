@@ -15,8 +15,8 @@ from makeway.core.model import (
     FR,
     PODS,
     Flavor,
+    FlavorGroup,
     FlavorName,
-    Group,
     PodSet,
     Queue,
     ResourceName,
@@ -25,7 +25,7 @@ from makeway.core.model import (
     selects,
 )
 from makeway.core.policy import Policy
-from makeway.core.quota.tree import Node, QuotaTree
+from makeway.core.quota.tree import QuotaNode, QuotaTree
 from makeway.core.trace import Rule, Step
 
 
@@ -62,7 +62,7 @@ AT_END = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FlavorChoice:
     """A resource's flavor."""
 
     flavor: FlavorName
@@ -72,7 +72,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class FlavorAttempt:
     """A flavor that was looked at, with the outcome of its worst resource."""
 
     flavor: FlavorName
@@ -87,8 +87,8 @@ class PodSetAssignment:
     name: str
     count: int
     requests: dict[ResourceName, int]
-    choices: dict[ResourceName, Choice] = field(default_factory=dict)
-    attempts: list[Attempt] = field(default_factory=list)
+    choices: dict[ResourceName, FlavorChoice] = field(default_factory=dict)
+    attempts: list[FlavorAttempt] = field(default_factory=list)
     mode: Mode = Mode.FIT
 
 
@@ -154,7 +154,7 @@ class Search:
     """All that a flavor search reads. ``only`` restricts a podSet's resource to the flavor it had before."""
 
     tree: QuotaTree
-    node: Node
+    node: QuotaNode
     queue: Queue
     flavors: Mapping[FlavorName, Flavor]
     policy: Policy
@@ -222,7 +222,7 @@ class Search:
         return why
 
     def _walk(
-        self, group: Group, decider: ResourceName, asked: list[ResourceName], members: list[int],
+        self, group: FlavorGroup, decider: ResourceName, asked: list[ResourceName], members: list[int],
         pod_sets: list[PodSet], parts: list[PodSetAssignment], total: Mapping[ResourceName, int], so_far: Assignment,
     ) -> tuple[Mode, NoFit | None]:  # fmt: skip
         """Try a group's flavors in order, stop where the policy says so, take the best seen (S-6.3, 6.7)."""
@@ -242,7 +242,7 @@ class Search:
                 continue
             outcomes = {resource: self._outcome(parts[0].name, name, resource, total, so_far) for resource in asked}
             worst = self._representative(outcomes.values())
-            parts[0].attempts.append(Attempt(name, worst.mode, worst.level, worst.why))
+            parts[0].attempts.append(FlavorAttempt(name, worst.mode, worst.level, worst.why))
             so_far.steps.extend(each.step for each in outcomes.values())
             if worst.mode is Mode.NO_FIT:
                 mildest = _milder(mildest, worst.why or NoFit.WAITING_FOR_QUOTA)
@@ -259,7 +259,7 @@ class Search:
             for resource in asked:
                 if resource in part.requests:
                     each = best[1][resource]
-                    part.choices[resource] = Choice(best[0], each.mode, each.level, tried)
+                    part.choices[resource] = FlavorChoice(best[0], each.mode, each.level, tried)
         by_worst = self.policy.gates.assignment_mode_by_worst_resource
         return (min(each.mode for each in best[1].values()) if by_worst else best[2].mode), None
 

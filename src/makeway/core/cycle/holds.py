@@ -17,7 +17,7 @@ from makeway.core.amounts import add, subtract
 from makeway.core.cycle.nomination import Entry
 from makeway.core.model import QueueName, Usage, Workload, WorkloadKey
 from makeway.core.queueing.waiting_list import place
-from makeway.core.quota.tree import Node
+from makeway.core.quota.tree import QuotaNode
 from makeway.core.state import State
 
 NOTHING: Usage = {}
@@ -39,7 +39,7 @@ def is_entitled(state: State, entry: Entry, reserved: Usage) -> bool:
     return _leaves_room(node, entry.assignment.usage, reserved)
 
 
-def _leaves_room(node: Node, asked: Usage, reserved: Usage) -> bool:
+def _leaves_room(node: QuotaNode, asked: Usage, reserved: Usage) -> bool:
     """Whether the holders of a queue leave that much of its nominal quota; what is only ``reserved`` does not count."""
     for fr, amount in asked.items():
         used = subtract(node.usage.get(fr, 0), reserved.get(fr, 0))
@@ -75,7 +75,7 @@ class Holds:
                 found[queue] = Hold(*first)
         return found
 
-    def charge(self, beside: Node, reserved: Reserved) -> bool:
+    def charge(self, beside: QuotaNode, reserved: Reserved) -> bool:
         """In a trial: what other queues of its tree hold counts as used; whether there is any.
 
         What is reserved for heads of such a queue in this cycle is part of what it holds.

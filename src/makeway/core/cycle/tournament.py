@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 
 from makeway.core.model import Usage, Workload, invariant
 from makeway.core.quota.shares import Share, borrows_of, seen_at, share
-from makeway.core.quota.tree import Node
+from makeway.core.quota.tree import QuotaNode
 from makeway.core.state import State
 from makeway.core.trace import Rule, Step
 
@@ -32,7 +32,7 @@ DECIDED_BY = (
 )  # fmt: skip
 PRIORITY, TIME = DECIDED_BY.index(Rule.ORDER_PRIORITY), DECIDED_BY.index(Rule.ORDER_EARLIER)
 
-Counted = Callable[[Node], AbstractContextManager[None]]  # the tree of this root as it counts for the order
+Counted = Callable[[QuotaNode], AbstractContextManager[None]]  # the tree of this root as it counts for the order
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Contestant(Generic[T]):
     """Who wants to be next: one of a queue at most."""
 
     workload: Workload
-    node: Node  # its queue
+    node: QuotaNode  # its queue
     usage: Usage  # what it would use
     item: T
 
@@ -54,7 +54,7 @@ class _Side:
 
     __slots__ = ("above", "asked_in", "best", "depth", "heap", "node", "seen", "stamp")
 
-    def __init__(self, node: Node, above: _Side | None) -> None:
+    def __init__(self, node: QuotaNode, above: _Side | None) -> None:
         self.node = node
         self.above = above
         self.depth: int = 0 if above is None else above.depth + 1
@@ -77,14 +77,14 @@ class Tournament(Generic[T]):
     def __init__(self, state: State, contestants: Iterable[Contestant[T]], counted: Counted) -> None:
         self._state = state
         self._counted = counted
-        self._sides: dict[Node, _Side] = {}
+        self._sides: dict[QuotaNode, _Side] = {}
         self._left: dict[str, Contestant[T]] = {}
         for each in contestants:
             invariant(each.node.name not in self._left, "two entries of queue {}", each.node.name)
             self._left[each.node.name] = each
             self._side(each.node).best = each
         self._names = sorted(self._left, reverse=True)  # the next is the last
-        self._picked: Node | None = None  # whose turn it was, and who has not been asked again since
+        self._picked: QuotaNode | None = None  # whose turn it was, and who has not been asked again since
         self._asking = 0  # how often sides were asked together
         self._ask_again(self._sides.values())
 
@@ -107,9 +107,9 @@ class Tournament(Generic[T]):
         self._picked = winner.node
         return winner.item, step
 
-    def refresh(self, queues: Iterable[Node]) -> None:
+    def refresh(self, queues: Iterable[QuotaNode]) -> None:
         """After a pick: usage of these queues may have changed, and that of the picked one."""
-        touched: dict[Node, _Side] = {}
+        touched: dict[QuotaNode, _Side] = {}
         picked = [] if self._picked is None else [self._picked]
         self._picked = None
         for queue in (*picked, *queues):
@@ -120,9 +120,9 @@ class Tournament(Generic[T]):
 
     # --- inside ---
 
-    def _side(self, node: Node) -> _Side:
-        missing: list[Node] = []
-        at: Node | None = node
+    def _side(self, node: QuotaNode) -> _Side:
+        missing: list[QuotaNode] = []
+        at: QuotaNode | None = node
         while at is not None and at not in self._sides:
             missing.append(at)
             at = at.parent
@@ -133,7 +133,7 @@ class Tournament(Generic[T]):
 
     def _ask_again(self, sides: Iterable[_Side]) -> None:
         """Their best, and what they would have with it; those below before those above."""
-        by_root: dict[Node, list[_Side]] = {}
+        by_root: dict[QuotaNode, list[_Side]] = {}
         for side in sides:
             by_root.setdefault(side.node.root, []).append(side)
         for root, members in by_root.items():
@@ -157,7 +157,7 @@ class Tournament(Generic[T]):
             return seen_at(self._state.tree, side.node, best.node, best.usage)
         return seen_at(self._state.tree, side.node, below.node, below.seen)
 
-    def _key(self, node: Node, each: Contestant[Any], more: Usage) -> Key:
+    def _key(self, node: QuotaNode, each: Contestant[Any], more: Usage) -> Key:
         state, workload, gates = self._state, each.workload, self._state.policy.gates
         first = gates.prioritize_preemptor_workloads and state.is_preemptor(workload)
         borrows = gates.fair_sharing_prioritize_non_borrowing and borrows_of(node, each.asked, more)

@@ -9,7 +9,7 @@ from makeway.core.lowering.loading import Loaded, load_state
 from makeway.core.lowering.policy import policy_of
 from makeway.core.lowering.queues import Reason, cohort_of, flavor_of, inactive_reasons, queue_of
 from makeway.core.lowering.workloads import (
-    Surroundings,
+    LoweringContext,
     effective_priority,
     is_queueable,
     is_worth_a_look,
@@ -17,6 +17,17 @@ from makeway.core.lowering.workloads import (
 )
 
 __all__ = [
-    "Loaded", "Reason", "Surroundings", "cohort_of", "effective_priority", "flavor_of", "inactive_reasons",
-    "is_queueable", "is_worth_a_look", "load_state", "policy_of", "queue_of", "workload_of",
+    "Loaded",
+    "LoweringContext",
+    "Reason",
+    "cohort_of",
+    "effective_priority",
+    "flavor_of",
+    "inactive_reasons",
+    "is_queueable",
+    "is_worth_a_look",
+    "load_state",
+    "policy_of",
+    "queue_of",
+    "workload_of",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from makeway.api.objects.kubernetes import LimitRange, Namespace, RuntimeClass
 from makeway.api.objects.meta import Wire
 from makeway.api.objects.workload import Workload as WireWorkload
 from makeway.core.lowering.queues import cohort_of, flavor_of, inactive_reasons, queue_of
-from makeway.core.lowering.workloads import Surroundings, is_accounted, is_queueable, workload_of
+from makeway.core.lowering.workloads import LoweringContext, is_accounted, is_queueable, workload_of
 from makeway.core.model import Millis, Queue, QueueName
 from makeway.core.policy import Policy
 from makeway.core.quota.tree import QuotaSpec
@@ -25,7 +25,7 @@ T = TypeVar("T", bound=Wire)
 @dataclass(frozen=True, slots=True)
 class Loaded:
     state: State
-    around: Surroundings
+    around: LoweringContext
 
 
 def load_state(objects: Iterable[Wire], policy: Policy, now: Millis) -> Loaded:
@@ -61,11 +61,11 @@ def _of(objects: list[Wire], kind: type[T]) -> list[T]:
     return [each for each in objects if isinstance(each, kind)]
 
 
-def _surroundings(objects: list[Wire], policy: Policy) -> Surroundings:
+def _surroundings(objects: list[Wire], policy: Policy) -> LoweringContext:
     ranges: defaultdict[str, list[LimitRange]] = defaultdict(list)
     for each in _of(objects, LimitRange):
         ranges[each.metadata.namespace or "default"].append(each)
-    return Surroundings(
+    return LoweringContext(
         policy,
         queue_of={
             (each.metadata.namespace or "default", each.metadata.name): QueueName(each.spec.cluster_queue)

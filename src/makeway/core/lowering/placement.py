@@ -23,30 +23,30 @@ from makeway.api.objects.pods import (
     TopologySpreadConstraint,
 )
 from makeway.api.objects.scheduling import GangWorkload, GangWorkloadStatus
-from makeway.api.pod_request import Container, pod_request
+from makeway.api.pod_request import ContainerRequest, pod_request
 from makeway.core.lowering.queues import selector_of, toleration_of
 from makeway.core.lowering.workloads import asked_by
 from makeway.core.model import Expression, Millis, Selector, Taint
 from makeway.core.placement.model import (
+    AffinityTerm,
     Budget,
     Cluster,
-    Group,
     Member,
     Namespace,
     Node,
     Pod,
+    PodGang,
     PodKey,
     Port,
     PreemptionPolicy,
     SchedulingWorkload,
     Spread,
-    Term,
 )
 from makeway.core.placement.resolution import (
     Classes,
     Priorities,
     PriorityClass,
-    Refused,
+    PriorityRefused,
     default_class,
     known_classes,
     resolve,
@@ -172,7 +172,7 @@ def _asked(spec: PodSpec) -> dict[str, int]:
     containers, or else from its limit. A manifest that no server has seen says the same.
     """
 
-    def filled(each: Container) -> Container:
+    def filled(each: ContainerRequest) -> ContainerRequest:
         return replace(each, requests={**each.limits, **each.requests})
 
     asked = asked_by(spec)
@@ -186,11 +186,11 @@ def _asked(spec: PodSpec) -> dict[str, int]:
     return pod_request(replace(asked, whole=replace(asked.whole, requests={**limits, **asked.whole.requests})))
 
 
-def _term(term: PodAffinityTerm, labels: Mapping[str, str]) -> Term:
+def _term(term: PodAffinityTerm, labels: Mapping[str, str]) -> AffinityTerm:
     selector = selector_of(term.label_selector)
     if selector is not None:
         selector = (*selector, *_like(labels, term.match_label_keys), *_like(labels, term.mismatch_label_keys, "NotIn"))
-    return Term(selector, term.topology_key, frozenset(term.namespaces), selector_of(term.namespace_selector))
+    return AffinityTerm(selector, term.topology_key, frozenset(term.namespaces), selector_of(term.namespace_selector))
 
 
 def _spread(spread: TopologySpreadConstraint, labels: Mapping[str, str]) -> Spread:
@@ -274,7 +274,7 @@ def scheduling_workload_of(
     namespace, name = key_of(workload.metadata)
     spec, status = workload.spec, workload.status or GangWorkloadStatus()
     resolved = resolve(spec.priority_class_name, spec.preemption_priority_class_name, classes)
-    if isinstance(resolved, Refused):  # its class is gone since it was let in
+    if isinstance(resolved, PriorityRefused):  # its class is gone since it was let in
         resolved = Priorities()
     if in_queue is not None:
         status, resolved = GangWorkloadStatus(), Priorities(priority=in_queue, preemption_priority=in_queue)
@@ -284,7 +284,7 @@ def scheduling_workload_of(
         namespace=namespace,
         name=name,
         groups=tuple(
-            Group(
+            PodGang(
                 key=(namespace, name, each.name),
                 min_count=None if each.policy.gang is None else each.policy.gang.min_count,
                 whole=has_units and each.policy.gang is not None and each.policy.gang.preemption_mode == "PodGroup",

@@ -13,13 +13,13 @@ from makeway.api.objects.meta import LabelSelector
 from makeway.api.quantity import Duration
 from makeway.core.policy import (
     Jobs,
-    MultiKueue,
+    MultiKueuePolicy,
     PodsReady,
     Policy,
     Profile,
     Requeuing,
     Requirement,
-    Resources,
+    ResourcePolicy,
     Transformation,
 )
 from makeway.core.requests import units
@@ -93,8 +93,8 @@ def _requeuing(strategy: wire.RequeuingStrategy) -> Requeuing:
     )
 
 
-def _resources(resources: wire.Resources) -> Resources:
-    return Resources(
+def _resources(resources: wire.Resources) -> ResourcePolicy:
+    return ResourcePolicy(
         excluded_prefixes=resources.exclude_resource_prefixes,
         transformations=tuple(
             Transformation(
@@ -109,13 +109,13 @@ def _resources(resources: wire.Resources) -> Resources:
     )
 
 
-def _multi_kueue(multi_kueue: wire.MultiKueue) -> MultiKueue:
+def _multi_kueue(multi_kueue: wire.MultiKueue) -> MultiKueuePolicy:
     builtin: dict[str, Literal["AllAtOnce", "Incremental"]] = {
         wire.ALL_AT_ONCE: "AllAtOnce",
         wire.INCREMENTAL: "Incremental",
     }
     step = multi_kueue.incremental_dispatcher_config or wire.IncrementalDispatcher()
-    return MultiKueue(
+    return MultiKueuePolicy(
         gc_interval_ms=_millis(multi_kueue.gc_interval) or None,
         origin=multi_kueue.origin,
         worker_lost_timeout_ms=_millis(multi_kueue.worker_lost_timeout),

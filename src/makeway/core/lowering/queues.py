@@ -16,8 +16,8 @@ from makeway.core.model import (
     FR,
     Expression,
     Flavor,
+    FlavorGroup,
     FlavorName,
-    Group,
     Millis,
     Queue,
     QueueName,
@@ -95,7 +95,7 @@ def queue_of(queue: queueing.ClusterQueue, inactive: Sequence[Reason] = ()) -> t
     lowered = Queue(
         name=name,
         groups=tuple(
-            Group(
+            FlavorGroup(
                 resources=tuple(map(ResourceName, group.covered_resources)),
                 flavors=tuple(FlavorName(flavor.name) for flavor in group.flavors),
             )

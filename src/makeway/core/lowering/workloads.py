@@ -11,7 +11,7 @@ from makeway.api.objects import pods as wire_pods
 from makeway.api.objects import workload as wire
 from makeway.api.objects.kubernetes import LimitRange, LimitRangeItem, RuntimeClass, view
 from makeway.api.objects.meta import Condition
-from makeway.api.pod_request import Container, Pod, pod_request
+from makeway.api.pod_request import ContainerRequest, PodRequest, pod_request
 from makeway.api.quantity import Quantity, Time
 from makeway.core.amounts import add, multiply
 from makeway.core.lowering.queues import toleration_of
@@ -33,14 +33,14 @@ from makeway.core.model import (
     WorkloadKey,
 )
 from makeway.core.policy import Policy
-from makeway.core.requests import Bounds, adjusted, counted, summarised, units, violation
+from makeway.core.requests import SummedLimits, adjusted, counted, summarised, units, violation
 
 LOWERED_MAX = 10_000  # podSets that are remembered
 Lowered = tuple[PodSet, str, int]  # a podSet, what is wrong with its requests, and how long its pods may take to end
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class LoweringContext:
     """What a workload's meaning depends on beside itself."""
 
     policy: Policy
@@ -55,7 +55,7 @@ class Surroundings:
 
 
 def workload_of(
-    workload: wire.Workload, around: Surroundings, queue: QueueName | None = None, *, asks: bool = True
+    workload: wire.Workload, around: LoweringContext, queue: QueueName | None = None, *, asks: bool = True
 ) -> Workload:
     """A Workload as the scheduler sees it; ``queue`` overrides what its LocalQueue says.
 
@@ -250,7 +250,7 @@ def _refusal(status: wire.WorkloadStatus, broken: str) -> tuple[str, str]:
 
 
 def _pod_sets(
-    pod_sets: tuple[wire.PodSet, ...], namespace: str, reclaimed: Mapping[str, int], around: Surroundings
+    pod_sets: tuple[wire.PodSet, ...], namespace: str, reclaimed: Mapping[str, int], around: LoweringContext
 ) -> tuple[tuple[PodSet, ...], str, int]:
     """The podSets, what is wrong with their requests, and how long the slowest of their pods may take to end."""
     lowered, broken, grace = [], "", 0
@@ -272,7 +272,7 @@ def _pod_sets(
     return tuple(lowered), broken, grace
 
 
-def _one_pod_set(each: wire.PodSet, namespace: str, count: int, around: Surroundings) -> Lowered:
+def _one_pod_set(each: wire.PodSet, namespace: str, count: int, around: LoweringContext) -> Lowered:
     items = [item for each in around.limit_ranges.get(namespace or "default", ()) for item in each.spec.limits]
     container = summarised(_bounds(item) for item in items if item.type == "Container")
     whole = summarised(_bounds(item) for item in items if item.type == "Pod")
@@ -308,8 +308,8 @@ def _pod_set(each: wire.PodSet, spec: wire_pods.PodSpec, requests: Mapping[Resou
     )
 
 
-def _bounds(item: LimitRangeItem) -> Bounds:
-    return Bounds(
+def _bounds(item: LimitRangeItem) -> SummedLimits:
+    return SummedLimits(
         default=_nanos(item.default),
         default_request=_nanos(item.default_request),
         most=_nanos(item.max),
@@ -321,18 +321,18 @@ def _nanos(amounts: Mapping[str, Quantity]) -> dict[str, int]:
     return {name: quantity.nano for name, quantity in amounts.items()}
 
 
-def asked_by(spec: wire_pods.PodSpec) -> Pod:
+def asked_by(spec: wire_pods.PodSpec) -> PodRequest:
     """What its containers ask for, as it is written."""
 
-    def container(each: wire_pods.Container) -> Container:
+    def container(each: wire_pods.Container) -> ContainerRequest:
         resources = each.resources
-        return Container(_nanos(resources.requests), _nanos(resources.limits), each.restart_policy == "Always")
+        return ContainerRequest(_nanos(resources.requests), _nanos(resources.limits), each.restart_policy == "Always")
 
     has_whole = bool(spec.resources.requests or spec.resources.limits)
-    return Pod(
+    return PodRequest(
         containers=[container(each) for each in spec.containers],
         init_containers=[container(each) for each in spec.init_containers],
-        whole=Container(_nanos(spec.resources.requests), _nanos(spec.resources.limits)) if has_whole else None,
+        whole=ContainerRequest(_nanos(spec.resources.requests), _nanos(spec.resources.limits)) if has_whole else None,
         overhead=_nanos(spec.overhead),
     )
 

@@ -13,13 +13,13 @@ import heapq
 import numpy as np
 
 from makeway.core.placement.nodes import Bools, Ints
-from makeway.core.placement.room import NOT_PLACED, Kind, Room, Seats
+from makeway.core.placement.room import NOT_PLACED, MemberKind, Room, Seats
 
 Cost = tuple[int, int, int]  # pods beyond budgets, pods, run time up to a constant
 Entry = tuple[int, int, int, int, int, int]  # cost, score, node, and which version of the node it speaks of
 
 
-class Choice:
+class SeatChoice:
     """One placing of all members. ``room`` has those who ``might`` leave taken out, and nobody seated."""
 
     def __init__(self, room: Room, might: Bools, beyond: Ints) -> None:
@@ -51,7 +51,7 @@ class Choice:
                     self._seat(kind, seats[i])
         return seats
 
-    def _cheapest(self, kind: Kind) -> int:
+    def _cheapest(self, kind: MemberKind) -> int:
         heap = self._heaps.get(id(kind))
         if heap is None:
             heap = self._heaps[id(kind)] = self.all_nodes(kind)
@@ -59,7 +59,7 @@ class Choice:
             heapq.heappop(heap)
         return heap[0][4] if heap else NOT_PLACED
 
-    def _seat(self, kind: Kind, node: int) -> None:
+    def _seat(self, kind: MemberKind, node: int) -> None:
         cost = self.walk(kind, node)
         self._room.occupy(kind, node)
         self._asked.setdefault(node, set()).update(kind.asked)
@@ -76,14 +76,14 @@ class Choice:
             if heap is not None:
                 self._renew(other, heap, touched)
 
-    def _renew(self, kind: Kind, heap: list[Entry], touched: set[int]) -> None:
+    def _renew(self, kind: MemberKind, heap: list[Entry], touched: set[int]) -> None:
         found = [(node, walked[0]) for node in sorted(touched) if (walked := self.walk(kind, node)) is not None]
         if found:
             scores = self._room.scores(kind, nodes=np.array([node for node, _ in found])).tolist()
             for (node, cost), score in zip(found, scores, strict=True):
                 heapq.heappush(heap, (*cost, -score, node, self._version[node]))
 
-    def walk(self, kind: Kind, node: int) -> tuple[Cost, list[int]] | None:
+    def walk(self, kind: MemberKind, node: int) -> tuple[Cost, list[int]] | None:
         """What one more of the kind on the node costs, and who must leave for it; None: it has no place there."""
         if not kind.open[node]:
             return None
@@ -115,7 +115,7 @@ class Choice:
             self._walks[node] = found
         return found
 
-    def all_nodes(self, kind: Kind) -> list[Entry]:
+    def all_nodes(self, kind: MemberKind) -> list[Entry]:
         """All nodes at once: the k-th unit of every node is walked together."""
         if self._gone or self._asked:
             return self.node_by_node(kind)
@@ -141,7 +141,7 @@ class Choice:
         heapq.heapify(heap)
         return heap
 
-    def node_by_node(self, kind: Kind) -> list[Entry]:
+    def node_by_node(self, kind: MemberKind) -> list[Entry]:
         """The same, where somebody is seated already."""
         heap = []
         nodes = np.flatnonzero(kind.open)

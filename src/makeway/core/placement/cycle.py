@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from makeway.core.placement.fit import seat_gang
-from makeway.core.placement.model import Answer, ForPod, Pod, PodKey, Preemptor
+from makeway.core.placement.model import ForPod, PlacementAnswer, Pod, PodKey, Preemptor
 from makeway.core.placement.nodes import Placement
 from makeway.core.placement.preemption.decision import Seeker, decide, refused, seeker
 from makeway.core.placement.preemption.single_pod import offers
@@ -47,25 +47,27 @@ def cycle(state: Placement, preemptor: Preemptor, *, pod_by_pod: bool = False) -
     return _outcome(answer, waiting, cleared)
 
 
-def sought(state: Placement, preemptor: Preemptor, *, pod_by_pod: bool = False) -> Answer:
+def sought(state: Placement, preemptor: Preemptor, *, pod_by_pod: bool = False) -> PlacementAnswer:
     """What ``decide`` says; of a gang without workload-aware preemption what S-15.6.4 says."""
     return _sought(state, preemptor, seeker(state, preemptor), pod_by_pod, listing=True)
 
 
-def _sought(state: Placement, preemptor: Preemptor, who: Seeker | None, pod_by_pod: bool, *, listing: bool) -> Answer:
+def _sought(
+    state: Placement, preemptor: Preemptor, who: Seeker | None, pod_by_pod: bool, *, listing: bool
+) -> PlacementAnswer:
     if pod_by_pod and who is not None and not who.single and who.exists >= who.wanted:
         return _pod_by_pod(state, preemptor, who)
     return decide(state, preemptor, listing=listing)
 
 
-def _cleared(state: Placement, answer: Answer, priority: int, own: tuple[PodKey, ...]) -> tuple[PodKey, ...]:
+def _cleared(state: Placement, answer: PlacementAnswer, priority: int, own: tuple[PodKey, ...]) -> tuple[PodKey, ...]:
     """Less important pods that were promised a node which victims leave (S-15.6.8)."""
     left = {state.pods[key].node for key in answer.victims}
     waiting = (state.pods[key] for key in state.nominated - set(own))
     return tuple(sorted(pod.key for pod in waiting if pod.nominated in left and state.priority_of(pod) < priority))
 
 
-def _outcome(answer: Answer, waiting: tuple[PodKey, ...], cleared: tuple[PodKey, ...]) -> CycleAnswer:
+def _outcome(answer: PlacementAnswer, waiting: tuple[PodKey, ...], cleared: tuple[PodKey, ...]) -> CycleAnswer:
     """The table of S-15.6.6."""
     bound = answer.nominated if answer.feasible and not answer.needed else {}
     return CycleAnswer(
@@ -82,7 +84,7 @@ def _outcome(answer: Answer, waiting: tuple[PodKey, ...], cleared: tuple[PodKey,
     )
 
 
-def _pod_by_pod(state: Placement, preemptor: Preemptor, who: Seeker) -> Answer:
+def _pod_by_pod(state: Placement, preemptor: Preemptor, who: Seeker) -> PlacementAnswer:
     """Each member for itself, one after another; those chosen for earlier ones are gone for later ones."""
     first = Room(state, who.members, who.priority)
     if seat_gang(first, who.need) is not None or refused(state, preemptor) is not None:
@@ -93,8 +95,8 @@ def _pod_by_pod(state: Placement, preemptor: Preemptor, who: Seeker) -> Answer:
             legacy.place(pod)
     if len(legacy.places) < who.need:
         short = Step(Rule.PLACE_SHORT, (who.name,), (who.priority, who.need, len(who.members)))
-        return Answer(needed=True, feasible=False, why=(short,))
-    return Answer(
+        return PlacementAnswer(needed=True, feasible=False, why=(short,))
+    return PlacementAnswer(
         needed=bool(legacy.chosen), feasible=True, victims=tuple(sorted(legacy.chosen)), nominated=legacy.places,
         violations=legacy.violations, n=legacy.highest, why=tuple(legacy.why),
     )  # fmt: skip

@@ -18,7 +18,7 @@ import numpy as np
 
 from makeway.api.names import NAMESPACE_LABEL
 from makeway.core.model import Selector, selects
-from makeway.core.placement.model import Node, Pod, Spread, Term
+from makeway.core.placement.model import AffinityTerm, Node, Pod, Spread
 from makeway.core.placement.nodes import Bools, Ints, Placement
 
 KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
@@ -206,7 +206,7 @@ class Beside(Relation):
         return self._has_keys & met
 
 
-Foreign = tuple[str, Term]  # the namespace of a pod that keeps others away, and its term
+Foreign = tuple[str, AffinityTerm]  # the namespace of a pod that keeps others away, and its term
 
 
 def relations(
@@ -252,7 +252,7 @@ def _beside(state: Placement, pod: Pod, may_be_first: bool) -> Relation:
     return Beside(domains, _selected_by_all(state, pod), may_be_first=may_be_first)
 
 
-def _apart(state: Placement, kind: RelationKind, term: Term, matters: Callable[[Pod], bool]) -> Relation:
+def _apart(state: Placement, kind: RelationKind, term: AffinityTerm, matters: Callable[[Pod], bool]) -> Relation:
     return Apart(kind, _domains(state, term.topology_key), matters)
 
 
@@ -285,12 +285,12 @@ def _counting(pod: Pod, spread: Spread) -> Callable[[Node], bool]:
     return counts
 
 
-def concerns(state: Placement, term: Term, namespace: str, pod: Pod) -> bool:
+def concerns(state: Placement, term: AffinityTerm, namespace: str, pod: Pod) -> bool:
     """Whether a pod is one that the term of a pod in ``namespace`` speaks of."""
     return matches_labels(term.selector, pod) and _reaches(state, term, namespace, pod.key[0])
 
 
-def _reaches(state: Placement, term: Term, namespace: str, other: str) -> bool:
+def _reaches(state: Placement, term: AffinityTerm, namespace: str, other: str) -> bool:
     if term.namespace_selector is None:
         return other in (term.namespaces or (namespace,))
     labels = {NAMESPACE_LABEL: other, **state.namespaces.get(other, {})}
@@ -301,7 +301,7 @@ def matches_labels(selector: Selector | None, pod: Pod) -> bool:
     return selector is not None and selects(selector, pod.labels)
 
 
-def _selected(state: Placement, pod: Pod, term: Term) -> Callable[[Pod], bool]:
+def _selected(state: Placement, pod: Pod, term: AffinityTerm) -> Callable[[Pod], bool]:
     namespace = pod.key[0]
     return lambda other: concerns(state, term, namespace, other)
 
@@ -311,7 +311,7 @@ def _selected_by_all(state: Placement, pod: Pod) -> Callable[[Pod], bool]:
     return lambda other: all(concerns(state, term, namespace, other) for term in terms)
 
 
-def _keeps_away(namespace: str, term: Term) -> Callable[[Pod], bool]:
+def _keeps_away(namespace: str, term: AffinityTerm) -> Callable[[Pod], bool]:
     return lambda other: other.key[0] == namespace and term in other.anti_affinity
 
 

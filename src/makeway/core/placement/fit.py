@@ -17,7 +17,7 @@ import numpy as np
 
 from makeway.core.placement.nodes import Bools, Ints
 from makeway.core.placement.packing import pack_exactly
-from makeway.core.placement.room import NOT_PLACED, Kind, Room, Saved, Seats
+from makeway.core.placement.room import NOT_PLACED, MemberKind, Room, Saved, Seats
 
 MOST_NODES_LATE = 20_000_000  # that are looked at once more for members that want later ones of the gang beside them
 
@@ -130,7 +130,7 @@ def _within(room: Room, nodes: Bools) -> Seats:
     return seats
 
 
-def _runs(room: Room, members: Iterable[int]) -> Iterator[tuple[Kind, list[int]]]:
+def _runs(room: Room, members: Iterable[int]) -> Iterator[tuple[MemberKind, list[int]]]:
     run: list[int] = []
     for i in members:
         if run and room.kind_of[i] is not room.kind_of[run[0]]:
@@ -149,7 +149,7 @@ def one_by_one(room: Room, order: Iterable[int], *, pack: bool) -> Seats:
     return seats
 
 
-def seat_one(room: Room, kind: Kind, *, pack: bool = False) -> int:
+def seat_one(room: Room, kind: MemberKind, *, pack: bool = False) -> int:
     valid = np.flatnonzero(room.valid(kind))
     if not len(valid):
         return NOT_PLACED
@@ -158,7 +158,7 @@ def seat_one(room: Room, kind: Kind, *, pack: bool = False) -> int:
     return node
 
 
-def seat_equals(room: Room, kind: Kind, count: int) -> list[int]:
+def seat_equals(room: Room, kind: MemberKind, count: int) -> list[int]:
     """The nodes that up to ``count`` pods of a kind without relations get, in the order in which they get them."""
     room.looks += 1
     capacity = np.minimum(room.capacity(kind), count)
@@ -177,7 +177,7 @@ def seat_equals(room: Room, kind: Kind, count: int) -> list[int]:
     return found
 
 
-def _best_of_all(room: Room, kind: Kind, count: int, nodes: Ints, capacity: Ints) -> Ints:
+def _best_of_all(room: Room, kind: MemberKind, count: int, nodes: Ints, capacity: Ints) -> Ints:
     """The best of all (node, k), where no node but the ``count`` best ones can be among them."""
     scores, takers, turns = [], [], []
     turn, left = 0, nodes

@@ -13,7 +13,7 @@ import numpy as np
 from makeway.core.placement.filters import KEEPS_AWAY, RelationKind, matches, usable
 from makeway.core.placement.model import Node, Pod
 from makeway.core.placement.nodes import Ints, Placement, amount
-from makeway.core.placement.room import Kind, Room
+from makeway.core.placement.room import MemberKind, Room
 
 NOT_READY = "node(s) were not ready"
 UNSCHEDULABLE = "node(s) were unschedulable"
@@ -39,7 +39,7 @@ def hindrances(state: Placement, pods: Sequence[Pod], unready: Collection[str] =
     return [found[id(kind)] for kind in room.kind_of]
 
 
-def _of_kind(room: Room, kind: Kind, unready: Collection[str]) -> dict[str, int]:
+def _of_kind(room: Room, kind: MemberKind, unready: Collection[str]) -> dict[str, int]:
     state, pod = room.state, kind.pod
     found: Counter[str] = Counter()
     is_open = usable(state, pod)
@@ -64,7 +64,7 @@ def _closed(node: Node, pod: Pod, unready: Collection[str]) -> str:
     return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
 
 
-def _count_room(room: Room, kind: Kind, nodes: Ints, found: Counter[str]) -> None:
+def _count_room(room: Room, kind: MemberKind, nodes: Ints, found: Counter[str]) -> None:
     known = room.state.columns
     unknown = [name for name, value in kind.pod.requests.items() if value > 0 and name not in known]
     short = room.free[kind.asked][:, nodes] < kind.need[kind.asked, None]

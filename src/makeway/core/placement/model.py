@@ -45,7 +45,7 @@ class Namespace:
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class AffinityTerm:
     """Required affinity or anti-affinity: pods that match share a value of the key, or must not (S-15.2.6).
 
     It looks at pods of the namespaces that are named or selected; where there is neither, at those of its pod's own.
@@ -96,8 +96,8 @@ class Pod:
     preferred: tuple[tuple[int, Selector], ...] = ()  # weights, and what a node gets them for
     tolerations: tuple[Toleration, ...] = ()
     ports: frozenset[Port] = frozenset()
-    pod_affinity: tuple[Term, ...] = ()
-    anti_affinity: tuple[Term, ...] = ()
+    pod_affinity: tuple[AffinityTerm, ...] = ()
+    anti_affinity: tuple[AffinityTerm, ...] = ()
     spread: tuple[Spread, ...] = ()
     policy: PreemptionPolicy | None = None  # its own or that of its class; None: PreemptLowerPriority
     terminating: bool = False
@@ -106,7 +106,7 @@ class Pod:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class PodGang:
     key: GroupKey
     min_count: int | None = None  # None: basic, its pods go one by one
     whole: bool = False  # mode PodGroup: a replica makes way as a whole
@@ -118,7 +118,7 @@ class SchedulingWorkload:
 
     namespace: str
     name: str
-    groups: tuple[Group, ...]
+    groups: tuple[PodGang, ...]
     priority: int = 0  # as a preemptor
     preemption_priority: int = 0  # as a victim; never below ``priority``
     policy: PreemptionPolicy = "PreemptLowerPriority"
@@ -166,7 +166,7 @@ Preemptor = ForPod | ForGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class NodeCandidate:
     """A node on which a single pod would get a place, and who would make way for it there."""
 
     node: str
@@ -176,14 +176,14 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class PlacementAnswer:
     """What placement says about a preemptor. With ``needed`` false nobody makes way, with ``feasible`` false too."""
 
     needed: bool  # there is no place as things stand
     feasible: bool  # there is a place, as things stand or once the victims are gone
     victims: tuple[PodKey, ...] = ()  # sorted
     nominated: Mapping[PodKey, str] = field(default_factory=dict)  # only pods that got a place
-    candidates: tuple[Candidate, ...] = ()  # single pods only, by node name
+    candidates: tuple[NodeCandidate, ...] = ()  # single pods only, by node name
     violations: int = 0  # victim pods beyond what their budgets allow
     n: int | None = None  # nobody above this priority makes way; None: nobody had to
     reason: str | None = None  # why no eviction was sought: preemptionPolicyNever, ongoingPreemption

@@ -25,11 +25,11 @@ from makeway.core.placement.model import (
     POD_COUNT,
     Budget,
     Cluster,
-    Group,
     Member,
     Namespace,
     Node,
     Pod,
+    PodGang,
     PodKey,
     Port,
     SchedulingWorkload,
@@ -78,7 +78,7 @@ class Ranks:
         return self._number[who]
 
 
-class Rows:
+class PodRows:
     """The pods that run, a row each."""
 
     def __init__(self, columns: int) -> None:
@@ -130,11 +130,11 @@ class Placement:
         self.used: Ints = np.zeros((3, 0), np.int64)
         self.masks: dict[object, Bools] = {}  # which nodes a kind of pod may use; ``filters`` fills it
         self.preferences: dict[object, Ints | None] = {}  # which it would rather have; ``filters`` fills it
-        self.rows = Rows(3)
+        self.rows = PodRows(3)
         self.pods: dict[PodKey, Pod] = {}
         self.row_of: dict[PodKey, int] = {}
         self.workloads: dict[tuple[str, str], SchedulingWorkload] = {}
-        self.groups: dict[tuple[str, str, str], Group] = {}
+        self.groups: dict[tuple[str, str, str], PodGang] = {}
         self.budgets: dict[tuple[str, str], Budget] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}  # their labels
         self._budgets_in: dict[str, dict[str, Budget]] = {}  # by namespace
@@ -393,7 +393,7 @@ class Placement:
             return None
         return self.workloads[(pod.key[0], pod.member.workload)]
 
-    def group_of(self, pod: Pod) -> Group | None:
+    def group_of(self, pod: Pod) -> PodGang | None:
         if pod.member is None:
             return None
         return self.groups.get((pod.key[0], pod.member.workload, pod.member.group))

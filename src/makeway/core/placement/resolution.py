@@ -43,7 +43,7 @@ class Priorities:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class PriorityRefused:
     reason: Refusal
     name: str  # the class that is missing, or too low
 
@@ -60,18 +60,18 @@ def default_class(classes: Classes) -> PriorityClass | None:
     return min(found, key=lambda each: (each.value, each.name), default=None)
 
 
-def resolve(name: str, preemption_name: str, classes: Classes) -> Priorities | Refused:
+def resolve(name: str, preemption_name: str, classes: Classes) -> Priorities | PriorityRefused:
     """The priorities behind two class names, empty ones unset; the first failure is the result (S-15.1.6)."""
     if name and name not in classes:
-        return Refused("priorityClassNotFound", name)
+        return PriorityRefused("priorityClassNotFound", name)
     scheduling = classes[name] if name else default_class(classes)
     if preemption_name and preemption_name not in classes:
-        return Refused("preemptionPriorityClassNotFound", preemption_name)
+        return PriorityRefused("preemptionPriorityClassNotFound", preemption_name)
     preemption = classes[preemption_name] if preemption_name else scheduling
     value = scheduling.value if scheduling else 0
     as_victim = preemption.value if preemption else 0
     if as_victim < value:
-        return Refused("preemptionPriorityBelowPriority", preemption_name)
+        return PriorityRefused("preemptionPriorityBelowPriority", preemption_name)
     return Priorities(
         priority=value,
         preemption_priority=as_victim,

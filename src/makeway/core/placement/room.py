@@ -34,7 +34,7 @@ Saved = tuple[Ints, list[Ints]]
 
 
 @dataclass(slots=True, eq=False)
-class Kind:
+class MemberKind:
     """Members that are alike: what one of them needs, and where it may go."""
 
     pod: Pod
@@ -85,9 +85,9 @@ class Room:
         for i, port in enumerate(self._ports, len(self.columns)):
             at = state.rows.node[list(state.ports.get(port, ()))]
             np.subtract.at(self.free[i], at[at != NOWHERE], 1)
-        self.kinds: list[Kind] = []
+        self.kinds: list[MemberKind] = []
         self._relations: list[Relation] = []  # of all kinds, each once
-        self.kind_of: list[Kind] = []
+        self.kind_of: list[MemberKind] = []
         self._sort_by_kind(within)
         holders = self._hold_for_others(priority, own)
         self._relate(holders)
@@ -148,7 +148,7 @@ class Room:
     # --- what it is made of ------------------------------------------------------------------------------------------
 
     def _sort_by_kind(self, within: Bools | None) -> None:
-        found: dict[object, Kind] = {}
+        found: dict[object, MemberKind] = {}
         before: Pod | None = None
         apart = any(map(has_relations, self.members)) or are_some_kept_away(self.state)  # else labels say nothing
         for pod in self.members:
@@ -167,12 +167,12 @@ class Room:
                 self.kinds.append(kind)
             self.kind_of.append(kind)
 
-    def _kind(self, pod: Pod, within: Bools | None) -> Kind:
+    def _kind(self, pod: Pod, within: Bools | None) -> MemberKind:
         need = self._use(pod)
         mask = usable(self.state, pod) if within is None else usable(self.state, pod) & within
         if any(pod.requests.get(name, 0) > 0 for name in self._unknown):
             mask = np.zeros_like(mask)
-        return Kind(pod, need, np.flatnonzero(need > 0).tolist(), mask, preference(self.state, pod))
+        return MemberKind(pod, need, np.flatnonzero(need > 0).tolist(), mask, preference(self.state, pod))
 
     def _use(self, pod: Pod) -> Ints:
         """What a pod takes of each column; what the room does not look at is left out."""
@@ -285,7 +285,7 @@ class Room:
         for relation, node in self._related_rows.get(unit, ()):
             relation.stand(node, -sign)
 
-    def occupy(self, kind: Kind, node: int, change: int = 1) -> None:
+    def occupy(self, kind: MemberKind, node: int, change: int = 1) -> None:
         """A member of the kind takes its place, or gives it up (-1)."""
         self.free[:, node] -= change * kind.need
         if self.related:
@@ -299,7 +299,7 @@ class Room:
 
     # --- questions ---------------------------------------------------------------------------------------------------
 
-    def capacity(self, kind: Kind) -> Ints:
+    def capacity(self, kind: MemberKind) -> Ints:
         """How many of the kind each node takes, as far as room goes."""
         least: Ints | None = None
         for column in kind.asked:
@@ -308,7 +308,7 @@ class Room:
         assert least is not None  # every pod is one pod
         return np.where(kind.open, np.maximum(least, 0), 0)
 
-    def valid(self, kind: Kind) -> Bools:
+    def valid(self, kind: MemberKind) -> Bools:
         """The nodes that take one more of the kind now."""
         self.looks += 1
         mask: Bools = kind.open.copy()
@@ -318,12 +318,14 @@ class Room:
             mask &= relation.open()
         return mask
 
-    def valid_at(self, kind: Kind, node: int) -> bool:
+    def valid_at(self, kind: MemberKind, node: int) -> bool:
         if not kind.open[node] or any(self.free[column, node] < kind.need[column] for column in kind.asked):
             return False
         return all(bool(relation.open()[node]) for relation in kind.relations)
 
-    def scores(self, kind: Kind, *, already: int | Ints = 0, pack: bool = False, nodes: Ints | None = None) -> Ints:
+    def scores(
+        self, kind: MemberKind, *, already: int | Ints = 0, pack: bool = False, nodes: Ints | None = None
+    ) -> Ints:
         """Of each node, if one more of the kind took its place there after ``already`` others of it.
 
         Pods that ask for neither cpu nor memory change no share of these: they are told apart by the number of pods.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from makeway.core.model import FR, Millis, Queue, QueueName, Usage, Workload
 from makeway.core.preemption.eligibility import Equals
 from makeway.core.quota.holders import Holders
-from makeway.core.quota.tree import Node, QuotaTree
+from makeway.core.quota.tree import QuotaNode, QuotaTree
 
 EVERYBODY = 2**62  # above every priority
 NOBODY = -EVERYBODY
@@ -19,22 +19,22 @@ NOBODY = -EVERYBODY
 class Lenders:
     """Queues of the cohort whose workloads may be reclaimed, each with the cohort it was found under."""
 
-    advantaged: dict[QueueName, Node]  # some subtree of ours, without them, could hold the whole request
-    others: dict[QueueName, Node]
+    advantaged: dict[QueueName, QuotaNode]  # some subtree of ours, without them, could hold the whole request
+    others: dict[QueueName, QuotaNode]
 
 
 class Candidate(NamedTuple):
     workload: Workload
-    under: Node | None = None  # the common ancestor; None: a workload of the own queue
+    under: QuotaNode | None = None  # the common ancestor; None: a workload of the own queue
     advantaged: bool = False
 
 
 def find_lenders(
-    tree: QuotaTree, node: Node, need: tuple[FR, ...], request: Usage, is_active: Callable[[QueueName], bool]
+    tree: QuotaTree, node: QuotaNode, need: tuple[FR, ...], request: Usage, is_active: Callable[[QueueName], bool]
 ) -> Lenders:
     """Who borrows what ``node`` needs, from the nearest cohort up (S-8.2, 8.3); an inactive queue loses nobody."""
-    advantaged: dict[QueueName, Node] = {}
-    others: dict[QueueName, Node] = {}
+    advantaged: dict[QueueName, QuotaNode] = {}
+    others: dict[QueueName, QuotaNode] = {}
     has_advantage = not any(tree.borrows(node, fr, amount) for fr, amount in request.items())
     rest, below = request, node
     for cohort in node.ancestors():
@@ -51,7 +51,9 @@ def find_lenders(
     return Lenders(advantaged, others)
 
 
-def _borrowing_queues(tree: QuotaTree, cohort: Node, need: tuple[FR, ...], besides: Node) -> Iterator[Node]:
+def _borrowing_queues(
+    tree: QuotaTree, cohort: QuotaNode, need: tuple[FR, ...], besides: QuotaNode
+) -> Iterator[QuotaNode]:
     left = [iter(cohort.children)]  # of each cohort on the way down
     while left:
         child = next(left[-1], None)
@@ -111,7 +113,7 @@ class Candidates:
             elif queue in self._lenders.others:
                 yield from self._of_cohort({queue: self._lenders.others[queue]}, evicted)
 
-    def _of_cohort(self, queues: dict[QueueName, Node], evicted: bool) -> Iterator[Workload]:
+    def _of_cohort(self, queues: dict[QueueName, QuotaNode], evicted: bool) -> Iterator[Workload]:
         if not queues:
             return iter(())
         return filter(self._may, self._holders.upto(queues, self._need, self._below(), evicted=evicted))

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from makeway.core.cycle.flavors import AT_END, Assignment, Choice, Mode, PodSetAssignment, asked_by
+from makeway.core.cycle.flavors import AT_END, Assignment, FlavorChoice, Mode, PodSetAssignment, asked_by
 from makeway.core.cycle.options import running_sibling
 from makeway.core.model import (
     DAWN,
@@ -174,7 +174,7 @@ def claimed_assignment(state: State, workload: Workload, claim: Claim) -> Assign
         for resource, flavor in each.flavors.items():
             if resource not in part.requests:
                 return None
-            part.choices[resource] = Choice(flavor, Mode.FIT, 0, AT_END)
+            part.choices[resource] = FlavorChoice(flavor, Mode.FIT, 0, AT_END)
             fr = (flavor, resource)
             result.usage[fr] = result.usage.get(fr, 0) + part.requests[resource]
         result.pod_sets.append(part)

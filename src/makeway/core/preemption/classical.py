@@ -25,7 +25,7 @@ from makeway.core.preemption.eligibility import (
 )
 from makeway.core.preemption.rounds import Round
 from makeway.core.queueing.waiting_list import Turn
-from makeway.core.quota.tree import Node, QuotaTree
+from makeway.core.quota.tree import QuotaNode, QuotaTree
 from makeway.core.state import State
 from makeway.core.trace import Rule, Step
 
@@ -95,7 +95,7 @@ def _attempts(search: _Search, lenders: Lenders) -> tuple[bool, ...]:
 
 class _Search:
     def __init__(
-        self, tree: QuotaTree, node: Node, queue: Queue, incoming: Workload, need: tuple[FR, ...], request: Usage,
+        self, tree: QuotaTree, node: QuotaNode, queue: Queue, incoming: Workload, need: tuple[FR, ...], request: Usage,
         candidates: Candidates,
     ) -> None:  # fmt: skip
         self._tree = tree
@@ -140,10 +140,10 @@ class _Search:
                 return self._give_back(taken, may_borrow)
         return []
 
-    def _is_barred(self, each: Candidate, node: Node, under: Node, may_borrow: bool) -> bool:
+    def _is_barred(self, each: Candidate, node: QuotaNode, under: QuotaNode, may_borrow: bool) -> bool:
         if may_borrow and not each.advantaged and only_without_borrowing(self.queue, self._incoming, each.workload):
             return True
-        at: Node | None = node
+        at: QuotaNode | None = node
         while at is not None and at is not under:
             if self._tree.within_nominal(at, self._need):
                 return True

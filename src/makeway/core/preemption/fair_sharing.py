@@ -27,7 +27,7 @@ from makeway.core.preemption.revalidate import Decided, Taken, gives_back
 from makeway.core.preemption.richest import Richest, sides
 from makeway.core.quota.holders import Size, size_of
 from makeway.core.quota.shares import NO_SHARE, Share, is_borrowing, share
-from makeway.core.quota.tree import Node
+from makeway.core.quota.tree import QuotaNode
 from makeway.core.state import State
 from makeway.core.trace import Rule, Step
 
@@ -73,14 +73,14 @@ def find_victims(
     return Victims(tuple(_target(each, incoming, equals, now) for each in taken))
 
 
-def _borrowers(state: State, queue: Queue, node: Node, need: tuple[FR, ...]) -> dict[QueueName, Node]:
+def _borrowers(state: State, queue: Queue, node: QuotaNode, need: tuple[FR, ...]) -> dict[QueueName, QuotaNode]:
     """Other queues of the tree that use more than their own of what is needed; an inactive one loses nobody (S-9.6).
 
     Those below a cohort that does not borrow are left out: their turn would never come (S-9.7).
     """
     if node.parent is None or queue.reclaim == "Never":
         return {}
-    found: dict[QueueName, Node] = {}
+    found: dict[QueueName, QuotaNode] = {}
     leads_home = {node, *node.ancestors()}
     cohorts = [node.root]
     while cohorts:
@@ -95,7 +95,9 @@ def _borrowers(state: State, queue: Queue, node: Node, need: tuple[FR, ...]) -> 
     return found
 
 
-def _not_even_all(state: State, node: Node, incoming: Workload, request: Usage, candidates: Candidates) -> Step | None:
+def _not_even_all(
+    state: State, node: QuotaNode, incoming: Workload, request: Usage, candidates: Candidates
+) -> Step | None:
     """Why all candidates together would not free enough, if so; asks the sums, reads nobody."""
     for fr, amount in request.items():
         free, freed = state.tree.available(node, fr), sum(candidates.freed_at_most(fr))
@@ -156,16 +158,16 @@ class Pool:
 
     def __init__(self, of_queue: Callable[[QueueName], Iterator[Workload]]) -> None:
         self._of_queue = of_queue
-        self._streams: dict[Node, Iterator[Workload]] = {}
-        self._firsts: dict[Node, Workload | None] = {}
+        self._streams: dict[QuotaNode, Iterator[Workload]] = {}
+        self._firsts: dict[QuotaNode, Workload | None] = {}
 
-    def first(self, queue: Node) -> Workload | None:
+    def first(self, queue: QuotaNode) -> Workload | None:
         if queue not in self._firsts:
             self._streams[queue] = self._of_queue(QueueName(queue.name))
             self._firsts[queue] = next(self._streams[queue], None)
         return self._firsts[queue]
 
-    def advance(self, queue: Node) -> None:
+    def advance(self, queue: QuotaNode) -> None:
         """Its first candidate is taken or set aside."""
         self._firsts[queue] = next(self._streams[queue], None)
 
@@ -174,7 +176,7 @@ class _Search:
     """One search, inside a trial in which the newcomer is charged to its own queue."""
 
     def __init__(
-        self, state: State, own: Node, need: tuple[FR, ...], request: Usage, pool: Pool, claims: frozenset[str], *,
+        self, state: State, own: QuotaNode, need: tuple[FR, ...], request: Usage, pool: Pool, claims: frozenset[str], *,
         alone: bool,
     ) -> None:  # fmt: skip
         self._tree = state.tree
@@ -186,14 +188,14 @@ class _Search:
         self._claims = claims  # candidates that hold nothing yet
         self._strategies = state.policy.fair_strategies
         self._revalidates = state.policy.gates.preemption_revalidate_targets
-        self._before: dict[Node, Share] = {  # on the way up from the own queue, without the newcomer
+        self._before: dict[QuotaNode, Share] = {  # on the way up from the own queue, without the newcomer
             each: share(self._tree, each) for each in (() if alone else (own, *own.ancestors()))
         }
         self._tree.charge_all(own, request)
         gate = state.policy.gates.fair_sharing_preempt_within_nominal
         self._within = gate and self._tree.within_nominal(own, need)
         self._taken: list[Taken] = []
-        self._aside: dict[Node, Workload] = {}  # the first of each queue that failed the first strategy
+        self._aside: dict[QuotaNode, Workload] = {}  # the first of each queue that failed the first strategy
         self._refused: tuple[str, Share, Share, Share] | None = None  # the richest side of which nobody passed
 
     def run(self) -> list[Taken]:
@@ -239,7 +241,7 @@ class _Search:
             order.drop(queue)
         return False
 
-    def _take_first(self, queue: Node) -> None:
+    def _take_first(self, queue: QuotaNode) -> None:
         """No share is asked: the own queue, or a newcomer that stays within its own quota."""
         first = self._pool.first(queue)
         assert first is not None, "the richest queue has candidates"
@@ -251,7 +253,7 @@ class _Search:
         new, old = share(self._tree, mine), share(self._tree, theirs)
         self._leave(first, queue, Decided(Rule.FAIR_WITHIN_NOMINAL, mine, theirs, new, old))
 
-    def _take_by_share(self, queue: Node) -> bool:
+    def _take_by_share(self, queue: QuotaNode) -> bool:
         """The first candidate that passes leaves, those before it are set aside; whether there was one (S-9.8.3).
 
         Who uses as much as one that failed fails too; once that is all of the queue, nobody else is looked at.
@@ -278,7 +280,7 @@ class _Search:
             self._refused = (theirs.name, self._before[mine], test.new, test.old)
         return False
 
-    def _take_claim(self, queue: Node, test: Decided) -> bool:
+    def _take_claim(self, queue: QuotaNode, test: Decided) -> bool:
         """Whether its first claim passes (S-9.14); if not, none of them does, and they are candidates no more."""
         while (each := self._pool.first(queue)) is not None and each.key in self._claims:
             self._pool.advance(queue)
@@ -287,7 +289,7 @@ class _Search:
                 return True
         return False
 
-    def _leave(self, each: Workload, queue: Node, ground: Decided | None) -> Share:
+    def _leave(self, each: Workload, queue: QuotaNode, ground: Decided | None) -> Share:
         """Take it out; what its side has then."""
         self._tree.release_all(queue, each.usage or {})
         if ground is None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from makeway.core.model import Workload
 from makeway.core.quota.shares import NO_SHARE, Share, share
-from makeway.core.quota.tree import Node, QuotaTree
+from makeway.core.quota.tree import QuotaNode, QuotaTree
 from makeway.core.trace import Rule
 
 
@@ -25,8 +25,8 @@ class Decided(NamedTuple):
     """The test that a victim passed, and the shares that it was asked with."""
 
     rule: Rule
-    mine: Node  # the newcomer's side of the common cohort
-    theirs: Node
+    mine: QuotaNode  # the newcomer's side of the common cohort
+    theirs: QuotaNode
     new: Share  # of the newcomer's side, the newcomer included
     old: Share  # of the victim's side before it leaves
 
@@ -49,7 +49,7 @@ class Taken:
     """One victim."""
 
     workload: Workload
-    queue: Node
+    queue: QuotaNode
     ground: Decided | None = None  # None: it is of the newcomer's own queue, where shares are not asked
     before: Share = NO_SHARE  # of the newcomer's side without the newcomer
     after: Share = NO_SHARE  # of the victim's side without the victim

@@ -17,9 +17,9 @@ from heapq import heapify, heappop, heappush
 from makeway.core.amounts import MOST
 from makeway.core.model import Workload
 from makeway.core.quota.shares import Share, is_borrowing, share
-from makeway.core.quota.tree import Node, QuotaTree
+from makeway.core.quota.tree import QuotaNode, QuotaTree
 
-First = Callable[[Node], Workload | None]  # the next candidate of a queue
+First = Callable[[QuotaNode], Workload | None]  # the next candidate of a queue
 
 
 class _Rich:
@@ -27,7 +27,7 @@ class _Rich:
 
     __slots__ = ("node", "share")
 
-    def __init__(self, node: Node, share: Share) -> None:
+    def __init__(self, node: QuotaNode, share: Share) -> None:
         self.node = node
         self.share = share
 
@@ -40,19 +40,19 @@ class _Rich:
 
 
 class Richest:
-    def __init__(self, tree: QuotaTree, own: Node, first: First, *, alone: bool = False) -> None:
+    def __init__(self, tree: QuotaTree, own: QuotaNode, first: First, *, alone: bool = False) -> None:
         """``alone``: only the newcomer's own queue has candidates, so that shares need not be asked."""
         self._tree = tree
         self._root = own if alone else own.root
         self._own = own
         self._first = first
         self._leads_home = {own, *own.ancestors()}
-        self._heaps: dict[Node, list[_Rich]] = {}  # of cohorts that were looked into
-        self._dropped: set[Node] = set()
-        self._changed: set[Node] = set()  # something below has left since they were asked
+        self._heaps: dict[QuotaNode, list[_Rich]] = {}  # of cohorts that were looked into
+        self._dropped: set[QuotaNode] = set()
+        self._changed: set[QuotaNode] = set()  # something below has left since they were asked
         self.looks = 0  # how often a cohort was looked into; tests count them
 
-    def next(self) -> Node | None:
+    def next(self) -> QuotaNode | None:
         """The queue whose turn it is; None: no queue is left."""
         at = root = self._root
         while root not in self._dropped:
@@ -69,17 +69,17 @@ class Richest:
             at = below
         return None
 
-    def drop(self, queue: Node) -> None:
+    def drop(self, queue: QuotaNode) -> None:
         """It is out for good."""
         self._dropped.add(queue)
 
-    def lost(self, queue: Node) -> None:
+    def lost(self, queue: QuotaNode) -> None:
         """Somebody of the queue has left."""
         self._changed.update((queue, *queue.ancestors()))
 
     # --- inside ---
 
-    def _richest(self, cohort: Node) -> Node | None:
+    def _richest(self, cohort: QuotaNode) -> QuotaNode | None:
         self.looks += 1
         heap = self._heaps.get(cohort)
         if heap is None:
@@ -104,14 +104,14 @@ class Richest:
             return ties[-1].node if ties else None
         return ties[0].node if len(ties) == 1 else min((each.node for each in ties), key=self._leaves_first)
 
-    def _is_out(self, node: Node) -> bool:
+    def _is_out(self, node: QuotaNode) -> bool:
         if node in self._dropped:
             return True
         if node not in self._leads_home and not is_borrowing(self._tree, node):
             return True
         return node.is_queue and self._first(node) is None
 
-    def _leaves_first(self, queue: Node) -> tuple[bool, bool, int, int, str, str]:
+    def _leaves_first(self, queue: QuotaNode) -> tuple[bool, bool, int, int, str, str]:
         """Where its first candidate stands in the order of S-7.6."""
         each = self._first(queue)
         assert each is not None, "a queue without candidates is out"
@@ -119,7 +119,7 @@ class Richest:
         return not each.evicted, queue is self._own, each.priority, -at, each.uid, each.key
 
 
-def sides(own: Node, other: Node) -> tuple[Node, Node]:
+def sides(own: QuotaNode, other: QuotaNode) -> tuple[QuotaNode, QuotaNode]:
     """The two children of their lowest common cohort, on the way to each."""
     below = {parent: node for node in (own, *own.ancestors()) if (parent := node.parent) is not None}
     theirs = other

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from makeway.core.model import Millis, Workload
 from makeway.core.queueing.pending import may_queue
-from makeway.core.queueing.waiting_list import Line, Place, Shape, Turn, place, shape
+from makeway.core.queueing.waiting_list import Place, Shape, Turn, WaitingList, place, shape
 
 if TYPE_CHECKING:
     from makeway.core.state import State
@@ -82,7 +82,7 @@ def _takes_turns(state: State, workload: Workload, other: Workload, now: Millis)
     return own_turn(state, other, now) is None
 
 
-def _earlier_equals(line: Line, workload: Workload) -> Iterator[Workload]:
+def _earlier_equals(line: WaitingList, workload: Workload) -> Iterator[Workload]:
     """Those of the same priority that come before it in the queue, parked or not, in the order of the queue."""
     sticky = line.sticky.get("it")
     if sticky == workload.key:

@@ -11,10 +11,32 @@ from collections.abc import Callable, Collection, Container, Iterable
 from typing import Literal
 
 from makeway.core.model import Millis, QueueName, Usage, Workload, WorkloadKey
-from makeway.core.queueing.waiting_list import Kin, Least, Line, Place, Shape, Standing, Turn, is_at_least, place, shape
+from makeway.core.queueing.waiting_list import (
+    EquivalenceClass,
+    HeadReservation,
+    Least,
+    Place,
+    Shape,
+    Turn,
+    WaitingList,
+    is_at_least,
+    place,
+    shape,
+)
 from makeway.core.undo import UndoLog
 
-__all__ = ["Line", "Pending", "Place", "Requeue", "Shape", "Standing", "Turn", "may_queue", "place", "shape"]
+__all__ = [
+    "HeadReservation",
+    "Pending",
+    "Place",
+    "Requeue",
+    "Shape",
+    "Turn",
+    "WaitingList",
+    "may_queue",
+    "place",
+    "shape",
+]
 
 Requeue = Literal[
     "NamespaceMismatch", "Generic", "NoFit", "PreemptionNoCandidates", "PreemptionGated", "PendingPreemption",
@@ -40,15 +62,15 @@ class Pending:
         self._log = log
         self._waits_for_pods = waits_for_pods  # whether nothing is admitted until pods are ready
         self._on_forget = on_forget  # what else ends with a workload's waiting
-        self.lines: dict[QueueName, Line] = {}
+        self.lines: dict[QueueName, WaitingList] = {}
         self._names: list[QueueName] = []  # of the lines, sorted
         self._kept_free = False  # whether anything was ever kept free for a refused head
         self._of_interest: dict[QueueName, None] = {}  # lines in which somebody is entitled, or waits for its turn
 
-    def line(self, queue: QueueName) -> Line:
+    def line(self, queue: QueueName) -> WaitingList:
         found = self.lines.get(queue)
         if found is None:
-            found = self.lines[queue] = Line(self._log)
+            found = self.lines[queue] = WaitingList(self._log)
         return found
 
     # --- coming and going ---
@@ -209,7 +231,7 @@ class Pending:
         if not line.strict:
             self._log.put(line.sticky, "it", workload.key)
 
-    def _park_larger(self, line: Line, workload: Workload) -> None:
+    def _park_larger(self, line: WaitingList, workload: Workload) -> None:
         """Those behind it who ask for no less get the same verdict: look at none of them (S-4.5.3)."""
         where = place(workload)
         behind = line.fronts[bisect_left(line.fronts, where) :]
@@ -220,11 +242,11 @@ class Pending:
             if is_at_least(each, own) and min(line.kins[kin][0] for kin in line.of_shape[each]) > where:
                 line.bind(each, workload.queued_at)
 
-    def keep_free(self, workload: Workload, standing: Standing) -> None:
+    def keep_free(self, workload: Workload, standing: HeadReservation) -> None:
         self._kept_free = True
         self._log.put(self.line(workload.queue).standing, workload.key, standing)
 
-    def standing(self) -> dict[QueueName, dict[WorkloadKey, Standing]]:
+    def standing(self) -> dict[QueueName, dict[WorkloadKey, HeadReservation]]:
         """What is kept free for refused heads, queue by queue."""
         if not self._kept_free:
             return {}
@@ -271,7 +293,7 @@ class Pending:
         """
         self._log.put(self.line(workload.queue).blocked, workload.key, None)
 
-    def is_blocked(self, line: Line, key: WorkloadKey) -> bool:
+    def is_blocked(self, line: WaitingList, key: WorkloadKey) -> bool:
         """Whether it was found to wait for pods, and there are still pods to wait for."""
         return key in line.blocked and self._waits_for_pods()
 
@@ -315,7 +337,7 @@ class Pending:
         for queue in queues:
             self._due(self.line(queue))
 
-    def _due(self, line: Line) -> None:
+    def _due(self, line: WaitingList) -> None:
         for table in (line.refused, line.held_back, line.blocked):
             for key in list(table) if table else ():
                 self._log.drop(table, key)
@@ -373,7 +395,7 @@ class Pending:
         line = self.lines.get(queue)
         return None if line is None else min((t.at for t in line.turns.values() if t.at is not None), default=None)
 
-    def _end_turn(self, line: Line, key: WorkloadKey, *, rests: bool = False) -> None:
+    def _end_turn(self, line: WaitingList, key: WorkloadKey, *, rests: bool = False) -> None:
         self._log.drop(line.turns, key)
         self._log.drop(line.refused, key)
         self._log.drop(line.held_back, key)
@@ -403,7 +425,7 @@ class Pending:
         return {queue: line.contents() for queue, line in sorted(self.lines.items())}
 
 
-def _of_matching(line: Line, matches: Callable[[Workload], bool]) -> list[Kin]:
+def _of_matching(line: WaitingList, matches: Callable[[Workload], bool]) -> list[EquivalenceClass]:
     """Kin at rest whose namespace may use the queue; kin of one namespace need not be asked about twice."""
     may: dict[str, bool] = {}
     for kin in line.resting:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from heapq import merge
 
 from makeway.core.model import QueueName, Workload, WorkloadKey
-from makeway.core.queueing.waiting_list import Line, place
+from makeway.core.queueing.waiting_list import WaitingList, place
 from makeway.core.state import State
 
 
@@ -39,7 +39,7 @@ def positions(state: State, queue: QueueName) -> Iterator[Position]:
         before[local] += 1
 
 
-def _in_order(line: Line) -> Iterator[WorkloadKey]:
+def _in_order(line: WaitingList) -> Iterator[WorkloadKey]:
     first = line.sticky.get("it")
     if first is not None and (first not in line.members or line.is_parked(first)):
         first = None

@@ -19,7 +19,7 @@ from makeway.core.model import FR, Millis, QueueName, ResourceName, Workload
 from makeway.core.preemption.claims import still_charged
 from makeway.core.preemption.turns import own_turn
 from makeway.core.queueing.pending import may_queue
-from makeway.core.quota.tree import Node
+from makeway.core.quota.tree import QuotaNode
 
 if TYPE_CHECKING:
     from makeway.core.state import State
@@ -28,7 +28,7 @@ Amounts = Mapping[ResourceName, int]
 NOTHING: Amounts = {}
 
 
-class Hope:
+class Prefilter:
     """Answers for one state. What a queue's configuration says is read once."""
 
     def __init__(self, state: State) -> None:
@@ -50,10 +50,10 @@ class Hope:
             self._choices[name] = found
         return found
 
-    def promised(self) -> dict[Node, dict[ResourceName, int]]:
+    def promised(self) -> dict[QuotaNode, dict[ResourceName, int]]:
         """By root, what claims may yet leave to others: what their victims free, and what who takes one gets."""
         state = self._state
-        found: dict[Node, dict[ResourceName, int]] = {}
+        found: dict[QuotaNode, dict[ResourceName, int]] = {}
         for known in state.claims.within(list(state.claims.of_queue)) if state.claims else ():
             node, claimant = state.tree.queues.get(known.queue), state.pending.find(known.queue, known.key)
             if node is None or claimant is None:

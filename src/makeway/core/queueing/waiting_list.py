@@ -20,7 +20,7 @@ from makeway.core.undo import UndoLog
 
 Place = tuple[int, int, bool, int, str, int, str, WorkloadKey]  # the key comes last
 Shape = tuple[object, ...]
-Kin = tuple[Any, ...]  # shape and namespace; and a key, of one who stands apart
+EquivalenceClass = tuple[Any, ...]  # shape and namespace; and a key, of one who stands apart
 
 
 def place(workload: Workload) -> Place:
@@ -58,7 +58,7 @@ class Least(NamedTuple):
 UNKNOWN = Least(0, {})
 
 
-def _least(kins: Iterable[Kin]) -> Least:
+def _least(kins: Iterable[EquivalenceClass]) -> Least:
     """Of kin with one podSet each; resources that one of them does not ask for are left out."""
     priority, amounts = -(2**62), None
     for kin in kins:
@@ -74,7 +74,7 @@ def _least(kins: Iterable[Kin]) -> Least:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class HeadReservation:
     """Quota kept free for a refused head of a strict queue until it is looked at again (S-5.13)."""
 
     order: tuple[Any, ...]  # the head's place among the entries of a cycle
@@ -90,30 +90,30 @@ class Turn(NamedTuple):
 
 
 Found = tuple[
-    bool, bool, bool, Standing | None, Turn | None, Usage | None
+    bool, bool, bool, HeadReservation | None, Turn | None, Usage | None
 ]  # all that was found about a waiting workload
 
 
 @dataclass(slots=True)
-class Line:
+class WaitingList:
     """The waiting workloads of one queue."""
 
     log: UndoLog
     strict: bool = False
     by_age: bool = False  # an older workload may displace more than one that looks alike (S-4.5.3)
     members: dict[WorkloadKey, Workload] = field(default_factory=dict)  # in the line, and parked
-    kin_of: dict[WorkloadKey, Kin] = field(default_factory=dict)
+    kin_of: dict[WorkloadKey, EquivalenceClass] = field(default_factory=dict)
     alone: dict[WorkloadKey, None] = field(default_factory=dict)  # parked, each for a reason of its own
-    kins: dict[Kin, list[Place]] = field(default_factory=dict)  # each sorted, none empty
-    of_shape: dict[Shape, dict[Kin, None]] = field(default_factory=dict)
+    kins: dict[EquivalenceClass, list[Place]] = field(default_factory=dict)  # each sorted, none empty
+    of_shape: dict[Shape, dict[EquivalenceClass, None]] = field(default_factory=dict)
     fronts: list[Place] = field(default_factory=list)  # the first of each kin in the line, sorted
-    resting: dict[Kin, None] = field(default_factory=dict)  # kin that is parked together
+    resting: dict[EquivalenceClass, None] = field(default_factory=dict)  # kin that is parked together
     refused: dict[WorkloadKey, None] = field(default_factory=dict)  # in the line, but not due
     shapes: dict[Shape, Millis] = field(default_factory=dict)  # parked shapes: arrivals that are not older join them
     sticky: dict[Literal["it"], WorkloadKey] = field(default_factory=dict)  # at most one
     wakes: dict[Literal["count"], int] = field(default_factory=dict)
     _least: Least | None = None  # of those that rest, once somebody asked
-    standing: dict[WorkloadKey, Standing] = field(default_factory=dict)  # of a refused strict head
+    standing: dict[WorkloadKey, HeadReservation] = field(default_factory=dict)  # of a refused strict head
     held_back: dict[WorkloadKey, None] = field(default_factory=dict)  # refused because of what is kept free
     blocked: dict[WorkloadKey, None] = field(default_factory=dict)  # found to wait until pods of others are ready
     count_by: dict[LocalName, int] = field(default_factory=dict)  # members by LocalQueue
@@ -194,7 +194,7 @@ class Line:
 
     def enter(self, workload: Workload, *, rests: bool = False) -> None:
         """It joins its kin: in the line, or, if it ``rests``, where they are parked."""
-        kin: Kin = (shape(workload), workload.namespace)
+        kin: EquivalenceClass = (shape(workload), workload.namespace)
         if kin in self.resting and not rests:
             kin = (*kin, workload.key)
         self._put_member(workload)
@@ -252,7 +252,7 @@ class Line:
         self.log.drop(self.judged, key)
         self._forget_verdict(key)
 
-    def _leave_kin(self, kin: Kin, where: Place) -> None:
+    def _leave_kin(self, kin: EquivalenceClass, where: Place) -> None:
         places = self.kins[kin]
         in_line = kin not in self.resting
         was_first = places[0] == where
@@ -269,7 +269,7 @@ class Line:
             if not self.of_shape[kin[0]]:
                 self.log.drop(self.of_shape, kin[0])
 
-    def rest(self, kin: Kin, since: Millis = DAWN) -> None:
+    def rest(self, kin: EquivalenceClass, since: Millis = DAWN) -> None:
         """Park all of a kin, but for those queued before ``since``: these stay in the line, each by itself."""
         if kin in self.resting:
             return
@@ -337,7 +337,7 @@ class Line:
         self.log.drop(self.blocked, key)
         self.log.drop(self.standing, key)
 
-    def rise(self, kins: Sequence[Kin]) -> None:
+    def rise(self, kins: Sequence[EquivalenceClass]) -> None:
         """All of these kin, who rest, are in the line again."""
         if not kins:
             return
@@ -382,7 +382,7 @@ class Members(Mapping[WorkloadKey, Workload]):
 
     __slots__ = ("_line", "_parked")
 
-    def __init__(self, line: Line, *, parked: bool) -> None:
+    def __init__(self, line: WaitingList, *, parked: bool) -> None:
         self._line = line
         self._parked = parked
 

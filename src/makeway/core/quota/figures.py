@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from makeway.core.amounts import add, subtract
-from makeway.core.model import FR, PODS, LocalName, Look, QueueName, ResourceName, Workload
-from makeway.core.queueing.waiting_list import Line, Shape, shape
+from makeway.core.model import FR, PODS, LocalName, PodSetSignature, QueueName, ResourceName, Workload
+from makeway.core.queueing.waiting_list import Shape, WaitingList, shape
 from makeway.core.quota.shares import Share, share
-from makeway.core.quota.tree import Node, QuotaTree
+from makeway.core.quota.tree import QuotaNode, QuotaTree
 from makeway.core.state import State
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class UsageFigure:
     """How much of a flavor-resource is in use, and how much of that is more than the queue's own quota."""
 
     total: int
@@ -31,8 +31,8 @@ class Figures:
 
     reserving: int  # workloads with quota; a family of Options counts once
     admitted: int  # those of them whose checks are done
-    reservation: dict[FR, Figure]
-    usage: dict[FR, Figure]  # of the admitted ones only
+    reservation: dict[FR, UsageFigure]
+    usage: dict[FR, UsageFigure]  # of the admitted ones only
 
 
 def figures_of(state: State, queue: QueueName) -> Figures:
@@ -45,15 +45,15 @@ def _count(workloads: list[Workload]) -> int:
     return len({each.key if each.family is None else each.family for each in workloads})
 
 
-def _table(state: State, queue: QueueName, workloads: list[Workload]) -> dict[FR, Figure]:
+def _table(state: State, queue: QueueName, workloads: list[Workload]) -> dict[FR, UsageFigure]:
     """The queue has no quota of what it does not declare, so where it may borrow, all of that is borrowed."""
     node = state.tree.queues[queue]
     lent = node.parent is not None
     totals = _totals(node.nominal, workloads).items()
-    return {fr: Figure(n, max(0, subtract(n, node.nominal.get(fr, 0))) if lent else 0) for fr, n in totals}
+    return {fr: UsageFigure(n, max(0, subtract(n, node.nominal.get(fr, 0))) if lent else 0) for fr, n in totals}
 
 
-def share_of(state: State, node: Node) -> Share | None:
+def share_of(state: State, node: QuotaNode) -> Share | None:
     """Of a queue or cohort, by what is really held (S-9.2); None: fair sharing is off, and shares mean nothing."""
     return share(state.tree, node) if state.policy.fair_sharing else None
 
@@ -103,7 +103,7 @@ def subtree_counts(tree: QuotaTree, counts: Mapping[QueueName, int]) -> dict[str
     return found
 
 
-def _children_first(tree: QuotaTree) -> list[Node]:
+def _children_first(tree: QuotaTree) -> list[QuotaNode]:
     nodes = tree.roots()
     for node in nodes:  # grows while it is read, level by level
         nodes.extend(node.children)
@@ -114,7 +114,7 @@ def _children_first(tree: QuotaTree) -> list[Node]:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingCounts:
     """How many workloads are pending. A family counts once, and not while one of its Options has quota (S-12.18)."""
 
     active: int  # in the queue; of a family one Option at least
@@ -129,37 +129,37 @@ class Waiting:
 class LocalFigures:
     """Of one LocalQueue; tables as in ``Figures``, by what its ClusterQueue declares."""
 
-    waiting: Waiting
+    waiting: PendingCounts
     reserving: int
     admitted: int
     reservation: dict[FR, int]
     usage: dict[FR, int]
 
 
-def waiting_in(state: State, queue: QueueName) -> Waiting:
+def waiting_in(state: State, queue: QueueName) -> PendingCounts:
     """All pending workloads of a queue; an inactive queue has only inadmissible ones."""
     line = state.pending.lines.get(queue)
     if line is None:
-        return Waiting(0, 0)
+        return PendingCounts(0, 0)
     if line.has_options:
         return _seen_from(state, queue, _waiting(state, line.waiting.values(), line.parked.values()))
     in_line = line.count_in_line()
-    return _seen_from(state, queue, Waiting(in_line, len(line.members) - in_line))
+    return _seen_from(state, queue, PendingCounts(in_line, len(line.members) - in_line))
 
 
-def _seen_from(state: State, queue: QueueName, waiting: Waiting) -> Waiting:
-    return waiting if state.is_active(queue) else Waiting(0, waiting.total)
+def _seen_from(state: State, queue: QueueName, waiting: PendingCounts) -> PendingCounts:
+    return waiting if state.is_active(queue) else PendingCounts(0, waiting.total)
 
 
-def equivalence_classes(state: State, queue: QueueName) -> Waiting:
+def equivalence_classes(state: State, queue: QueueName) -> PendingCounts:
     """How many classes of workloads that get the same verdict are pending; one may have members of both sorts."""
     line = state.pending.lines.get(queue)
     if line is None:
-        return Waiting(0, 0)
+        return PendingCounts(0, 0)
     parked: set[Shape] = {kin[0] for kin in line.resting}
     parked.update(shape(line.members[key]) for key in line.alone)
     active = {kin[0] for kin in line.kins if kin not in line.resting}
-    return Waiting(len(active), len(parked)) if state.is_active(queue) else Waiting(0, len(active | parked))
+    return PendingCounts(len(active), len(parked)) if state.is_active(queue) else PendingCounts(0, len(active | parked))
 
 
 def pending_requests(state: State, queue: QueueName) -> dict[ResourceName, int]:
@@ -172,7 +172,7 @@ def pending_requests(state: State, queue: QueueName) -> dict[ResourceName, int]:
     line = state.pending.lines.get(queue)
     for alike, count in () if line is None else _pending_shapes(state, line):
         for look in alike[1:]:
-            assert isinstance(look, Look)
+            assert isinstance(look, PodSetSignature)
             for name, amount in look.totals.items():
                 total[name] = total.get(name, 0) + amount * count
             if PODS in total:  # counted, not asked for (S-1.9)
@@ -180,7 +180,7 @@ def pending_requests(state: State, queue: QueueName) -> dict[ResourceName, int]:
     return total
 
 
-def _pending_shapes(state: State, line: Line) -> Iterable[tuple[Shape, int]]:
+def _pending_shapes(state: State, line: WaitingList) -> Iterable[tuple[Shape, int]]:
     """What pending workloads look like, and how many look so."""
     if not line.has_options:
         yield from ((kin[0], len(places)) for kin, places in line.kins.items())
@@ -226,7 +226,7 @@ def local_totals(state: State, queue: QueueName, local: LocalName) -> LocalTotal
 
 def no_figures(declared: Iterable[FR]) -> LocalFigures:
     """Of a LocalQueue that nobody uses."""
-    return _local(declared, [], Waiting(0, 0))
+    return _local(declared, [], PendingCounts(0, 0))
 
 
 def figures_by_local_queue(state: State, queue: QueueName) -> dict[LocalName, LocalFigures]:
@@ -244,7 +244,7 @@ def figures_by_local_queue(state: State, queue: QueueName) -> dict[LocalName, Lo
     return found
 
 
-def _local(declared: Iterable[FR], holders: list[Workload], waiting: Waiting) -> LocalFigures:
+def _local(declared: Iterable[FR], holders: list[Workload], waiting: PendingCounts) -> LocalFigures:
     admitted = [each for each in holders if each.admitted]
     tables = _totals(declared, holders), _totals(declared, admitted)
     return LocalFigures(waiting, _count(holders), _count(admitted), *tables)
@@ -257,17 +257,17 @@ def _by_local_queue(workloads: Iterable[Workload]) -> dict[LocalName, list[Workl
     return found
 
 
-def _waiting(state: State, in_line: Collection[Workload], parked: Collection[Workload]) -> Waiting:
+def _waiting(state: State, in_line: Collection[Workload], parked: Collection[Workload]) -> PendingCounts:
     active = {each.family for each in in_line}
     rest = {each.family for each in parked}
     if active | rest <= {None}:  # the usual case: nobody has Options
-        return Waiting(len(in_line), len(parked))
+        return PendingCounts(len(in_line), len(parked))
     with_quota = state.holders.of_family
     alone = [sum(each.family is None for each in group) for group in (in_line, parked)]
     families = [
         sum(each is not None and not with_quota.get(each) for each in group) for group in (active, rest - active)
     ]
-    return Waiting(alone[0] + families[0], alone[1] + families[1])
+    return PendingCounts(alone[0] + families[0], alone[1] + families[1])
 
 
 def _totals(declared: Iterable[FR], workloads: Iterable[Workload]) -> dict[FR, int]:

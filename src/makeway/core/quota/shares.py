@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from makeway.core.amounts import MOST, add, ratio_text, subtract
 from makeway.core.model import FR, ResourceName, Usage
-from makeway.core.quota.tree import WEIGHT_ONE, Node, QuotaTree
+from makeway.core.quota.tree import WEIGHT_ONE, QuotaNode, QuotaTree
 
 THOUSAND = 1000  # a node that has taken all there is has a share of so much
 NOTHING: Usage = {}
@@ -86,7 +86,7 @@ class Share:
 NO_SHARE = Share()
 
 
-class Term(NamedTuple):
+class ShareTerm(NamedTuple):
     """One resource of a node: how much of it could be lent to the node, and the node's own quota in each flavor."""
 
     resource: ResourceName
@@ -94,7 +94,7 @@ class Term(NamedTuple):
     quotas: tuple[tuple[FR, int], ...]
 
 
-def share(tree: QuotaTree, node: Node, more: Usage = NOTHING) -> Share:
+def share(tree: QuotaTree, node: QuotaNode, more: Usage = NOTHING) -> Share:
     """The share of a node; ``more`` is what it would use beside what it uses (``seen_at`` says how much that is)."""
     tree.shares += 1
     if node.parent is None:
@@ -114,18 +114,20 @@ def share(tree: QuotaTree, node: Node, more: Usage = NOTHING) -> Share:
     return NO_SHARE if found is None else found
 
 
-def terms(tree: QuotaTree, node: Node) -> tuple[Term, ...]:
+def terms(tree: QuotaTree, node: QuotaNode) -> tuple[ShareTerm, ...]:
     """What a node's share is measured by, resource by resource in their order; made once per configuration."""
     if node.terms is None:
         by_resource: dict[ResourceName, list[tuple[FR, int]]] = {}
         for fr, quota in sorted(node.subtree.items()):
             by_resource.setdefault(fr[1], []).append((fr, quota))
         lent = {} if node.parent is None else _lendable(tree, node.parent)
-        node.terms = tuple(Term(name, lent.get(name, 0), tuple(quotas)) for name, quotas in sorted(by_resource.items()))
+        node.terms = tuple(
+            ShareTerm(name, lent.get(name, 0), tuple(quotas)) for name, quotas in sorted(by_resource.items())
+        )
     return node.terms
 
 
-def _lendable(tree: QuotaTree, cohort: Node) -> Mapping[ResourceName, int]:
+def _lendable(tree: QuotaTree, cohort: QuotaNode) -> Mapping[ResourceName, int]:
     """All that members of a cohort could have, resource by resource: of every flavor that its tree knows."""
     if cohort.lendable is None:
         found: dict[ResourceName, int] = {}
@@ -135,20 +137,20 @@ def _lendable(tree: QuotaTree, cohort: Node) -> Mapping[ResourceName, int]:
     return cohort.lendable
 
 
-def is_borrowing(tree: QuotaTree, node: Node, more: Usage = NOTHING) -> bool:
+def is_borrowing(tree: QuotaTree, node: QuotaNode, more: Usage = NOTHING) -> bool:
     """Whether a node uses more than its own quota of anything; it may, with share 0, where nothing could be lent."""
     return any(
         add(node.usage.get(fr, 0), more.get(fr, 0)) > quota for each in terms(tree, node) for fr, quota in each.quotas
     )
 
 
-def borrows_of(node: Node, frs: Iterable[FR], more: Usage = NOTHING) -> bool:
+def borrows_of(node: QuotaNode, frs: Iterable[FR], more: Usage = NOTHING) -> bool:
     """Whether it uses, or would with ``more``, above its own quota of one of these."""
     usage, quota = node.usage, node.subtree
     return any(add(usage.get(fr, 0), more.get(fr, 0)) > quota.get(fr, 0) for fr in frs)
 
 
-def seen_at(tree: QuotaTree, node: Node, queue: Node, usage: Usage) -> Usage:
+def seen_at(tree: QuotaTree, node: QuotaNode, queue: QuotaNode, usage: Usage) -> Usage:
     """How much of what ``queue`` would use beside what it uses reaches ``node`` above it (S-2.7)."""
     if node is queue:
         return usage

@@ -20,7 +20,7 @@ from makeway.core.model import FR, ResourceName, Usage, invariant
 from makeway.core.undo import UndoLog
 
 if TYPE_CHECKING:
-    from makeway.core.quota.shares import Share, Term
+    from makeway.core.quota.shares import Share, ShareTerm
 
 WEIGHT_ONE = 10**9  # a weight of 1: weights are kept in billionths
 PATH_MAX = 10  # cohorts that a path names: it stands in conditions, which are bounded
@@ -38,7 +38,7 @@ class QuotaSpec:
     weight: int = WEIGHT_ONE  # of its share (S-9.2); 0: whatever it borrows, others come first
 
 
-class Node:
+class QuotaNode:
     """A queue (leaf) or a cohort of the forest. Read it freely; only ``QuotaTree`` writes."""
 
     __slots__ = (
@@ -49,9 +49,9 @@ class Node:
     def __init__(self, name: str, *, is_queue: bool) -> None:
         self.name = name
         self.is_queue = is_queue
-        self.parent: Node | None = None
+        self.parent: QuotaNode | None = None
         self.root = self  # the topmost above it
-        self.children: list[Node] = []
+        self.children: list[QuotaNode] = []
         self.nominal: Mapping[FR, int] = {}
         self.borrowing: Mapping[FR, int] = {}
         self.lending: Mapping[FR, int] = {}
@@ -59,13 +59,15 @@ class Node:
         self.local: dict[FR, int] = {}  # S-2.5; absent: 0
         self.usage: dict[FR, int] = {}
         self.weight = WEIGHT_ONE
-        self.terms: tuple[Term, ...] | None = None  # what its share is measured by, once somebody asked (``shares``)
+        self.terms: tuple[ShareTerm, ...] | None = (
+            None  # what its share is measured by, once somebody asked (``shares``)
+        )
         self.lendable: Mapping[ResourceName, int] | None = None  # of a cohort, likewise
         self.most: dict[FR, int] = {}  # S-2.11, once somebody asked
         self.height = 0
         self.in_cycle = False  # a cohort above it is its own ancestor (S-2.3)
 
-    def ancestors(self) -> Iterator[Node]:
+    def ancestors(self) -> Iterator[QuotaNode]:
         node = self.parent
         while node is not None:
             yield node
@@ -87,8 +89,8 @@ class Node:
 class QuotaTree:
     def __init__(self, log: UndoLog) -> None:
         self._log = log
-        self.queues: dict[str, Node] = {}
-        self.cohorts: dict[str, Node] = {}
+        self.queues: dict[str, QuotaNode] = {}
+        self.cohorts: dict[str, QuotaNode] = {}
         self.questions = 0  # how often somebody asked or changed what is free; tests and benchmarks count them
         self.steps = 0  # nodes that were gone through to build the forest, and to find how much one could use at most
         self.shares = 0  # how often a share was computed, likewise
@@ -107,9 +109,9 @@ class QuotaTree:
         kept = {name: node.usage for name, node in self.queues.items()}
         declared = {spec.name: spec for spec in cohorts}
         leaves = {spec.name: spec for spec in queues}
-        self.queues = {name: Node(name, is_queue=True) for name in leaves}
+        self.queues = {name: QuotaNode(name, is_queue=True) for name in leaves}
         named = {spec.parent for spec in [*leaves.values(), *declared.values()] if spec.parent}
-        self.cohorts = {name: Node(name, is_queue=False) for name in sorted(named | set(declared))}
+        self.cohorts = {name: QuotaNode(name, is_queue=False) for name in sorted(named | set(declared))}
         cyclic = _cyclic({name: spec.parent for name, spec in declared.items()})
         self.steps += 3 * (len(self.queues) + len(self.cohorts))
         for node in [*self.cohorts.values(), *self.queues.values()]:
@@ -127,7 +129,7 @@ class QuotaTree:
                 for fr, amount in usage.items():
                     self.charge(self.queues[name], fr, amount)
 
-    def _attach(self, node: Node, spec: QuotaSpec, cyclic: set[str]) -> None:
+    def _attach(self, node: QuotaNode, spec: QuotaSpec, cyclic: set[str]) -> None:
         node.nominal, node.borrowing, node.lending = spec.nominal, spec.borrowing, spec.lending
         node.weight = spec.weight
         node.in_cycle = not node.is_queue and node.name in cyclic
@@ -135,15 +137,15 @@ class QuotaTree:
             node.parent = self.cohorts[spec.parent]
             node.parent.children.append(node)
 
-    def roots(self) -> list[Node]:
+    def roots(self) -> list[QuotaNode]:
         return [node for node in [*self.cohorts.values(), *self.queues.values()] if node.parent is None]
 
     # --- usage ---
 
-    def charge(self, node: Node, fr: FR, amount: int) -> None:
+    def charge(self, node: QuotaNode, fr: FR, amount: int) -> None:
         """Add usage; only what exceeds the node's local quota is visible to its parent (S-2.7)."""
         self.questions += 1
-        at: Node | None = node
+        at: QuotaNode | None = node
         while at is not None and amount:
             used = at.usage.get(fr, 0)
             self._log.put(at.usage, fr, used + amount)
@@ -151,24 +153,24 @@ class QuotaTree:
                 amount = at.overflow(fr, used + amount) - at.overflow(fr, used)
             at = at.parent
 
-    def release(self, node: Node, fr: FR, amount: int) -> None:
+    def release(self, node: QuotaNode, fr: FR, amount: int) -> None:
         """Take usage away again: the exact inverse of ``charge`` (S-2.8)."""
         self.charge(node, fr, -amount)
 
-    def charge_all(self, node: Node, usage: Usage) -> None:
+    def charge_all(self, node: QuotaNode, usage: Usage) -> None:
         for fr, amount in usage.items():
             self.charge(node, fr, amount)
 
-    def release_all(self, node: Node, usage: Usage) -> None:
+    def release_all(self, node: QuotaNode, usage: Usage) -> None:
         for fr, amount in usage.items():
             self.release(node, fr, amount)
 
     # --- questions ---
 
-    def available(self, node: Node, fr: FR) -> int:
+    def available(self, node: QuotaNode, fr: FR) -> int:
         """How much more the node may use now (S-2.10); negative when quota shrank under running work."""
         self.questions += 1
-        on_the_way: list[Node] = []  # others keep nothing to themselves, and nothing limits them
+        on_the_way: list[QuotaNode] = []  # others keep nothing to themselves, and nothing limits them
         at = node
         while at.parent is not None:
             if at.local or fr in at.borrowing:
@@ -185,10 +187,10 @@ class QuotaTree:
             above = add(max(0, subtract(local, used)), above) if local else above
         return above
 
-    def potential(self, node: Node, fr: FR) -> int:
+    def potential(self, node: QuotaNode, fr: FR) -> int:
         """How much the node could use at most, were nobody else there (S-2.11)."""
-        unknown: list[Node] = []
-        at: Node | None = node
+        unknown: list[QuotaNode] = []
+        at: QuotaNode | None = node
         while at is not None and fr not in at.most:
             unknown.append(at)
             at = at.parent
@@ -202,21 +204,21 @@ class QuotaTree:
             each.most[fr] = most
         return most
 
-    def local_available(self, node: Node, fr: FR) -> int:
+    def local_available(self, node: QuotaNode, fr: FR) -> int:
         return max(0, subtract(node.local.get(fr, 0), node.usage.get(fr, 0)))
 
-    def fits(self, node: Node, usage: Usage) -> bool:
+    def fits(self, node: QuotaNode, usage: Usage) -> bool:
         return all(amount <= max(0, self.available(node, fr)) for fr, amount in usage.items())
 
-    def borrows(self, node: Node, fr: FR, amount: int = 0) -> bool:
+    def borrows(self, node: QuotaNode, fr: FR, amount: int = 0) -> bool:
         """Whether ``amount`` more would take the node above its own quota (S-2.12)."""
         return add(node.usage.get(fr, 0), amount) > node.subtree.get(fr, 0)
 
-    def within_nominal(self, node: Node, frs: Iterable[FR]) -> bool:
+    def within_nominal(self, node: QuotaNode, frs: Iterable[FR]) -> bool:
         usage, whole = node.usage, node.subtree
         return all(usage.get(fr, 0) <= whole.get(fr, 0) or whole.get(fr, 0) >= UNLIMITED for fr in frs)
 
-    def lowest_subtree(self, node: Node, fr: FR, amount: int) -> tuple[int, bool]:
+    def lowest_subtree(self, node: QuotaNode, fr: FR, amount: int) -> tuple[int, bool]:
         """How far up the request must borrow, and whether somebody further up could be reclaimed from (S-2.16)."""
         if node.parent is None or not self.borrows(node, fr, amount):
             return 0, node.parent is not None
@@ -244,7 +246,7 @@ class QuotaTree:
                 invariant(used == shown, "cohort {}: usage {} of {}, its children show {}", node.name, used, fr, shown)
 
 
-def _downward(roots: list[Node]) -> list[Node]:
+def _downward(roots: list[QuotaNode]) -> list[QuotaNode]:
     """All nodes, parents before their children."""
     nodes = list(roots)
     for node in nodes:  # grows while it is read, level by level
@@ -252,7 +254,7 @@ def _downward(roots: list[Node]) -> list[Node]:
     return nodes
 
 
-def _total(node: Node, inactive: frozenset[str]) -> None:
+def _total(node: QuotaNode, inactive: frozenset[str]) -> None:
     """Sum quota from the children up: what one keeps to itself is not part of its parent (S-2.4, 2.5, 2.15)."""
     node.subtree = dict(node.nominal)
     for child in node.children:

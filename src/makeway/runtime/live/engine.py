@@ -18,11 +18,11 @@ from makeway.core.model import Millis
 from makeway.core.policy import Policy
 from makeway.runtime.engine import FIGURES_MS, Engine
 from makeway.runtime.events import Recorder
-from makeway.runtime.journal import Journal
+from makeway.runtime.journal import DecisionJournal
 from makeway.runtime.live.driver import Live, LiveThread
-from makeway.runtime.live.queries import Desk
+from makeway.runtime.live.queries import QueryQueue
 from makeway.runtime.live.writer import LiveWriter
-from makeway.runtime.metrics.registry import Metrics
+from makeway.runtime.metrics.registry import MetricsRegistry
 from makeway.runtime.ports import Clock, Store
 from makeway.runtime.set_aside import anything, logged
 from makeway.runtime.virtual import Actor
@@ -49,10 +49,10 @@ class LiveEngine:
 
     def __init__(
         self, store: CallingStore, policy: Policy, controllers: Sequence[Controller], clock: Clock,
-        failed: Callable[[BaseException], None], *, metrics: Metrics | None = None, journal: Journal | None = None,
-        figures_ms: int = FIGURES_MS, kinds: Sequence[Kind] | None = None,
+        failed: Callable[[BaseException], None], *, metrics: MetricsRegistry | None = None,
+        journal: DecisionJournal | None = None, figures_ms: int = FIGURES_MS, kinds: Sequence[Kind] | None = None,
     ) -> None:  # fmt: skip
-        self.metrics = Metrics() if metrics is None else metrics
+        self.metrics = MetricsRegistry() if metrics is None else metrics
         self.writer = LiveWriter(store.submit, self.poke)
         self.engine = Engine(
             store, policy, controllers, writer=self.writer, journal=journal, metrics=self.metrics,
@@ -60,7 +60,7 @@ class LiveEngine:
         )  # fmt: skip
         self.engine.set_aside.heard.append(logged)
         self.recorder = Recorder(self.engine.notes, self.engine.get, store.submit, self.poke)
-        self.desk = Desk(self.engine, self.poke)
+        self.desk = QueryQueue(self.engine, self.poke)
         self._troubles: deque[tuple[Ref, str, Exception | None]] = deque(maxlen=TROUBLES_MAX)
         actors: list[Actor] = [self, self.engine, self.recorder, self.desk]
         self.live = Live(clock, actors, poll_ms=POLL_MS, rest_ms_max=REST_MS_MAX)

@@ -29,7 +29,7 @@ T = TypeVar("T")
 Question = Callable[[View, Millis], T]
 
 
-class Desk:
+class QueryQueue:
     """An actor beside the engine. ``poke`` is called when there is a question."""
 
     def __init__(self, view: View, poke: Callable[[], None], *, waiting_max: int = WAITING_MAX) -> None:

@@ -18,7 +18,7 @@ from functools import partial
 from threading import Lock
 
 from makeway.core.model import Millis
-from makeway.runtime.executor import Answer, Call
+from makeway.runtime.executor import Call, WriteAnswer
 from makeway.runtime.ports import Store, Stored, StoreError
 
 UNDER_WAY_MAX = 256
@@ -42,14 +42,14 @@ class LiveWriter:
         self._handing = False  # somebody hands over
         self._waiting: deque[tuple[int, Call]] = deque()
         self._under_way = 0
-        self._answers: deque[Answer] = deque()
+        self._answers: deque[WriteAnswer] = deque()
 
     def send(self, number: int, call: Call, now: Millis) -> None:
         with self._lock:
             self._waiting.append((number, call))
         self._hand_over()
 
-    def answers(self, now: Millis) -> Sequence[Answer]:
+    def answers(self, now: Millis) -> Sequence[WriteAnswer]:
         return [self._answers.popleft() for _ in range(len(self._answers))]  # later ones are for the next step
 
     def next_at(self) -> Millis | None:
@@ -71,21 +71,21 @@ class LiveWriter:
             try:
                 future = self._submit(call)
             except StoreError as error:
-                self._take(Answer(number, error=error))
+                self._take(WriteAnswer(number, error=error))
             else:
                 future.add_done_callback(partial(self._done, number))
 
     def _done(self, number: int, future: Future[Stored]) -> None:
         error = future.exception()
         if error is None:
-            self._take(Answer(number, future.result()))
+            self._take(WriteAnswer(number, future.result()))
         elif isinstance(error, StoreError):
-            self._take(Answer(number, error=error))
+            self._take(WriteAnswer(number, error=error))
         else:  # a fault of ours; it concerns this object alone
-            self._take(Answer(number, error=StoreError(f"internal error: {error!r}")))
+            self._take(WriteAnswer(number, error=StoreError(f"internal error: {error!r}")))
         self._hand_over()
 
-    def _take(self, answer: Answer) -> None:
+    def _take(self, answer: WriteAnswer) -> None:
         with self._lock:
             self._under_way -= 1
         self._answers.append(answer)

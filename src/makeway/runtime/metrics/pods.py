@@ -6,7 +6,7 @@ Counted from what the pod scheduler says of its attempts, and from evictions whe
 
 from __future__ import annotations
 
-from makeway.controllers.contract import Attempt
+from makeway.controllers.contract import PlacementAttempt
 from makeway.runtime.metrics.exposition import Histogram, Number, Registry
 
 SECONDS: tuple[Number, ...] = tuple(0.0001 * 2**k for k in range(18))
@@ -49,7 +49,7 @@ class PodMetrics:
             "preemption_execution_duration_seconds", "Time from the decision until a pod is told to leave", SECONDS
         )
 
-    def attempted(self, attempt: Attempt, seconds: Number) -> None:
+    def attempted(self, attempt: PlacementAttempt, seconds: Number) -> None:
         """``seconds``: of the look that it was decided in, shared by all of that look."""
         if attempt.is_gang:
             self._attempts.add(attempt.result)

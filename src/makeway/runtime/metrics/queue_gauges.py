@@ -18,7 +18,7 @@ from makeway.core.amounts import UNLIMITED, add
 from makeway.core.model import FR, LocalName, QueueName
 from makeway.core.quota.figures import (
     LocalFigures,
-    Waiting,
+    PendingCounts,
     equivalence_classes,
     figures_by_local_queue,
     figures_of,
@@ -29,7 +29,7 @@ from makeway.core.quota.figures import (
     subtree_reservations,
     waiting_in,
 )
-from makeway.core.quota.tree import Node, QuotaTree
+from makeway.core.quota.tree import QuotaNode, QuotaTree
 from makeway.core.state import State
 from makeway.runtime.metrics.exposition import Labels, Number
 from makeway.runtime.metrics.families import Families
@@ -113,7 +113,7 @@ class QueueGauges:
             for gauge, table in ((made.reservation, figures.reservation), (made.usage, figures.usage)):
                 gauge.set_group(queue, _rows(_owner(node), {fr: figure.total for fr, figure in table.items()}))
 
-    def _show_quota(self, node: Node) -> None:
+    def _show_quota(self, node: QuotaNode) -> None:
         made, owner = self._families, _owner(node)
         made.nominal.set_group(node.name, _rows(owner, node.nominal))
         for gauge, limits in ((made.borrowing, node.borrowing), (made.lending, node.lending)):
@@ -165,7 +165,7 @@ class QueueGauges:
 
     def _show_local(self, local: LocalName, parts: list[LocalFigures]) -> None:
         made, owner = self._families, (local[1], local[0])
-        waiting = Waiting(sum(e.waiting.active for e in parts), sum(e.waiting.inadmissible for e in parts))
+        waiting = PendingCounts(sum(e.waiting.active for e in parts), sum(e.waiting.inadmissible for e in parts))
         made.pending.local.set_group(local, _by_status(waiting, *owner) if parts else {})
         counts = sum(each.reserving for each in parts), sum(each.admitted for each in parts)
         for pair, count in zip((made.reserving_now, made.admitted_now), counts, strict=True):
@@ -200,13 +200,13 @@ class QueueGauges:
         made.cohort_share.set_group("all", {(name,): _share(state, node) for name, node in tree.cohorts.items()})
 
 
-def _sound(cohorts: Mapping[str, Node]) -> list[Node]:
+def _sound(cohorts: Mapping[str, QuotaNode]) -> list[QuotaNode]:
     return [node for node in cohorts.values() if not node.in_cycle]
 
 
-def _tops(tree: QuotaTree) -> dict[Node, str]:
+def _tops(tree: QuotaTree) -> dict[QuotaNode, str]:
     """The name of the cohort at the top of each; "" of a queue without a cohort, and where a cycle has no top."""
-    found: dict[Node, str] = {}
+    found: dict[QuotaNode, str] = {}
     nodes = tree.roots()
     for node in nodes:  # grows while it is read, so that parents come first
         nodes.extend(node.children)
@@ -215,13 +215,13 @@ def _tops(tree: QuotaTree) -> dict[Node, str]:
     return found
 
 
-def _share(state: State, node: Node) -> Number:
+def _share(state: State, node: QuotaNode) -> Number:
     found = share_of(state, node)
     number, scale = (0, 1) if found is None else found.fraction()
     return number / scale if scale else nan
 
 
-def _owner(node: Node) -> Labels:
+def _owner(node: QuotaNode) -> Labels:
     return (node.parent.name if node.parent is not None else "", node.name)
 
 
@@ -229,7 +229,7 @@ def _rows(owner: Labels, table: Mapping[FR, int]) -> dict[Labels, Number]:
     return {(*owner, flavor, resource): shown(amount, resource) for (flavor, resource), amount in table.items()}
 
 
-def _by_status(waiting: Waiting, *owner: str) -> dict[Labels, Number]:
+def _by_status(waiting: PendingCounts, *owner: str) -> dict[Labels, Number]:
     return {(*owner, "active"): waiting.active, (*owner, "inadmissible"): waiting.inadmissible}
 
 

@@ -24,7 +24,7 @@ from makeway.runtime.metrics.queue_gauges import QueueGauges
 from makeway.runtime.metrics.workload_gauges import WorkloadGauges
 
 
-class Metrics:
+class MetricsRegistry:
     """In what has happened a queue is named "" where it does not exist; nothing is counted for it then."""
 
     def __init__(

@@ -12,18 +12,18 @@ from makeway.api.conditions import find, is_true
 from makeway.api.names import DEFAULT_NAMESPACE
 from makeway.api.objects.meta import Condition
 from makeway.api.objects.workload import Workload, WorkloadStatus
-from makeway.controllers.contract import Attempt, Ref, View
+from makeway.controllers.contract import PlacementAttempt, Ref, View
 from makeway.core.cycle.cycle import Plan
 from makeway.core.model import LocalName, QueueName
-from makeway.runtime.metrics.registry import Metrics
+from makeway.runtime.metrics.registry import MetricsRegistry
 
 NO_CONDITIONS: tuple[Condition, ...] = ()
 
 
-class Tally:
+class TransitionTally:
     """``view``: which queues exist. For one that does not exist nothing is counted, so that no series outlives it."""
 
-    def __init__(self, metrics: Metrics, view: View) -> None:
+    def __init__(self, metrics: MetricsRegistry, view: View) -> None:
         self.metrics = metrics
         self._view = view
         self._exhausted: dict[QueueName, int] = {}
@@ -41,7 +41,7 @@ class Tally:
                 metrics.recomputed(self._existing(queue), verdict.recomputed)
         metrics.skipped(skipped)
 
-    def placed(self, attempts: Sequence[Attempt], seconds: float) -> None:
+    def placed(self, attempts: Sequence[PlacementAttempt], seconds: float) -> None:
         """A look at the pods that wait; ``seconds`` of the machine's time, shared by its attempts."""
         for each in attempts:
             self.metrics.pods.attempted(each, seconds / len(attempts))
@@ -120,7 +120,7 @@ class _Transition:
     """One Workload, before and after; ``was`` is its ClusterQueue before, ``now`` after."""
 
     def __init__(
-        self, metrics: Metrics, before: Workload, after: Workload, *, was: QueueName, now: QueueName,
+        self, metrics: MetricsRegistry, before: Workload, after: Workload, *, was: QueueName, now: QueueName,
         local: LocalName, cohorts_of: Callable[[QueueName], list[str]],
     ) -> None:  # fmt: skip
         self._metrics = metrics

@@ -11,13 +11,13 @@ from makeway.api.names import DEFAULT_NAMESPACE
 from makeway.api.objects.kubernetes import LimitRange, RuntimeClass
 from makeway.api.objects.meta import Wire
 from makeway.api.objects.workload import Workload
-from makeway.core.lowering import Surroundings, workload_of
+from makeway.core.lowering import LoweringContext, workload_of
 from makeway.core.model import PODS, QueueName
 from makeway.core.policy import Policy
 from makeway.core.queueing.waiting_list import Shape, shape
 
 
-def surroundings(objects: Iterable[Wire], policy: Policy) -> Surroundings:
+def surroundings(objects: Iterable[Wire], policy: Policy) -> LoweringContext:
     """What the requests of pods depend on beside the pods."""
     ranges: dict[str, tuple[LimitRange, ...]] = {}
     classes: dict[str, RuntimeClass] = {}
@@ -27,10 +27,10 @@ def surroundings(objects: Iterable[Wire], policy: Policy) -> Surroundings:
             ranges[namespace] = (*ranges.get(namespace, ()), each)
         elif isinstance(each, RuntimeClass):
             classes[each.metadata.name] = each
-    return Surroundings(policy, {}, ranges, classes)
+    return LoweringContext(policy, {}, ranges, classes)
 
 
-def asked_by(workloads: Iterable[Workload], around: Surroundings, configured: Iterable[str]) -> dict[str, int]:
+def asked_by(workloads: Iterable[Workload], around: LoweringContext, configured: Iterable[str]) -> dict[str, int]:
     """The sum by resource; zero for what is configured and not asked for."""
     total = dict.fromkeys(configured, 0)
     for each in workloads:
@@ -42,6 +42,6 @@ def asked_by(workloads: Iterable[Workload], around: Surroundings, configured: It
     return total
 
 
-def classes_of(workloads: Iterable[Workload], around: Surroundings) -> set[Shape]:
+def classes_of(workloads: Iterable[Workload], around: LoweringContext) -> set[Shape]:
     """The scheduling equivalence classes that they belong to."""
     return {shape(workload_of(each, around, QueueName("any"))) for each in workloads}

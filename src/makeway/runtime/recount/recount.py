@@ -22,14 +22,14 @@ from makeway.api.objects.meta import Wire
 from makeway.api.objects.queueing import ClusterQueue, Cohort, FairSharing, LocalQueue, ResourceGroup
 from makeway.api.objects.workload import Workload, WorkloadStatus
 from makeway.core.amounts import MOST, UNLIMITED, add, subtract
-from makeway.core.lowering import Surroundings
+from makeway.core.lowering import LoweringContext
 from makeway.core.model import FR, FlavorName, LocalName, QueueName, ResourceName
 from makeway.core.policy import Gates
 from makeway.core.quota.figures import waiting_in
 from makeway.core.state import State
 from makeway.runtime.metrics.exposition import Counter, Labels, Number
 from makeway.runtime.metrics.queue_gauges import shown
-from makeway.runtime.metrics.registry import Metrics
+from makeway.runtime.metrics.registry import MetricsRegistry
 from makeway.runtime.metrics.workload_gauges import unadmitted_because
 from makeway.runtime.recount.demand import asked_by, classes_of, surroundings
 from makeway.runtime.recount.shares import share_of
@@ -38,7 +38,7 @@ Amounts = dict[FR, int]
 STATUSES = ("active", "inadmissible")
 
 
-class Difference(NamedTuple):
+class Mismatch(NamedTuple):
     """Two numbers that should be one."""
 
     where: str  # "state", or the name of a metric
@@ -51,7 +51,7 @@ class Difference(NamedTuple):
         return f"{self.where}: {self.what} of {'/'.join(self.whom)} is {self.found}, the objects say {self.counted}"
 
 
-def recount(objects: Iterable[Wire], state: State, metrics: Metrics | None = None) -> list[Difference]:
+def recount(objects: Iterable[Wire], state: State, metrics: MetricsRegistry | None = None) -> list[Mismatch]:
     """All differences between the objects and what is kept of them; empty where all is well."""
     stored = list(objects)
     counted = _count(stored, state.policy.gates)
@@ -63,7 +63,7 @@ def recount(objects: Iterable[Wire], state: State, metrics: Metrics | None = Non
     return [*found, *_metric_differences(counted, metrics), *pending, *shares]
 
 
-class Held(NamedTuple):
+class HeldByQueue(NamedTuple):
     """What Workloads say that one queue has given them."""
 
     reserving: int = 0
@@ -71,10 +71,12 @@ class Held(NamedTuple):
     amounts: Mapping[FR, int] = {}
 
 
-def held_by(objects: Iterable[Wire], gates: Gates) -> dict[str, Held]:
+def held_by(objects: Iterable[Wire], gates: Gates) -> dict[str, HeldByQueue]:
     """By queue, from objects alone: for whoever sees a server from outside and cannot ask for its state."""
     queues = _count(list(objects), gates).queues
-    return {name: Held(len(each.reserving), len(each.admitted), each.reservation) for name, each in queues.items()}
+    return {
+        name: HeldByQueue(len(each.reserving), len(each.admitted), each.reservation) for name, each in queues.items()
+    }
 
 
 # --- counting --------------------------------------------------------------------------------------------------------
@@ -337,7 +339,7 @@ def _ancestors(cohorts: Mapping[str, _Quota], name: str) -> list[str]:
 # --- comparing -------------------------------------------------------------------------------------------------------
 
 
-def _state_differences(counted: _Counted, state: State) -> list[Difference]:
+def _state_differences(counted: _Counted, state: State) -> list[Mismatch]:
     held: dict[str, Amounts] = {}
     reserving: dict[str, set[str]] = {}
     admitted: dict[str, set[str]] = {}
@@ -364,7 +366,7 @@ def _state_differences(counted: _Counted, state: State) -> list[Difference]:
     ]  # fmt: skip
 
 
-def _metric_differences(counted: _Counted, metrics: Metrics) -> list[Difference]:
+def _metric_differences(counted: _Counted, metrics: MetricsRegistry) -> list[Mismatch]:
     expected = _count_gauges(counted) | _cohort_gauges(counted)
     if metrics.queue_resources:
         expected |= _resource_gauges(counted)
@@ -383,7 +385,7 @@ def _metric_differences(counted: _Counted, metrics: Metrics) -> list[Difference]
     return found
 
 
-def _share_differences(counted: _Counted, metrics: Metrics) -> list[Difference]:
+def _share_differences(counted: _Counted, metrics: MetricsRegistry) -> list[Mismatch]:
     """Infinite shares are shown as NaN, which equals nothing, so they are compared as infinite."""
     expected: dict[str, dict[Labels, Number]] = {
         "kueue_cluster_queue_weighted_share": {
@@ -467,13 +469,13 @@ def _above_zero(amounts: Amounts) -> Amounts:
     return {fr: amount for fr, amount in amounts.items() if amount > 0}
 
 
-def _pending_differences(counted: _Counted, metrics: Metrics, around: Surroundings) -> list[Difference]:
+def _pending_differences(counted: _Counted, metrics: MetricsRegistry, around: LoweringContext) -> list[Mismatch]:
     """What waits in each queue: what it asks for, how many classes there are, and that stopped queues have no active.
 
     Members of a class may be active, parked or both, so that the two counts only bound how many there are.
     """
     expected: dict[Labels, Number] = {}
-    found: list[Difference] = []
+    found: list[Mismatch] = []
     for name, quota in counted.quotas.items():
         tally = counted.queues[name]
         by_who = {_who(each): each for each in sorted(tally.waiting, key=_place, reverse=True)}
@@ -482,7 +484,7 @@ def _pending_differences(counted: _Counted, metrics: Metrics, around: Surroundin
         active, parked = (_value(metrics, "kueue_pending_scheduling_hashes", name, s) for s in STATUSES)
         classes = len(classes_of(tally.waiting, around)) if around.policy.gates.scheduling_equivalence_hashing else 0
         if not max(active, parked) <= classes <= active + parked:
-            found.append(Difference("kueue_pending_scheduling_hashes", "classes", (name,), classes, active + parked))
+            found.append(Mismatch("kueue_pending_scheduling_hashes", "classes", (name,), classes, active + parked))
         for metric in ("kueue_pending_workloads", "kueue_pending_scheduling_hashes") if quota.is_stopped else ():
             found += _compared(metric, "active", {}, {(name,): _value(metrics, metric, name, "active")})
     if metrics.queue_resources:
@@ -492,7 +494,7 @@ def _pending_differences(counted: _Counted, metrics: Metrics, around: Surroundin
     return found
 
 
-def _value(metrics: Metrics, name: str, *labels: str) -> Number:
+def _value(metrics: MetricsRegistry, name: str, *labels: str) -> Number:
     family = metrics.registry.families[name]
     assert isinstance(family, Counter), "a gauge"
     return family.values.get(labels, 0)
@@ -500,10 +502,10 @@ def _value(metrics: Metrics, name: str, *labels: str) -> Number:
 
 def _compared(
     where: str, what: str, counted: Mapping[Labels, Number], found: Mapping[Labels, Number]
-) -> list[Difference]:
+) -> list[Mismatch]:
     """What is not there counts as zero."""
     return [
-        Difference(where, what, whom, counted.get(whom, 0), found.get(whom, 0))
+        Mismatch(where, what, whom, counted.get(whom, 0), found.get(whom, 0))
         for whom in sorted({*counted, *found})
         if counted.get(whom, 0) != found.get(whom, 0)
     ]

@@ -41,7 +41,7 @@ class _Issue:
         return not self.stored and not any(target.workload.evicted for target in self.verdict.targets)
 
 
-class Issues:
+class EvictionBatches:
     def __init__(self) -> None:
         self._open: dict[str, _Issue] = {}  # by decision
         self._failures: dict[WorkloadKey, int] = {}  # issues in a row of which not all came through

@@ -34,7 +34,7 @@ from makeway.api.objects.workload import (
 from makeway.api.quantity import Quantity, Time
 from makeway.controllers.contract import Action, Change, Edit, Note, Ref, Trouble, View
 from makeway.controllers.contract import workload_ref as _ref
-from makeway.controllers.workloads.edits import Wait
+from makeway.controllers.workloads.edits import TellWhyWaiting
 from makeway.controllers.workloads.eviction import Evict, event_of_eviction, generation_of, says, status_of
 from makeway.core.cycle.cycle import Plan, Verdict, is_admitted
 from makeway.core.cycle.flavors import Assignment
@@ -53,7 +53,7 @@ from makeway.core.model import DAWN, Claim, Millis, WorkloadKey, stored
 from makeway.core.policy import Policy
 from makeway.core.preemption.classical import Target
 from makeway.core.trace import Rule
-from makeway.runtime.scheduling.eviction_batches import Failed, Issues
+from makeway.runtime.scheduling.eviction_batches import EvictionBatches, Failed
 from makeway.runtime.scheduling.resting import Resting
 
 CLAIM_VICTIMS_MAX = 256
@@ -238,7 +238,7 @@ class _Told(NamedTuple):
     under_way: Edit | None = None  # what writes them, until that is answered
 
 
-class Scheduling:
+class PlanWriter:
     """Turns plans into actions. It remembers what it told whom last, which a restart may forget."""
 
     def __init__(self) -> None:
@@ -247,7 +247,7 @@ class Scheduling:
         self._due: list[tuple[Millis, WorkloadKey]] = []
         self.troubles: list[Trouble] = []  # workloads of whom it could not be said why they wait
         self.resting = Resting(self.troubles)
-        self.issues = Issues()
+        self.issues = EvictionBatches()
 
     def actions(self, plan: Plan, view: View, cycle: int) -> Iterator[Action]:
         """What a plan asks to be written, in the order in which it was decided."""
@@ -418,7 +418,7 @@ class Scheduling:
         key, words = found.workload.key, _Words.of(found, view.policy)
         self._late.pop(key, None)
         if isinstance(found, Unseen):
-            wait = Wait(words.reason, found.message, now)
+            wait = TellWhyWaiting(words.reason, found.message, now)
             self._told[key] = _Told(found, words, DAWN, wait)  # its first verdict is told at once all the same
             yield Action(Change(_ref(key), wait, uid=found.workload.uid, assumed="quietly"), decision=decision)
             return

@@ -23,7 +23,7 @@ from makeway.core.cycle.verdicts import Verdict
 from makeway.core.cycle.why_waiting import Unseen, found_about, is_true_of_all_alike, unseen
 from makeway.core.model import Millis, QueueName, WorkloadKey
 from makeway.core.model import Workload as Waiting
-from makeway.core.queueing.waiting_list import Kin
+from makeway.core.queueing.waiting_list import EquivalenceClass
 from makeway.runtime.scheduling.unheard import Unheard
 
 RESTS_MS = 1000  # how long a workload and its queue rest before it gets its first status
@@ -41,7 +41,9 @@ class Resting:
         self._outdated = Unheard(SOON_MS)  # those whose status says no more than that they wait to be evaluated
         self._at_times: list[tuple[Millis, WorkloadKey]] = []  # when which status will be outdated
         self._time_of: dict[WorkloadKey, Millis] = {}  # the last of them
-        self._of_kin: dict[tuple[QueueName, Kin], tuple[int, Verdict | Unseen]] = {}  # beside it how often it was woken
+        self._of_kin: dict[
+            tuple[QueueName, EquivalenceClass], tuple[int, Verdict | Unseen]
+        ] = {}  # beside it how often it was woken
 
     def note(self, workload: Workload, view: View, now: Millis) -> None:
         """A workload that waits is stored anew, or joins a queue: it may be one that no cycle evaluates."""

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from makeway.core.model import Millis, invariant
-from makeway.runtime.ports import Change, Event, Expired, Filter, KindKey, Stored, Unavailable, kind_key
+from makeway.runtime.ports import Expired, Filter, KindKey, Revision, Stored, Unavailable, WatchEvent, kind_key
 
 BYTES_MAX = 256 * 1024 * 1024
 FIRST_REVISION = 1  # as etcd begins: "0" never names a state, but asks for any
@@ -26,11 +26,11 @@ class History:
         self._bytes = 0
         self._forgotten = revision  # the newest revision that is no longer here
         self._before = revision if revision > FIRST_REVISION else 0  # no kind was written later than that
-        self._changes: list[Change] = []
-        self._of_kind: dict[KindKey, list[Change]] = {}  # the same, so that a watch reads no others
+        self._changes: list[Revision] = []
+        self._of_kind: dict[KindKey, list[Revision]] = {}  # the same, so that a watch reads no others
         self._revisions: dict[KindKey, list[int]] = {}  # of those, after the newest that is forgotten
 
-    def add(self, change: Change) -> None:
+    def add(self, change: Revision) -> None:
         key = kind_key(change.after.kind)
         self._changes.append(change)
         self.revision += 1
@@ -58,7 +58,7 @@ class History:
             first = bisect_right(revisions, self._forgotten, lo=1)
             del changes[: first - 1], revisions[: first - 1]
 
-    def rewind(self, revision: int) -> list[Change]:
+    def rewind(self, revision: int) -> list[Revision]:
         """Take back all changes after ``revision``, none of which is forgotten; the newest first."""
         invariant(self._forgotten <= revision <= self.revision, "cannot go back to revision {}", revision)
         kept = len(self._changes) - (self.revision - revision)
@@ -72,11 +72,11 @@ class History:
         self.revision = revision
         return undone
 
-    def changes(self) -> Sequence[Change]:
+    def changes(self) -> Sequence[Revision]:
         """All that is not forgotten, oldest first."""
         return tuple(self._changes)
 
-    def after(self, revision: int, kind: KindKey) -> Iterator[Change]:
+    def after(self, revision: int, kind: KindKey) -> Iterator[Revision]:
         """Changes of one kind, oldest first."""
         self.check(revision)
         if self.latest(kind) <= revision:
@@ -113,7 +113,7 @@ class HistoryWatch:
         """Go on from a later place: what lies between was told by somebody else."""
         self._place = self._told = place
 
-    def poll(self, limit: int = 1000, bytes_max: int = BYTES_MAX) -> Sequence[Event]:
+    def poll(self, limit: int = 1000, bytes_max: int = BYTES_MAX) -> Sequence[WatchEvent]:
         """See ``runtime.ports.Watch``. It ends with the event that brings its objects to ``bytes_max`` or beyond."""
         if self._closed:
             return ()
@@ -123,13 +123,13 @@ class HistoryWatch:
             self._history.check(self._place)
             self._place = self._history.revision
             return ()
-        events: list[Event] = []
+        events: list[WatchEvent] = []
         size = 0
         changes = self._history.after(self._place, self._filter.key)
         while self._first and len(events) < limit and size < bytes_max:
             each = self._first.pop()
             size += len(each.data)
-            events.append(Event("ADDED", each.resource_version, each))
+            events.append(WatchEvent("ADDED", each.resource_version, each))
         while len(events) < limit and size < bytes_max:
             change = next(changes, None)
             if change is None:
@@ -144,9 +144,9 @@ class HistoryWatch:
                 self._told = self._place
         return events
 
-    def _mark(self, events: list[Event]) -> None:
+    def _mark(self, events: list[WatchEvent]) -> None:
         if self._bookmarks and self._told < self._place:
-            events.append(Event("BOOKMARK", str(self._place), None))
+            events.append(WatchEvent("BOOKMARK", str(self._place), None))
             self._told = self._place
 
     def close(self) -> None:

@@ -15,13 +15,13 @@ from makeway.api.problems import Problem
 from makeway.api.versions import Kind
 from makeway.core.model import Selector
 from makeway.runtime.ports import (
-    Change,
     Filter,
     Invalid,
     KindKey,
     NotFound,
     Page,
     Place,
+    Revision,
     Stored,
     called,
     kind_key,
@@ -33,7 +33,7 @@ from makeway.runtime.stores.history import History, HistoryWatch
 FEW = 64  # changes that are cheaper put in one by one
 
 
-class Objects:
+class StoredObjects:
     """The reading half of ``runtime.ports.Store``, and changes that were decided elsewhere."""
 
     def __init__(self, history: History) -> None:
@@ -69,13 +69,13 @@ class Objects:
 
     def candidates(
         self, kind: Kind, chosen: Filter, *, limit: int = 0, token: str = "", at: int | None = None
-    ) -> Candidates:
+    ) -> PageItems:
         """The quick half of ``page``, which must not be disturbed; the other half needs nothing but its answer."""
         revision, last = read_token(kind, token) if token else (self._history.revision if at is None else at, None)
         objects, places = self._at(chosen, revision)
         first, end = _bounds(places, chosen.namespace, last)
         stop = end if limit <= 0 or chosen.labels or chosen.fields else min(end, first + limit)
-        return Candidates(revision, [objects[place] for place in places[first:stop]], end - stop)
+        return PageItems(revision, [objects[place] for place in places[first:stop]], end - stop)
 
     def watch(
         self, kind: Kind, since: str = "", *, namespace: str | None = None, labels: Selector = (),
@@ -143,7 +143,7 @@ class Objects:
         """Put in what was there when the history began."""
         self._keep(each, None)
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: Revision) -> None:
         """The next revision."""
         if change.type == "DELETED":
             self._drop(change.before or change.after)
@@ -165,7 +165,7 @@ class Objects:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class PageItems:
     """What comes into question for a page: all of the rest of a list, or as much of it as was asked for."""
 
     revision: int

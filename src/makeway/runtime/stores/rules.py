@@ -1,7 +1,7 @@
 """The rules by which objects are written, for the Stores of our own: the one in memory and the one on SQLite.
 
 What a Kubernetes API server would answer, without one. How objects are kept and read is in ``pages``; each write adds
-a ``Change`` to the history there, with the state before and after.
+a ``Revision`` to the history there, with the state before and after.
 
 Time comes from ``clock``, uids and name suffixes from ``names``: equal calls give equal objects, byte for byte.
 
@@ -29,7 +29,7 @@ from makeway.api.problems import Problem, has_errors
 from makeway.api.quantity import LAST_MILLIS, Time
 from makeway.api.reading.documents import Tree
 from makeway.api.reading.structure import Mode
-from makeway.api.validation import Surroundings, validate, validate_update
+from makeway.api.validation import ValidationContext, validate, validate_update
 from makeway.api.versions import Kind, find_kind, from_stored
 from makeway.core.model import stored
 from makeway.runtime.ports import (
@@ -37,13 +37,13 @@ from makeway.runtime.ports import (
     OWN_BYTES_MAX,
     AlreadyExists,
     Body,
-    Change,
     Clock,
     Forbidden,
     Invalid,
     Names,
     NotFound,
     Propagation,
+    Revision,
     Stored,
     called,
     check_present,
@@ -61,7 +61,7 @@ from makeway.runtime.ports import (
 )
 from makeway.runtime.stores.garbage import Suspects, awaits_dependents, blocks, is_lasting, releases_dependents
 from makeway.runtime.stores.history import History
-from makeway.runtime.stores.pages import Objects
+from makeway.runtime.stores.pages import StoredObjects
 from makeway.runtime.stores.repair import is_readable, readable, readable_but_for_status
 
 Problems = list[Problem]  # the method ``list`` hides the type inside the class
@@ -74,11 +74,11 @@ GENERATED_PREFIX_MAX = 58  # the API server cuts a generateName here, to leave r
 
 
 Admission = Callable[
-    [Objects, Kind, Any, Stored | None], Any
+    [StoredObjects, Kind, Any, Stored | None], Any
 ]  # what is there, the object, and as it was -> as it is to be
 
 
-class Written(NamedTuple):
+class ReadBody(NamedTuple):
     """A body that was read: the kind and version it is written in, and its value in the form that is stored."""
 
     kind: Kind
@@ -92,13 +92,13 @@ class Written(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A moment of ``RuledObjects``: what was written and suspected by then."""
+    """A moment of ``StoreRules``: what was written and suspected by then."""
 
     revision: int
     suspects: int
 
 
-class RuledObjects(Objects):
+class StoreRules(StoredObjects):
     """See ``runtime.ports.Store``. What goes beyond it: ``collect``, ``compact``, ``uncommitted`` and ``take_back``.
 
     ``looks``: how many objects the garbage collector looks at within a call, None for all; what is left waits for
@@ -110,7 +110,7 @@ class RuledObjects(Objects):
 
     def __init__(
         self, history: History, clock: Clock, names: Names, *, looks: int | None = None, careful: bool = True,
-        needs_namespaces: bool = False, mode: Mode = "Strict", around: Surroundings | None = None,
+        needs_namespaces: bool = False, mode: Mode = "Strict", around: ValidationContext | None = None,
         admission: Admission | None = None, on_trouble: Callable[[Stored, Exception], None] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(history)
@@ -123,7 +123,7 @@ class RuledObjects(Objects):
         self._careful = careful
         self._needs_namespaces = needs_namespaces
         self._mode: Mode = mode
-        self._around = around or Surroundings()
+        self._around = around or ValidationContext()
         self._by_uid: dict[str, Stored] = {}
         self._dependents: dict[str, dict[str, None]] = {}  # uid of an owner -> uids of what it owns
         self._suspects = Suspects()  # whom the collector has to look at
@@ -233,19 +233,19 @@ class RuledObjects(Objects):
         self.advice = [each for each in problems if each.severity == "warning"]
         refuse(problems)
 
-    def _read(self, body: Body) -> Written:
+    def _read(self, body: Body) -> ReadBody:
         """A body with what its shape says against it; Invalid where there is no value."""
         if isinstance(body, Wire) and not self._careful:
             named_as = {"apiVersion": getattr(body, "api_version", ""), "kind": getattr(body, "kind", "")}
             kind = _served(named_as)
-            return Written(kind, kind.versions[0], body, [])
+            return ReadBody(kind, kind.versions[0], body, [])
         if isinstance(body, codec.Reading):
             reading = body
         else:
             reading = codec.read(codec.to_tree(body) if isinstance(body, Wire) else dict(body), self._mode)
         if reading.kind is None or reading.value is None:
             raise Invalid(reading.problems)
-        return Written(reading.kind, reading.version, reading.value, [*reading.problems])
+        return ReadBody(reading.kind, reading.version, reading.value, [*reading.problems])
 
     def _check_namespace(self, namespace: str) -> None:
         if not namespace or not self._needs_namespaces:
@@ -272,7 +272,7 @@ class RuledObjects(Objects):
         check_present(old, meta.uid, meta.resource_version)
         return old
 
-    def _change(self, old: Stored, value: Any, written: Written | None = None, *, most: int | None = None) -> Stored:
+    def _change(self, old: Stored, value: Any, written: ReadBody | None = None, *, most: int | None = None) -> Stored:
         """Put ``value`` in the place of ``old``; what only the store may set is taken from ``old``.
 
         ``written`` is the body that it was made of, where that is to be judged; ``most``: bytes that it may have.
@@ -308,7 +308,7 @@ class RuledObjects(Objects):
             self._suspects.add(old.owners)
         return changed
 
-    def _new_ones(self, problems: Problems, old: Stored, written: Written) -> Problems:
+    def _new_ones(self, problems: Problems, old: Stored, written: ReadBody) -> Problems:
         """Without those that ``old`` has: what an older server took can still be changed in all that is not wrong.
 
         In parts that Kubernetes defines only, and never what nobody knows.
@@ -359,14 +359,14 @@ class RuledObjects(Objects):
         new = Stored.made(kind, replace(value, metadata=meta))
         if most is not None:
             check_size(new, old, most)
-        self.apply(Change("ADDED" if old is None else "MODIFIED", old, new))
+        self.apply(Revision("ADDED" if old is None else "MODIFIED", old, new))
         return new
 
     def _remove(self, old: Stored, value: Any = None) -> Stored:
         """It is gone. ``value`` is its last state, where a write took the last finalizer."""
         last = old if value is None else Stored.read(old.kind, codec.encode(value))
         last = last.at(str(self._history.revision + 1))
-        self.apply(Change("DELETED", old, last))
+        self.apply(Revision("DELETED", old, last))
         self._suspects.add((*self._dependents.get(old.uid, ()), *old.owners))
         return last
 
@@ -397,7 +397,7 @@ class RuledObjects(Objects):
 
     # --- writes that may be taken back ---
 
-    def uncommitted(self) -> Sequence[Change]:
+    def uncommitted(self) -> Sequence[Revision]:
         """All writes since the last ``compact``, oldest first."""
         return self._history.changes()
 

@@ -7,6 +7,6 @@ what the engine cannot do yet is named by feature (``scope``), never by case.
 from __future__ import annotations
 
 from makeway.testing.vectors.reading import Case, VectorsError, read_cases
-from makeway.testing.vectors.report import Outcome, judge, summary
+from makeway.testing.vectors.report import CaseOutcome, judge, summary
 
-__all__ = ["Case", "Outcome", "VectorsError", "judge", "read_cases", "summary"]
+__all__ = ["Case", "CaseOutcome", "VectorsError", "judge", "read_cases", "summary"]

@@ -41,7 +41,7 @@ PodSets = list[tuple[str, int, Mapping[Any, str], Mapping[Any, int]]]  # name, c
 
 
 @dataclass(slots=True)
-class Played:
+class PlayedCycles:
     """What cycles changed since the last comparison."""
 
     verdicts: list[cycle.Verdict] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Played:
 def schedule(case: Case) -> Findings:
     found = Findings()
     loaded = load(case)
-    played = Played(conditions=_conditions(case.objects))
+    played = PlayedCycles(conditions=_conditions(case.objects))
     for _ in range(case.given["cycles"]):
         _play(loaded.state, case, played)
     compare_outcome(found, loaded.state, played.verdicts, case.want)
@@ -67,7 +67,7 @@ def schedule_twice(case: Case) -> Findings:
     loaded = load(case)
     conditions = _conditions(case.objects)
     for when in ("afterFirst", "afterSecond"):
-        played = Played(conditions=conditions)
+        played = PlayedCycles(conditions=conditions)
         _play(loaded.state, case, played)
         compare_outcome(found, loaded.state, played.verdicts, case.want[when])
         _compare_effects(found, loaded.state, played, case.want[when])
@@ -95,7 +95,7 @@ def delete(state: State, key: str) -> QueueName:
     return QueueName("")
 
 
-def _play(state: State, case: Case, played: Played) -> None:
+def _play(state: State, case: Case, played: PlayedCycles) -> None:
     plan = cycle.decide(state, now_of(case))
     played.admitted += [each.workload.key for each in plan.verdicts if cycle.is_admitted(state, each)]
     for verdict in plan.verdicts:
@@ -108,7 +108,7 @@ def _play(state: State, case: Case, played: Played) -> None:
     cycle.carry_out(state, plan)
 
 
-def _note(played: Played, key: str, conditions: Conditions) -> None:
+def _note(played: PlayedCycles, key: str, conditions: Conditions) -> None:
     known = played.conditions.setdefault(key, {})
     news = {kind: value for kind, value in conditions.items() if known.get(kind) != value}
     known.update(news)
@@ -176,7 +176,7 @@ def compare_holders(found: Findings, state: State, want: Mapping[str, Mapping[st
     found.same("holders", got, wanted)
 
 
-def _compare_effects(found: Findings, state: State, played: Played, want: Mapping[str, Any]) -> None:
+def _compare_effects(found: Findings, state: State, played: PlayedCycles, want: Mapping[str, Any]) -> None:
     """What is written because of it: conditions, evictions, counters."""
     found.same("admitted", sorted(played.admitted), sorted(rows(want, "admitted")))
     evicted = sorted((key, each["Evicted"][1]) for key, each in played.changed.items() if "Evicted" in each)

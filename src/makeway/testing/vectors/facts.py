@@ -14,7 +14,7 @@ from makeway.core.cycle.cycle import Verdict
 from makeway.core.lowering import Loaded, load_state, workload_of
 from makeway.core.model import FR, FlavorName, Millis, QueueName, ResourceName, Usage, Workload
 from makeway.core.policy import FairStrategy, Policy
-from makeway.core.queueing.pending import Line
+from makeway.core.queueing.pending import WaitingList
 from makeway.core.requests import units
 from makeway.core.state import State
 from makeway.core.trace import Step
@@ -152,7 +152,7 @@ def parked(state: State) -> dict[str, list[str]]:
     return {name: sorted(line.parked) for name, line in _lines(state) if line.parked}
 
 
-def _lines(state: State) -> list[tuple[QueueName, Line]]:
+def _lines(state: State) -> list[tuple[QueueName, WaitingList]]:
     """Of the queues that exist; the record knows no others."""
     return [(name, state.pending.lines[name]) for name in sorted(state.pending.lines) if name in state.queues]
 

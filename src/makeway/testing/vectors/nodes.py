@@ -12,23 +12,23 @@ from makeway.api import codec
 from makeway.api.objects.scheduling import GangWorkload
 from makeway.api.problems import Problem
 from makeway.api.quantity import Quantity
-from makeway.api.validation import Surroundings, validate, validate_update
+from makeway.api.validation import ValidationContext, validate, validate_update
 from makeway.core.model import Expression, Millis, Selector, Taint, Toleration
 from makeway.core.placement.cycle import cycle
 from makeway.core.placement.model import (
-    Answer,
+    AffinityTerm,
     Budget,
     Cluster,
     ForGroup,
     ForPod,
-    Group,
     Member,
     Node,
+    PlacementAnswer,
     Pod,
+    PodGang,
     Preemptor,
     SchedulingWorkload,
     Spread,
-    Term,
 )
 from makeway.core.placement.nodes import Placement
 from makeway.core.placement.preemption.decision import ONGOING, decide, refused, seeker
@@ -36,7 +36,7 @@ from makeway.core.placement.resolution import (
     Classes,
     Priorities,
     PriorityClass,
-    Refused,
+    PriorityRefused,
     default_class,
     divergence,
     known_classes,
@@ -145,7 +145,8 @@ def _pod(tree: Tree, place: int, classes: Classes) -> Pod:
         ),
         ports=frozenset(("TCP", port) for port in tree.get("hostPorts") or ()),
         anti_affinity=tuple(
-            Term(_selector(each["labelSelector"]), each["topologyKey"]) for each in tree.get("podAntiAffinity") or ()
+            AffinityTerm(_selector(each["labelSelector"]), each["topologyKey"])
+            for each in tree.get("podAntiAffinity") or ()
         ),
         spread=tuple(
             Spread(each["maxSkew"], each["topologyKey"], _selector(each["labelSelector"]), each.get("minDomains") or 1)
@@ -164,13 +165,13 @@ def _workload(tree: Tree, classes: Classes) -> SchedulingWorkload:
     asked = (spec.get("priorityClassName") or "", spec.get("preemptionPriorityClassName") or "")
     status = tree.get("status") or {}
     found = resolve(*asked, classes)
-    resolved = Priorities() if isinstance(found, Refused) else found
+    resolved = Priorities() if isinstance(found, PriorityRefused) else found
     by_status = not any(asked) and "priority" in status
     return SchedulingWorkload(
         namespace=namespace,
         name=name,
         groups=tuple(
-            Group(
+            PodGang(
                 key=(namespace, name, each["name"]),
                 min_count=each["policy"]["gang"]["minCount"] if "gang" in each["policy"] else None,
                 whole=each["policy"].get("gang", {}).get("preemptionMode") == "PodGroup",
@@ -207,7 +208,7 @@ def preemption(case: Case) -> Findings:
     return found
 
 
-def told(answer: Answer) -> dict[str, Any]:
+def told(answer: PlacementAnswer) -> dict[str, Any]:
     """An answer as it is written down for others to judge."""
     data: dict[str, Any] = {
         "needed": answer.needed,
@@ -326,7 +327,7 @@ def resolution(case: Case) -> Findings:
     asked = (spec.get("priorityClassName") or "", spec.get("preemptionPriorityClassName") or "")
     got = resolve(*asked, classes_from(case.tree))
     found.same("valid", isinstance(got, Priorities), case.want["valid"])
-    if isinstance(got, Refused):
+    if isinstance(got, PriorityRefused):
         found.same("reason", got.reason, case.want.get("reason"))
     else:
         values = {
@@ -341,7 +342,7 @@ def validation(case: Case) -> Findings:
     found = Findings()
     classes = classes_from(case.tree)
     default = default_class(classes)
-    around = Surroundings(
+    around = ValidationContext(
         priority_classes={name: each.value for name, each in classes.items()},
         default_class=default.name if default else "",
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from makeway.api.quantity import Time
 from makeway.core.cycle import cycle
-from makeway.core.cycle.flavors import Choice
+from makeway.core.cycle.flavors import FlavorChoice
 from makeway.core.lowering import Loaded
 from makeway.core.messages import pending_message, pending_reason
 from makeway.core.model import Millis, QueueName
@@ -84,7 +84,7 @@ def _entry(verdict: cycle.Verdict) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _mode(verdict: cycle.Verdict, choice: Choice) -> str:
+def _mode(verdict: cycle.Verdict, choice: FlavorChoice) -> str:
     """Of one resource; where all fits once others have left, theirs says so of each."""
     return verdict.mode if verdict.mode == "DeferredFit" else choice.mode.public
 

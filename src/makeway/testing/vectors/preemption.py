@@ -11,7 +11,7 @@ from makeway.core.preemption import classical
 from makeway.core.preemption import fair_sharing as fair_share
 from makeway.core.preemption.candidates import Candidates, Lenders
 from makeway.core.preemption.eligibility import Equals, may_preempt
-from makeway.core.quota.tree import Node
+from makeway.core.quota.tree import QuotaNode
 from makeway.testing.vectors.facts import Findings, load, now_of, policy_of, rows, table, wire_of, workload_from
 from makeway.testing.vectors.reading import Case
 
@@ -56,7 +56,7 @@ def candidate_order(case: Case) -> Findings:
     incoming = Workload(key=WorkloadKey("/"), uid=Uid(""), queue=queue, priority=ABOVE_ALL, queued_at=now_of(case))
     candidates = Candidates(
         incoming, Queue(name=queue, within="LowerPriority", reclaim="Any"), loaded.state.holders, (fr,),
-        Lenders({}, {each: Node("cohort", is_queue=False) for each in others}), Equals(),
+        Lenders({}, {each: QuotaNode("cohort", is_queue=False) for each in others}), Equals(),
     )  # fmt: skip
     got = [each.workload.key.partition("/")[2] for each in candidates.read()]
     found.same("order", got, rows(case.want, "order"))

@@ -8,8 +8,8 @@ from typing import Any
 from makeway.core.amounts import multiply
 from makeway.core.lowering import Loaded
 from makeway.core.model import FR, QueueName, WorkloadKey
-from makeway.core.quota.figures import Figure, figures_of
-from makeway.core.quota.tree import Node, QuotaTree
+from makeway.core.quota.figures import UsageFigure, figures_of
+from makeway.core.quota.tree import QuotaNode, QuotaTree
 from makeway.core.state import State
 from makeway.testing.vectors.facts import Findings, amount_of, amounts_of, load, rows, table, usage_of, workload_from
 from makeway.testing.vectors.reading import Case
@@ -25,7 +25,7 @@ def available(case: Case) -> Findings:
     return found
 
 
-def compare_node(found: Findings, tree: QuotaTree, node: Node, want: Mapping[str, Any]) -> None:
+def compare_node(found: Findings, tree: QuotaTree, node: QuotaNode, want: Mapping[str, Any]) -> None:
     """Usage, quota and availability of one queue or cohort; a queue's availability is never below zero there."""
 
     def left(fr: FR) -> int:
@@ -94,7 +94,7 @@ def status_figures(case: Case) -> Findings:
     return found
 
 
-def _pair(figure: Figure) -> tuple[int, int]:
+def _pair(figure: UsageFigure) -> tuple[int, int]:
     return figure.total, figure.borrowed
 
 

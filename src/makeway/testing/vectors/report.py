@@ -58,7 +58,7 @@ Verdict = Literal["passed", "failed", "not covered", "different on purpose"]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CaseOutcome:
     case: Case
     verdict: Verdict
     reason: str = ""  # why it is not covered, or different on purpose
@@ -78,33 +78,33 @@ class Outcome:
                 yield f"    {what}: {len(texts) - len(shown)} more; VERBOSE=1 shows them"
 
 
-def judge(case: Case) -> Outcome:
+def judge(case: Case) -> CaseOutcome:
     """Compare one case; an error of ours in it is a difference, so that the others are still tried."""
     if case.is_foreign:
-        return Outcome(case, "not covered", "another format")
+        return CaseOutcome(case, "not covered", "another format")
     if case.tree:
         adapter = nodes.adapter_of(case)
-        return Outcome(case, "not covered", "another format") if adapter is None else _judged(case, adapter)
+        return CaseOutcome(case, "not covered", "another format") if adapter is None else _judged(case, adapter)
     adapter = ADAPTERS.get(case.suite)
     if adapter is None and case.suite not in OF_SUITE:
-        return Outcome(case, "not covered", "no adapter for this suite")
+        return CaseOutcome(case, "not covered", "no adapter for this suite")
     feature = missing_feature(case)
     if feature or adapter is None:
-        return Outcome(case, "not covered", feature)
+        return CaseOutcome(case, "not covered", feature)
     return _judged(case, adapter)
 
 
-def _judged(case: Case, adapter: Callable[[Case], Findings]) -> Outcome:
+def _judged(case: Case, adapter: Callable[[Case], Findings]) -> CaseOutcome:
     try:
         found = adapter(case)
     except Exception as error:
         trail = traceback.format_exception(error)
-        return Outcome(case, "failed", "", (f"{type(error).__name__}: {error}",), ("".join(trail[-2:]).strip(),))
+        return CaseOutcome(case, "failed", "", (f"{type(error).__name__}: {error}",), ("".join(trail[-2:]).strip(),))
     verdict: Verdict = "failed" if found.differences else "passed"
     reason = ""
     if found.differences and _is_by_rounding(case, adapter):
         verdict, reason = "different on purpose", rounding.WHY
-    return Outcome(case, verdict, reason, tuple(found.differences), tuple(found.explanation), found.answer)
+    return CaseOutcome(case, verdict, reason, tuple(found.differences), tuple(found.explanation), found.answer)
 
 
 def _is_by_rounding(case: Case, adapter: Callable[[Case], Findings]) -> bool:
@@ -117,9 +117,9 @@ def _is_by_rounding(case: Case, adapter: Callable[[Case], Findings]) -> bool:
         return False
 
 
-def summary(outcomes: Iterable[Outcome], *, verbose: bool = False) -> tuple[list[str], int]:
+def summary(outcomes: Iterable[CaseOutcome], *, verbose: bool = False) -> tuple[list[str], int]:
     """The report, suite by suite in the order in which they came, and how many cases failed."""
-    by_suite: dict[str, list[Outcome]] = {}
+    by_suite: dict[str, list[CaseOutcome]] = {}
     for each in outcomes:
         by_suite.setdefault(each.case.suite, []).append(each)
     lines: list[str] = []

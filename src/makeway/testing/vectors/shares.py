@@ -7,7 +7,7 @@ from fractions import Fraction
 from makeway.core.model import QueueName, Workload
 from makeway.core.preemption.richest import Richest
 from makeway.core.quota.shares import Share, is_borrowing, share
-from makeway.core.quota.tree import Node, QuotaTree
+from makeway.core.quota.tree import QuotaNode, QuotaTree
 from makeway.testing.vectors.facts import Findings, load, rows, table, usage_of
 from makeway.testing.vectors.reading import Case
 
@@ -30,7 +30,7 @@ def dominant(case: Case) -> Findings:
     return found
 
 
-def compare_recorded(found: Findings, tree: QuotaTree, node: Node, want: str | None) -> None:
+def compare_recorded(found: Findings, tree: QuotaTree, node: QuotaNode, want: str | None) -> None:
     """The share that a record tells of a node, if it tells one."""
     if want is not None:
         compare(found, f"{node.name}: share", share(tree, node), want)

@@ -22,7 +22,7 @@ from makeway.adapters.node.supervision.records import (
     Http,
     PodPlan,
     PodRecord,
-    Probe,
+    ProbePlan,
     Stop,
     read_record,
     write,
@@ -30,8 +30,8 @@ from makeway.adapters.node.supervision.records import (
 from tests.adapters.node.pods import Pods, code, container, log, one, pieces, script, wait_for
 
 
-def probe(command: str, **more: object) -> Probe:
-    return Probe(Handler(("sh", "-c", command)), **{"period_s": 1, **more})  # type: ignore[arg-type]
+def probe(command: str, **more: object) -> ProbePlan:
+    return ProbePlan(Handler(("sh", "-c", command)), **{"period_s": 1, **more})  # type: ignore[arg-type]
 
 
 def reasons(record: PodRecord) -> list[str]:
@@ -379,10 +379,10 @@ def test_http_probes(pods: Pods) -> None:
     port = free_port()
     folder = pods.start(
         container(
-            "python3", "-S", "-c", serve.format(port=port), readiness=Probe(Handler(http=Http(port)), period_s=1)
+            "python3", "-S", "-c", serve.format(port=port), readiness=ProbePlan(Handler(http=Http(port)), period_s=1)
         ),
-        script("sleep 611", "lost", readiness=Probe(Handler(http=Http(port, path="/no")), period_s=1)),
-        script("sleep 611", "tcp", readiness=Probe(Handler(tcp=("127.0.0.1", port)), period_s=1)),
+        script("sleep 611", "lost", readiness=ProbePlan(Handler(http=Http(port, path="/no")), period_s=1)),
+        script("sleep 611", "tcp", readiness=ProbePlan(Handler(tcp=("127.0.0.1", port)), period_s=1)),
     )
 
     def all_but_lost() -> bool:

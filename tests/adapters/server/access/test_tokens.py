@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from makeway.adapters.server.access.tokens import Asked, User, may, new_token, token_object
+from makeway.adapters.server.access.tokens import AccessRequest, User, may, new_token, token_object
 from makeway.api import codec
 from tests.adapters.server.serving import CONFIG_MAPS, CORE, LOCAL_QUEUES, Server, config_map, queue, running
 
@@ -76,8 +76,8 @@ def test_a_viewer_reads_all_but_secrets_and_writes_nothing(admin: httpx.Client, 
 def test_a_viewer_cannot_get_at_secrets_by_any_name(resource: str) -> None:
     viewer = User("v", "viewer", "t")
     for verb in ("get", "list", "watch"):
-        assert not may(viewer, Asked(verb, "", resource, "status"))
-        assert not may(viewer, Asked(verb, "*", resource))
+        assert not may(viewer, AccessRequest(verb, "", resource, "status"))
+        assert not may(viewer, AccessRequest(verb, "*", resource))
 
 
 def test_one_may_ask_what_one_may(admin: httpx.Client, viewer: httpx.Client) -> None:

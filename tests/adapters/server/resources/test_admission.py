@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from makeway.adapters.server.resources.admission import Admission
+from makeway.adapters.server.resources.admission import AdmissionPlugins
 from makeway.adapters.server.resources.pod_calls import LogOptions, NoLog
 from makeway.adapters.server.resources.upkeep import EVENTS, NAMESPACES, Upkeep, emptied
 from makeway.adapters.server.storage.beginning import open_store
@@ -323,7 +323,7 @@ def test_a_namespace_that_was_on_its_way_out_goes_after_a_restart(tmp_path: Path
 
 
 def test_which_jobs_are_ours_can_be_said_otherwise(tmp_path: Path) -> None:
-    with running(tmp_path, admission=Admission(manages=lambda job: True)) as server, server.client() as client:
+    with running(tmp_path, admission=AdmissionPlugins(manages=lambda job: True)) as server, server.client() as client:
         created = made(client, JOBS, {"metadata": {"name": "j"}, "spec": {"template": TEMPLATE}})
         assert created["spec"]["suspend"] is True
 

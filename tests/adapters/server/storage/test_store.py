@@ -24,18 +24,18 @@ from makeway.adapters.server.storage.store import SqliteStore
 from makeway.core.model import Millis
 from makeway.runtime.ports import (
     AlreadyExists,
-    Change,
-    Event,
     Expired,
     NotFound,
+    Revision,
     Store,
     Stored,
     TimedOut,
     Unavailable,
     Watch,
+    WatchEvent,
     kind_key,
 )
-from makeway.runtime.stores.rules import RuledObjects
+from makeway.runtime.stores.rules import StoreRules
 from makeway.testing.conformance import FLAVOR, HELD, QUEUE, SPOT, StoreConformance, owned_by, queue, story
 
 NOON = Millis(1_767_268_800_987)  # 2026-01-01T12:00:00.987Z
@@ -138,7 +138,7 @@ class RestartingWatch:
     def __init__(self, server: Restarting, watch: Watch) -> None:
         self.server, self.store, self.watch = server, server.store, watch
 
-    def poll(self, limit: int = 1000) -> Sequence[Event]:
+    def poll(self, limit: int = 1000) -> Sequence[WatchEvent]:
         if self.store is not self.server.store:
             raise Expired("the server has restarted")
         return self.watch.poll(limit)
@@ -281,7 +281,7 @@ class Disk:
         self.open.set()
         write = store._file.write
 
-        def through(changes: Sequence[Change]) -> None:
+        def through(changes: Sequence[Revision]) -> None:
             self.reached.set()
             self.open.wait()
             if self.error:
@@ -353,7 +353,7 @@ def test_each_call_decides_on_what_the_one_before_it_left(disk: Disk, store: Sql
 
 
 def test_a_call_that_fails_halfway_has_changed_nothing(path: Path) -> None:
-    def halfway(ahead: RuledObjects) -> None:
+    def halfway(ahead: StoreRules) -> None:
         ahead.delete(QUEUE, "team", "owner")
         assert ahead.count(kind_key(QUEUE)) == 0
         raise StopIteration

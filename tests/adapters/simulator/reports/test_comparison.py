@@ -15,7 +15,7 @@ from makeway.adapters.simulator.reports.comparison import (
     Comparison,
     Difference,
     Direction,
-    Scope,
+    MeasureScope,
     Value,
     Verdict,
     compare,
@@ -32,8 +32,8 @@ def compared(this: Run, against: Run) -> Comparison:
     return compare(measure(this), measure(against))
 
 
-def one(comparison: Comparison, name: str, scope: Scope | None = None) -> Difference:
-    (found,) = [each for each in comparison.differences if (each.name, each.scope) == (name, scope or Scope())]
+def one(comparison: Comparison, name: str, scope: MeasureScope | None = None) -> Difference:
+    (found,) = [each for each in comparison.differences if (each.name, each.scope) == (name, scope or MeasureScope())]
     return found
 
 
@@ -70,7 +70,7 @@ SLOW = run(
 
 def test_less_waiting_and_fewer_evictions_are_better_for_the_run_in_question() -> None:
     comparison = compared(FAST, SLOW)
-    found = {each.name: each.verdict for each in comparison.differences if each.scope == Scope()}
+    found = {each.name: each.verdict for each in comparison.differences if each.scope == MeasureScope()}
     assert found == {
         "admitted": "better", "finished": "better", "evictions": "better", "lost": "better", "waiting mean": "better",
         "waiting p50": "better", "waiting p95": "better", "waiting p99": "better", "virtual time": "same",
@@ -78,9 +78,11 @@ def test_less_waiting_and_fewer_evictions_are_better_for_the_run_in_question() -
     }  # fmt: skip
     mean = one(comparison, "waiting mean")  # 10, 20 and 0 against 10, 40 + 10 and all the time
     assert (mean.this, mean.against, mean.change) == (10, Fraction(160, 3), Fraction(-130, 3))
-    assert one(comparison, "utilisation", Scope(queue="a", of=CPU)).verdict == "better"
-    assert one(comparison, "waiting p99", Scope(priority=5)).verdict == "same"
-    jain, spread = (one(comparison, f"fairness {name}", Scope(queue="a", priority=0)) for name in ("jain", "spread"))
+    assert one(comparison, "utilisation", MeasureScope(queue="a", of=CPU)).verdict == "better"
+    assert one(comparison, "waiting p99", MeasureScope(priority=5)).verdict == "same"
+    jain, spread = (
+        one(comparison, f"fairness {name}", MeasureScope(queue="a", priority=0)) for name in ("jain", "spread")
+    )
     assert (jain.this, jain.against, jain.verdict) == (Fraction(4, 5), Fraction(1, 2), "better")
     assert (spread.this, spread.against, spread.verdict) == (60, 45, "worse")
     assert (comparison.sooner, comparison.later, comparison.alike) == (2, 0, 1)
@@ -95,8 +97,8 @@ def test_fewer_writes_are_better_fewer_cycles_and_decisions_are_not() -> None:
 def test_borrowing_is_neither_good_nor_bad() -> None:
     lives = (life("one", (0, 50), cpu=12),)
     comparison = compared(run(*lives, own={"a": 10, "b": 9}), run(*lives, own={"a": 8, "b": 9}))
-    assert one(comparison, "borrowed", Scope(queue="a", of=CPU)).verdict == "differs"
-    assert one(comparison, "lent", Scope(queue="b", of=CPU)).verdict == "differs"
+    assert one(comparison, "borrowed", MeasureScope(queue="a", of=CPU)).verdict == "differs"
+    assert one(comparison, "lent", MeasureScope(queue="b", of=CPU)).verdict == "differs"
 
 
 def test_a_run_against_itself_is_the_same_in_everything() -> None:

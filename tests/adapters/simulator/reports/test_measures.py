@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from makeway.adapters.simulator.lives import Departure, Life, Spell
+from makeway.adapters.simulator.lives import Life, PastEviction, Spell
 from makeway.adapters.simulator.reports import usage
 from makeway.adapters.simulator.reports.measures import Fairness, Measures, Run, fairness, measure, percentile, waiting
 from makeway.adapters.simulator.reports.usage import Course, QuotaUse
@@ -34,7 +34,7 @@ def life(
         priority=priority,
         created_at=Millis(T + created),
         spells=tuple(Spell(Millis(T + b), None if e is None else Millis(T + e), {CPU: cpu}) for b, e in spells),
-        evictions=tuple(Departure(Millis(T + at), by and f"ns/{by}", reason) for at, by, reason in evictions),
+        evictions=tuple(PastEviction(Millis(T + at), by and f"ns/{by}", reason) for at, by, reason in evictions),
         ran_ms=ran,
         lost_ms=lost,
         finished_at=None if finished is None else Millis(T + finished),

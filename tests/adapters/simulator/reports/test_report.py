@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from makeway.adapters.simulator.lives import Departure, Life, Spell
+from makeway.adapters.simulator.lives import Life, PastEviction, Spell
 from makeway.adapters.simulator.reports import report
 from makeway.adapters.simulator.reports.comparison import compare
 from makeway.adapters.simulator.reports.measures import Measures, Run, measure
@@ -319,7 +319,7 @@ def test_the_page_draws_what_was_used_and_what_was_borrowed() -> None:
 def test_names_cannot_become_markup() -> None:
     fr: FR = (FlavorName(EVIL), ResourceName(EVIL))
     spells = (Spell(Millis(T), None, {fr: 5, CPU: 5}),)
-    evictions = (Departure(Millis(T + 5), f"ns/{EVIL}", EVIL),)
+    evictions = (PastEviction(Millis(T + 5), f"ns/{EVIL}", EVIL),)
     one = Life(WorkloadKey(f"ns/{EVIL}"), EVIL, 0, Millis(T), spells, evictions)
     bad = replace(run(one, own={EVIL: 5}), journal_sha256=EVIL, faults_fired={EVIL: 1})
     this, against = measure(bad), measure(run())
@@ -337,7 +337,7 @@ def many(queues: int, resources: int, lives: int) -> Run:
             Life(
                 WorkloadKey(f"ns/w{n}"), names[n % queues], n % 11, Millis(T + n * 997),
                 (Spell(Millis(T + n * 997), Millis(T + n * 1009 + 5000 * (n % 7)), dict.fromkeys(kinds, 1 + n % 5)),),
-                (Departure(Millis(T + n * 1009), f"ns/w{(n * 7) % lives}", f"Reason{n % 12}"),),
+                (PastEviction(Millis(T + n * 1009), f"ns/w{(n * 7) % lives}", f"Reason{n % 12}"),),
             )
             for n in range(lives)
         ],

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from makeway.adapters.simulator.simulation import Settings, Simulation
+from makeway.adapters.simulator.simulation import Simulation, SimulationSettings
 from makeway.adapters.simulator.sources.arrivals import arrivals_of
 from makeway.core.cycle.flavors import Mode
 from makeway.core.cycle.nomination import nominate
 from makeway.core.model import Millis, Workload
 from makeway.core.state import State
-from makeway.runtime.journal import Entry
+from makeway.runtime.journal import JournalEntry
 from makeway.testing.worlds import Shape, objects
 from tests.soaking import InTime
 
@@ -36,7 +36,9 @@ def who_should_not_rest(state: State, now: Millis) -> list[str]:
 
 def story(seed: int, *, passing: bool) -> tuple[list[object], int]:
     """What was decided, "no" left aside, and how many looks it took; whoever is passed over is looked at here too."""
-    simulation = Simulation(Settings(seed=seed, eviction_ms=(seed % 3) * 5000), arrivals_of(objects(seed, SHAPE)))
+    simulation = Simulation(
+        SimulationSettings(seed=seed, eviction_ms=(seed % 3) * 5000), arrivals_of(objects(seed, SHAPE))
+    )
     state = simulation.engine.engine.state
     told: list[object] = []
     is_in_vain = state.hope.is_in_vain
@@ -51,7 +53,7 @@ def story(seed: int, *, passing: bool) -> tuple[list[object], int]:
         assert entry.assignment.mode in (Mode.NO_FIT, Mode.NO_CANDIDATES), f"seed {seed}: {head.key}"
         return True
 
-    def heard(entry: Entry) -> None:
+    def heard(entry: JournalEntry) -> None:
         if entry.what not in ("waiting", "skipped") or any(step[0] == "cycle/deferred-fit" for step in entry.steps):
             told.append((entry.at, entry.what, entry.workload, entry.queue, entry.reason, entry.by, entry.victims))
 
@@ -74,7 +76,9 @@ def test_who_is_passed_over_would_be_refused_and_nothing_else_is_decided(
 
 
 def decisions(seed: int, *, widely: bool) -> int:
-    simulation = Simulation(Settings(seed=seed, eviction_ms=(seed % 3) * 5000), arrivals_of(objects(seed, SHAPE)))
+    simulation = Simulation(
+        SimulationSettings(seed=seed, eviction_ms=(seed % 3) * 5000), arrivals_of(objects(seed, SHAPE))
+    )
     engine = simulation.engine.engine
     assert engine.state.shares_widely
     engine.state.shares_widely = widely

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from makeway.adapters.simulator.lives import Departure, Life, Spell
+from makeway.adapters.simulator.lives import Life, PastEviction, Spell
 from makeway.adapters.simulator.reports import story
 from makeway.core.model import FlavorName, Millis, ResourceName, WorkloadKey
 from tests.adapters.simulator.reports.test_measures import T, life, run
@@ -131,7 +131,7 @@ def test_a_pipe_is_told_exact_spans_and_a_terminal_short_ones() -> None:
 def test_names_do_not_steer_the_terminal() -> None:
     evil = replace(
         life("w\x1b[31m", queue="q\x07"),
-        evictions=(Departure(Millis(T), "v\x1b[0m", "why\n"),),
+        evictions=(PastEviction(Millis(T), "v\x1b[0m", "why\n"),),
         workload=WorkloadKey("w\x1b[31m"),
     )
     assert all(line.isprintable() for line in told(evil))

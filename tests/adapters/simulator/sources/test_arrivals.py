@@ -15,9 +15,9 @@ from makeway.adapters.simulator.sources.arrivals import (
     CREATED_MAX,
     DAY_ONE,
     FINDINGS_MAX,
+    ArrivalRows,
     Arriving,
     Row,
-    Rows,
     Slips,
     Source,
     SourceError,
@@ -319,7 +319,7 @@ def told(read: Callable[[SourceFile], Source], data: bytes) -> tuple[Finding, ..
 
 def rows(*times: int) -> Source:
     spec = workload_spec("q", 0, 1, template({"cpu": "1"}))
-    arrivals = Rows([Row(Millis(each), f"w-{i:05}", spec, 1500) for i, each in enumerate(times)])
+    arrivals = ArrivalRows([Row(Millis(each), f"w-{i:05}", spec, 1500) for i, each in enumerate(times)])
     return Source((), arrivals, Millis(0), len(arrivals))
 
 

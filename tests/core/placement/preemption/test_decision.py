@@ -10,8 +10,17 @@ import numpy as np
 import pytest
 
 from makeway.core.model import Expression
-from makeway.core.placement.choice import Choice
-from makeway.core.placement.model import Answer, Budget, Cluster, Node, Pod, Preemptor, SchedulingWorkload, Term
+from makeway.core.placement.choice import SeatChoice
+from makeway.core.placement.model import (
+    AffinityTerm,
+    Budget,
+    Cluster,
+    Node,
+    PlacementAnswer,
+    Pod,
+    Preemptor,
+    SchedulingWorkload,
+)
 from makeway.core.placement.nodes import Bools, Placement
 from makeway.core.placement.preemption.decision import decide, refused
 from makeway.core.placement.room import Room
@@ -62,7 +71,7 @@ def pre(priority: int = HIGH, least: int = 1) -> SchedulingWorkload:
 
 
 TWO = nodes(2)
-APART = Term((Expression("app", "In", ("a",)),), HOST)
+APART = AffinityTerm((Expression("app", "In", ("a",)),), HOST)
 TAKE_OUT = Room.take_out
 BUDGETED = [pod("hi", 2, "n0", priority=5, labels={"app": "a"}), pod("lo", 2, "n0", labels={"app": "a"})]
 BESIDE_A_LOST_NODE = [
@@ -139,7 +148,7 @@ CASES = [
 ]  # fmt: skip
 
 
-def told(answer: Answer) -> str:
+def told(answer: PlacementAnswer) -> str:
     return "\n".join(f"{step.rule} {step.subjects}: {step}" for step in answer.why)
 
 
@@ -295,7 +304,7 @@ def test_s15_4_7_all_nodes_at_once_cost_what_they_cost_one_by_one(
         beyond = violating_pods(state, room.units, everyone)
         room.take_out(everyone)
         for kind in room.kinds:
-            choice = Choice(room, everyone, beyond)
+            choice = SeatChoice(room, everyone, beyond)
             assert sorted(choice.all_nodes(kind)) == sorted(choice.node_by_node(kind)), f"seed {seed}"
 
 

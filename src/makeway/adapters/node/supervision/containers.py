@@ -54,7 +54,7 @@ class _Ask:
     until_ms: int
 
 
-class Container:
+class RunningContainer:
     def __init__(self, plan: ContainerPlan, terms: Terms) -> None:
         self.plan = plan
         self._terms = terms

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 from dataclasses import dataclass, replace
 
-from makeway.adapters.node.supervision.records import ContainerPlan, Handler, Http, Probe
+from makeway.adapters.node.supervision.records import ContainerPlan, Handler, Http, ProbePlan
 from makeway.adapters.node.supervision.spawning import Command, call, spawn
 
 ANSWER_MAX = 4096  # bytes of an answer that are looked at
@@ -73,7 +73,7 @@ class _Check:
     """One probe of a container."""
 
     what: str  # startup, readiness, liveness
-    probe: Probe
+    probe: ProbePlan
     due_ms: int
     passes: bool  # what it says at present
     in_a_row: int = 0  # results that say otherwise
@@ -120,7 +120,7 @@ class Checks:
         times = [check.due_ms for check in self._checks.values() if not check.is_running]
         return min(times) if times and not self.is_failed else None
 
-    def due(self, now_ms: int) -> list[tuple[str, Probe]]:
+    def due(self, now_ms: int) -> list[tuple[str, ProbePlan]]:
         """The probes to be asked now; each counts as under way until its ``result`` is told."""
         if self.is_failed:
             return []
@@ -167,6 +167,6 @@ class Checks:
         if self._plan.liveness is not None:
             self._add("liveness", self._plan.liveness, passes=True)
 
-    def _add(self, what: str, probe: Probe, *, passes: bool) -> None:
+    def _add(self, what: str, probe: ProbePlan, *, passes: bool) -> None:
         due = self._began_ms + probe.delay_s * 1000
         self._checks[what] = _Check(what, probe, due, passes)

@@ -56,7 +56,7 @@ class Handler:
 
 
 @dataclass(frozen=True)
-class Probe:
+class ProbePlan:
     handler: Handler
     delay_s: int = 0
     timeout_s: int = 1
@@ -74,9 +74,9 @@ class ContainerPlan:
     env: Mapping[str, str] = field(default_factory=dict)
     folder: str = "/"  # where it starts
     memory_bytes: int | None = None  # of each of its processes
-    startup: Probe | None = None
-    readiness: Probe | None = None
-    liveness: Probe | None = None
+    startup: ProbePlan | None = None
+    readiness: ProbePlan | None = None
+    liveness: ProbePlan | None = None
     pre_stop: Handler | None = None
     stop_signal: int = 15
 
@@ -309,8 +309,8 @@ def _container_plan(data: dict[str, Any]) -> ContainerPlan:
     return ContainerPlan(**{**data, **probes, "argv": tuple(data["argv"]), "pre_stop": _handler(data.get("pre_stop"))})
 
 
-def _probe(data: dict[str, Any] | None) -> Probe | None:
-    return None if data is None else Probe(**{**data, "handler": _handler(data["handler"])})
+def _probe(data: dict[str, Any] | None) -> ProbePlan | None:
+    return None if data is None else ProbePlan(**{**data, "handler": _handler(data["handler"])})
 
 
 def _handler(data: dict[str, Any] | None) -> Handler | None:

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from makeway.adapters.node.supervision import control_groups, processes
-from makeway.adapters.node.supervision.containers import Container, Moment, Terms
+from makeway.adapters.node.supervision.containers import Moment, RunningContainer, Terms
 from makeway.adapters.node.supervision.records import (
     LOCK,
     LOGS,
@@ -82,7 +82,7 @@ class Supervisor:
         self._began = clock()
         me = processes.find(os.getpid())
         terms = Terms(folder / LOGS, plan.log_bytes, plan.backoff_ms, plan.grace_s, self._note)
-        self._containers = [Container(each, terms) for each in plan.containers]
+        self._containers = [RunningContainer(each, terms) for each in plan.containers]
         self._early = [each for each in self._containers if each.plan.role != "app"]
         self._apps = [each for each in self._containers if each.plan.role == "app"]
         self._record = PodRecord(
@@ -91,7 +91,7 @@ class Supervisor:
         )  # fmt: skip
         self._saved: PodRecord | None = None
         self._stopping: _Stopping | None = None
-        self._failed_init: Container | None = None
+        self._failed_init: RunningContainer | None = None
         self._sweeps = 0  # looks at what is left since something was last seen to go
         self._sweep_at_ms: int | None = None
         self._has_children = False
@@ -225,13 +225,13 @@ class Supervisor:
                 return False
         return True
 
-    def _start_again(self, each: Container, moment: Moment) -> None:
+    def _start_again(self, each: RunningContainer, moment: Moment) -> None:
         if each.start_at_ms is None and each.record.state == "ended" and self._restarts(each):
             each.start_again(moment)
         if each.start_at_ms is not None and each.start_at_ms <= moment.ms:
             each.start(moment)
 
-    def _restarts(self, each: Container) -> bool:
+    def _restarts(self, each: RunningContainer) -> bool:
         if each.plan.role == "sidecar":
             return True
         if each.exit_code == 0:
@@ -297,7 +297,7 @@ class Supervisor:
         self._sweep_at_ms = moment.ms + SWEEP_MS[min(self._sweeps, len(SWEEP_MS) - 1)]
         self._sweeps += 1
 
-    def _left(self, sweeping: list[Container]) -> dict[str, list[processes.Process]]:
+    def _left(self, sweeping: list[RunningContainer]) -> dict[str, list[processes.Process]]:
         """What is to be killed, by container."""
         below = processes.descendants(os.getpid(), processes.all_processes())
         if not any(each.pid for each in self._containers):  # nobody else runs: all is to go

@@ -26,7 +26,7 @@ from makeway.api.quantity import Time
 from makeway.api.versions import kind_of
 from makeway.core.model import Millis
 from makeway.runtime.live.driver import wall_clock
-from makeway.runtime.ports import Change, Clock, NotFound, Stored
+from makeway.runtime.ports import Clock, NotFound, Revision, Stored
 
 Role = Literal["admin", "viewer"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -64,7 +64,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AccessRequest:
     """What somebody wants to do. ``resource`` is "" for a path that is no object."""
 
     verb: str
@@ -75,7 +75,7 @@ class Asked:
     name: str = ""
 
 
-def may(user: User, asked: Asked) -> bool:
+def may(user: User, asked: AccessRequest) -> bool:
     if user.role == "admin":
         return True
     if asked.resource in REVIEWS:
@@ -140,7 +140,7 @@ class Access:
             return False
         return True
 
-    def _committed(self, changes: Sequence[Change]) -> None:
+    def _committed(self, changes: Sequence[Revision]) -> None:
         concerned = [each for each in changes if each.after.kind.name == "Secret" and _is_place(each.after)]
         if not concerned:
             return
@@ -201,7 +201,7 @@ def read_token(secret: Secret) -> Token | None:
 __all__ = [
     "ROLES",
     "Access",
-    "Asked",
+    "AccessRequest",
     "Millis",
     "Role",
     "Token",

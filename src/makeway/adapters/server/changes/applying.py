@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from makeway.adapters.server.changes.field_sets import ITSELF, Fields, step_of
-from makeway.adapters.server.changes.merging import Node, in_place
+from makeway.adapters.server.changes.merging import FieldNode, in_place
 from makeway.adapters.server.changes.patches import PatchRefused
 from makeway.api.problems import Problem, entry
 from makeway.api.reading.documents import Tree
@@ -29,13 +29,13 @@ def check(kind: Kind, version: str, wanted: Tree) -> None:
         raise PatchRefused(400, "metadata.managedFields must be nil")
 
 
-def check_items(config: Tree, node: Node) -> None:
+def check_items(config: Tree, node: FieldNode) -> None:
     """Refuse lists that have an item twice."""
     if found := list(_doubles(config, node, "")):
         raise Invalid(found)
 
 
-def _doubles(value: Tree, node: Node, path: str) -> Iterator[Problem]:
+def _doubles(value: Tree, node: FieldNode, path: str) -> Iterator[Problem]:
     """Items of keyed lists and sets that are there twice: nobody could say which one is meant."""
     if node.merge == "atomic" or value is None:
         return
@@ -55,7 +55,7 @@ def _doubles(value: Tree, node: Node, path: str) -> Iterator[Problem]:
                 yield from _doubles(each, node.fields[name][1], f"{path}.{name}" if path else name)
 
 
-def merged(live: Tree, wanted: Tree, node: Node) -> Tree:
+def merged(live: Tree, wanted: Tree, node: FieldNode) -> Tree:
     """``live`` with what is wanted in it; a null removes. What no node knows is left to those who judge the outcome."""
     if node.by_field and isinstance(live, dict) and isinstance(wanted, dict):
         result = dict(live)
@@ -75,7 +75,7 @@ def merged(live: Tree, wanted: Tree, node: Node) -> Tree:
     return without_nulls(wanted)
 
 
-def _merged_list(live: list[Tree], wanted: list[Tree], node: Node) -> list[Tree]:
+def _merged_list(live: list[Tree], wanted: list[Tree], node: FieldNode) -> list[Tree]:
     result, tokens = list(live), [step_of(each, node) for each in live]
     there: dict[str, int] = {}
     for i, token in enumerate(tokens):
@@ -91,7 +91,7 @@ def _merged_list(live: list[Tree], wanted: list[Tree], node: Node) -> list[Tree]
     return [result[i] for i in in_place(tokens, places, there)]
 
 
-def pruned(value: Tree, last: Fields, owned: Fields, node: Node) -> Tree:
+def pruned(value: Tree, last: Fields, owned: Fields, node: FieldNode) -> Tree:
     """``value`` without those fields of ``last`` that nobody owns, not even something below them."""
     if isinstance(value, dict) and node.by_field:
         result = dict(value)

@@ -38,7 +38,7 @@ from makeway.adapters.server.changes.field_sets import (
     united,
     without,
 )
-from makeway.adapters.server.changes.merging import Node, owned_part
+from makeway.adapters.server.changes.merging import FieldNode, owned_part
 from makeway.api.problems import has_errors
 from makeway.api.quantity import Time
 from makeway.api.reading.documents import Tree
@@ -74,7 +74,7 @@ def _conflict_message(conflicts: Sequence[tuple[str, str]]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ManagedFieldsEntry:
     """What one writer owns, of the object or of one of its subresources."""
 
     manager: str
@@ -103,7 +103,7 @@ class Entry:
         return {**tree, "subresource": self.subresource} if self.subresource else tree
 
 
-Record = dict[tuple[str, ...], Entry]
+Record = dict[tuple[str, ...], ManagedFieldsEntry]
 
 
 # --- a plain write ---------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def noted(
     part = owned_part(kind.stored, subresource)
     if before is None:
         fields = fields_of(_in_stored(kind, version, after), part)
-        mine = Entry(manager, UPDATE, kind.stored.api_version, subresource, str(now), fields or {})
+        mine = ManagedFieldsEntry(manager, UPDATE, kind.stored.api_version, subresource, str(now), fields or {})
         return _with_record(after, [mine] if fields else [])
     record = _begin(before, after, subresource)
     if not record:
@@ -124,7 +124,7 @@ def noted(
     will = _without_empty_metadata(_in_stored(kind, version, after))
     more, less = changes(_in_stored(kind, version, before), will, part)
     if more or less:
-        mine = Entry(manager, UPDATE, kind.stored.api_version, subresource, str(now), {})
+        mine = ManagedFieldsEntry(manager, UPDATE, kind.stored.api_version, subresource, str(now), {})
         held = record.get(mine.who, mine).fields
         record = _taken(record, mine.who, more or {}, less or {})
         now_mine = union(without(held, less or {}), more or {})
@@ -178,7 +178,9 @@ def applied(
     check(kind, version, wanted)
     config = _in_stored(kind, version, wanted)
     check_items(config, part)
-    mine = Entry(manager, APPLY, kind.stored.api_version, subresource, str(now), fields_of(config, part) or {})
+    mine = ManagedFieldsEntry(
+        manager, APPLY, kind.stored.api_version, subresource, str(now), fields_of(config, part) or {}
+    )
     if live is None:
         return _with_record(without_nulls(wanted), [mine] if mine.fields else [])
     old = _in_stored(kind, version, live)
@@ -199,7 +201,12 @@ def applied(
 
 
 def _merged(
-    old: dict[str, Tree], config: Tree, mine: Entry, last: Entry | None, others: Iterable[Entry], part: Node
+    old: dict[str, Tree],
+    config: Tree,
+    mine: ManagedFieldsEntry,
+    last: ManagedFieldsEntry | None,
+    others: Iterable[ManagedFieldsEntry],
+    part: FieldNode,
 ) -> dict[str, Tree]:
     """What is wanted put into what is there, and what the applier wants no longer, nor anybody else, taken out."""
     new: dict[str, Tree] = merged(old, config, part)
@@ -219,7 +226,7 @@ def _first_record(kind: Kind, old: dict[str, Tree], now: Time) -> Record:
     fields = fields_of(old, owned_part(kind, "")) or {}
     if kind.has_status:
         fields = union(fields, fields_of(old, owned_part(kind, "status")) or {})
-    entry = Entry(BEFORE, UPDATE, kind.api_version, "", str(now), fields)
+    entry = ManagedFieldsEntry(BEFORE, UPDATE, kind.api_version, "", str(now), fields)
     return {entry.who: entry} if fields else {}
 
 
@@ -228,12 +235,12 @@ def _hit(fields: Fields, more: Fields, less: Fields, allowed: Fields) -> Fields:
     return difference(union(intersection(fields, more), below(fields, less)), allowed)
 
 
-def _refuse_conflicts(kind: Kind, version: str, hit: Iterable[Entry]) -> None:
+def _refuse_conflicts(kind: Kind, version: str, hit: Iterable[ManagedFieldsEntry]) -> None:
     if found := list(_conflicts(kind, version, hit)):
         raise ApplyConflict(sorted(found, key=lambda each: each[0]))
 
 
-def _conflicts(kind: Kind, version: str, hit: Iterable[Entry]) -> Iterator[tuple[str, str]]:
+def _conflicts(kind: Kind, version: str, hit: Iterable[ManagedFieldsEntry]) -> Iterator[tuple[str, str]]:
     """Who, and the path; so many as can be told: steps may be long, and paths many."""
     size = 0
     for entry in hit:
@@ -247,7 +254,7 @@ def _conflicts(kind: Kind, version: str, hit: Iterable[Entry]) -> Iterator[tuple
 # --- those who applied on their own side before ----------------------------------------------------------------------
 
 
-def _last_applied(kind: Kind, old: dict[str, Tree], part: Node) -> Fields:
+def _last_applied(kind: Kind, old: dict[str, Tree], part: FieldNode) -> Fields:
     """What kubectl's own record says it applied, as far as it is still there: taking these over is no conflict."""
     text = old["metadata"].get("annotations", {}).get(LAST_APPLIED)
     try:
@@ -289,7 +296,7 @@ def _record_of(tree: Tree) -> Tree:
 
 def _read(trees: Tree, *, trusted: bool = True) -> Record:
     """Empty where there is none, or where one that somebody sent makes no sense."""
-    entries: dict[tuple[str, ...], list[Entry]] = {}
+    entries: dict[tuple[str, ...], list[ManagedFieldsEntry]] = {}
     for each in trees if isinstance(trees, list) else ():
         entry = _entry(each, trusted)
         if entry is None:
@@ -298,7 +305,7 @@ def _read(trees: Tree, *, trusted: bool = True) -> Record:
     return {who: replace(some[-1], fields=united([each.fields for each in some])) for who, some in entries.items()}
 
 
-def _entry(tree: Tree, trusted: bool) -> Entry | None:
+def _entry(tree: Tree, trusted: bool) -> ManagedFieldsEntry | None:
     if trusted:
         fields: Fields | None = tree["fieldsV1"]
     elif not isinstance(tree, dict) or tree.get("operation") not in (APPLY, UPDATE):
@@ -308,13 +315,13 @@ def _entry(tree: Tree, trusted: bool) -> Entry | None:
         texts = [tree.get(name, "") for name in ("manager", "apiVersion", "subresource", "time")]
         if fields is None or not all(isinstance(each, str) for each in texts) or not tree.get("apiVersion"):
             return None
-    return Entry(
+    return ManagedFieldsEntry(
         tree.get("manager", ""), tree["operation"], tree["apiVersion"], tree.get("subresource", ""),
         tree.get("time", ""), fields or {},
     )  # fmt: skip
 
 
-def _with_record(tree: Tree, entries: Sequence[Entry]) -> Tree:
+def _with_record(tree: Tree, entries: Sequence[ManagedFieldsEntry]) -> Tree:
     """Appliers first, then by time."""
     metadata = tree.get("metadata")
     meta = {name: each for name, each in metadata.items() if name != "managedFields"} if metadata else {}
@@ -324,7 +331,7 @@ def _with_record(tree: Tree, entries: Sequence[Entry]) -> Tree:
     return {**tree, "metadata": meta}
 
 
-def _capped(entries: Iterable[Entry]) -> list[Entry]:
+def _capped(entries: Iterable[ManagedFieldsEntry]) -> list[ManagedFieldsEntry]:
     """So many plain writers may come by: the oldest ones become one."""
     everyone = [each for each in entries if each.fields]
     updaters = sorted((each for each in everyone if each.operation == UPDATE), key=lambda e: (e.time, e.who))
@@ -333,7 +340,7 @@ def _capped(entries: Iterable[Entry]) -> list[Entry]:
         return everyone
     fields = united([each.fields for each in surplus])
     old = {each.who for each in surplus}
-    ancient = Entry(ANCIENT, UPDATE, surplus[-1].version, "", surplus[-1].time, fields)
+    ancient = ManagedFieldsEntry(ANCIENT, UPDATE, surplus[-1].version, "", surplus[-1].time, fields)
     return [*(each for each in everyone if each.who not in old), ancient]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from makeway.adapters.server.changes.merging import Node
+from makeway.adapters.server.changes.merging import FieldNode
 from makeway.api.quantity import Duration, Quantity, Time
 from makeway.api.reading.documents import DEPTH_MAX, Tree
 
@@ -179,7 +179,7 @@ def _is_step(step: str) -> bool:
 # --- from values -----------------------------------------------------------------------------------------------------
 
 
-def fields_of(value: Tree, node: Node) -> Fields | None:
+def fields_of(value: Tree, node: FieldNode) -> Fields | None:
     """What of a value can be owned; None where nothing is there."""
     if value is None:
         return None
@@ -194,7 +194,7 @@ def fields_of(value: Tree, node: Node) -> Fields | None:
     return {}
 
 
-def _fields_of_mapping(value: dict[str, Tree], node: Node) -> Fields | None:
+def _fields_of_mapping(value: dict[str, Tree], node: FieldNode) -> Fields | None:
     result: Fields = {}
     item = node.item
     if item is not None:
@@ -218,12 +218,12 @@ def _fields_of_mapping(value: dict[str, Tree], node: Node) -> Fields | None:
     return result if result or not value else None  # all that is in it belongs to nobody
 
 
-def _item_fields(value: Tree, item: Node) -> Fields:
+def _item_fields(value: Tree, item: FieldNode) -> Fields:
     inside = fields_of(value, item)
     return {ITSELF: {}, **inside} if inside else {}
 
 
-def step_of(item: Tree, node: Node) -> str:
+def step_of(item: Tree, node: FieldNode) -> str:
     """How an item of a keyed list or of a set is found."""
     if node.merge == "set" or not isinstance(item, dict):
         return f"v:{_encode(item).decode()}"
@@ -231,7 +231,7 @@ def step_of(item: Tree, node: Node) -> str:
     return f"k:{_encode({name: value for name, value in keys.items() if value is not None}).decode()}"
 
 
-def steps(items: list[Tree], node: Node) -> dict[str, Tree]:
+def steps(items: list[Tree], node: FieldNode) -> dict[str, Tree]:
     """Items by their steps; of several with one step the first counts."""
     result: dict[str, Tree] = {}
     for each in items:
@@ -242,7 +242,7 @@ def steps(items: list[Tree], node: Node) -> dict[str, Tree]:
 # --- between values --------------------------------------------------------------------------------------------------
 
 
-def changes(old: Tree, new: Tree, node: Node) -> Changes:
+def changes(old: Tree, new: Tree, node: FieldNode) -> Changes:
     """What was set (added or changed) and what was removed on the way from ``old`` to ``new``; None: nothing.
 
     What was set are fields, one by one; what was removed ends where all that was below went too (``without``).
@@ -258,7 +258,7 @@ def changes(old: Tree, new: Tree, node: Node) -> Changes:
     return (None, None) if same(old, new, node) else ({}, None)
 
 
-def _mapping_changes(old: dict[str, Tree], new: dict[str, Tree], node: Node) -> Changes:
+def _mapping_changes(old: dict[str, Tree], new: dict[str, Tree], node: FieldNode) -> Changes:
     if old == new:
         return None, None
     entries = {
@@ -269,7 +269,7 @@ def _mapping_changes(old: dict[str, Tree], new: dict[str, Tree], node: Node) -> 
     return _gathered(entries)
 
 
-def _entry_changes(old: Tree, new: Tree, name: str, node: Node) -> Changes:
+def _entry_changes(old: Tree, new: Tree, name: str, node: FieldNode) -> Changes:
     if node.item is not None:
         return changes(old, new, node.item)
     found = node.fields.get(name)
@@ -280,13 +280,13 @@ def _entry_changes(old: Tree, new: Tree, name: str, node: Node) -> Changes:
     return (None, {}) if new is None else ({}, None)
 
 
-def _list_changes(old: list[Tree], new: list[Tree], node: Node) -> Changes:
+def _list_changes(old: list[Tree], new: list[Tree], node: FieldNode) -> Changes:
     before, after = steps(old, node), steps(new, node)
     entries = {step: _item_changes(step, before, after, node) for step in sorted(before.keys() | after.keys())}
     return _gathered(entries)
 
 
-def _item_changes(step: str, before: dict[str, Tree], after: dict[str, Tree], node: Node) -> Changes:
+def _item_changes(step: str, before: dict[str, Tree], after: dict[str, Tree], node: FieldNode) -> Changes:
     item = node.item if node.merge == "keyed" else None
     if step not in before:
         return ({} if item is None else _item_fields(after[step], item)), None
@@ -301,7 +301,7 @@ def _gathered(entries: dict[str, Changes]) -> Changes:
     return more or None, less or None
 
 
-def same(old: Tree, new: Tree, node: Node) -> bool:
+def same(old: Tree, new: Tree, node: FieldNode) -> bool:
     """Whether two values mean the same: amounts and times by what they say, absent fields by their defaults."""
     if node.sort == "leaf":
         return _same_leaf(old, new, node.name)
@@ -313,7 +313,7 @@ def same(old: Tree, new: Tree, node: Node) -> bool:
     return bool(old == new)
 
 
-def _same_entry(old: dict[str, Tree], new: dict[str, Tree], name: str, node: Node) -> bool:
+def _same_entry(old: dict[str, Tree], new: dict[str, Tree], name: str, node: FieldNode) -> bool:
     found = node.fields.get(name)
     inner = found[1] if found else node.item
     if inner is None:

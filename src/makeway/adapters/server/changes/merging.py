@@ -52,14 +52,14 @@ _KEY_DEFAULTS = {("ContainerPort", "protocol"): "TCP"}
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class FieldNode:
     """One field. ``fields`` are those of a record, with their names as they stand in a set of fields."""
 
     sort: Sort
     merge: Merge
     name: str = ""  # of a leaf's or record's type
-    fields: Mapping[str, tuple[str, Node]] = field(default_factory=dict)
-    item: Node | None = None  # what a list or map holds
+    fields: Mapping[str, tuple[str, FieldNode]] = field(default_factory=dict)
+    item: FieldNode | None = None  # what a list or map holds
     keys: tuple[tuple[str, object], ...] = ()  # of a keyed list: names, and what stands for an absent one
     default: object = None  # of a leaf of ours: as it is written out
     keeps_unknown: bool = False
@@ -70,19 +70,19 @@ class Node:
         return self.merge == "each"
 
 
-ANYTHING = Node("leaf", "atomic", "any")
+ANYTHING = FieldNode("leaf", "atomic", "any")
 
 
 @cache
-def node_of(kind: Kind) -> Node:
+def node_of(kind: Kind) -> FieldNode:
     """A kind in its stored version."""
     return _record(shape_of(kind.type)) if kind.ours else type_node(kind.type.__name__)
 
 
-_PARTS: dict[tuple[str, str, str], Node] = {}
+_PARTS: dict[tuple[str, str, str], FieldNode] = {}
 
 
-def owned_part(kind: Kind, subresource: str) -> Node:
+def owned_part(kind: Kind, subresource: str) -> FieldNode:
     """What can be owned through a kind's main resource, or through its status."""
     name = kind.group, kind.name, subresource  # every write asks, and hashing a kind takes longer than finding it
     part = _PARTS.get(name)
@@ -91,10 +91,10 @@ def owned_part(kind: Kind, subresource: str) -> Node:
     return part
 
 
-def _owned_part(kind: Kind, subresource: str) -> Node:
+def _owned_part(kind: Kind, subresource: str) -> FieldNode:
     whole = node_of(kind)
     if subresource:
-        return Node(
+        return FieldNode(
             "record", "each", whole.name, {name: each for name, each in whole.fields.items() if name == "status"}
         )
     fields = {
@@ -104,7 +104,9 @@ def _owned_part(kind: Kind, subresource: str) -> Node:
     }
     step, meta = whole.fields["metadata"]
     known = {name: each for name, each in meta.fields.items() if name not in _UNOWNED}
-    return Node("record", "each", whole.name, {**fields, "metadata": (step, Node("record", "each", meta.name, known))})
+    return FieldNode(
+        "record", "each", whole.name, {**fields, "metadata": (step, FieldNode("record", "each", meta.name, known))}
+    )
 
 
 def in_place(tokens: Sequence[Token], wanted: Mapping[Token, int], before: Mapping[Token, int]) -> list[int]:
@@ -128,27 +130,27 @@ def in_place(tokens: Sequence[Token], wanted: Mapping[Token, int], before: Mappi
 
 
 @cache
-def _record(shape: Record) -> Node:
+def _record(shape: Record) -> FieldNode:
     if shape.keeps_unknown:
         return type_node(shape.name)
     fields = {name: (f"f:{name}", _of_field(each, shape.name, name)) for name, each in shape.fields.items()}
-    return Node("record", "atomic" if shape.name in _ATOMIC_TYPES else "each", shape.name, fields)
+    return FieldNode("record", "atomic" if shape.name in _ATOMIC_TYPES else "each", shape.name, fields)
 
 
-def _of_field(each: Field, owner: str, name: str) -> Node:
+def _of_field(each: Field, owner: str, name: str) -> FieldNode:
     shape, limit = each.shape, each.limit
     if isinstance(shape, Leaf):
-        return Node("leaf", "atomic", shape.name, default=_written(each.default))
+        return FieldNode("leaf", "atomic", shape.name, default=_written(each.default))
     if isinstance(shape, Record):
         return _record(shape)
     item = _of_field(shape.item, owner, "")
     if isinstance(shape, MapOf):
-        return Node("map", "each", item=item)
+        return FieldNode("map", "each", item=item)
     if limit.keyed_by:
         defaults = [item.fields[key][1].default for key in limit.keyed_by]
-        return Node("list", "keyed", item=item, keys=tuple(zip(limit.keyed_by, defaults, strict=True)))
+        return FieldNode("list", "keyed", item=item, keys=tuple(zip(limit.keyed_by, defaults, strict=True)))
     is_set = limit.unique or (owner, name) in _SETS
-    return Node("list", "set" if is_set else "atomic", item=item)
+    return FieldNode("list", "set" if is_set else "atomic", item=item)
 
 
 def _written(default: object) -> object:
@@ -159,24 +161,26 @@ def _written(default: object) -> object:
 
 
 @cache
-def type_node(name: str) -> Node:
+def type_node(name: str) -> FieldNode:
     """A type that Kubernetes defines."""
     if name == "ObjectMeta":
         return _record(shape_of(ObjectMeta))
     fields = {each: (f"f:{each}", _of_type(type_, name, each)) for each, type_ in fields_of(name).items()}
-    return Node("record", "atomic" if name in _ATOMIC_TYPES else "each", name, fields, keeps_unknown=True)
+    return FieldNode("record", "atomic" if name in _ATOMIC_TYPES else "each", name, fields, keeps_unknown=True)
 
 
-def _of_type(each: FieldType, owner: str, name: str) -> Node:
+def _of_type(each: FieldType, owner: str, name: str) -> FieldNode:
     if each.kind == "object":
         return type_node(each.name)
     if each.kind == "scalar" or each.item is None:
-        return Node("leaf", "atomic", each.name)
+        return FieldNode("leaf", "atomic", each.name)
     item = _of_type(each.item, owner, "")
     is_atomic = (owner, name) in _ATOMIC_FIELDS
     if each.kind == "map":
-        return Node("map", "atomic" if is_atomic else "each", item=item)
+        return FieldNode("map", "atomic" if is_atomic else "each", item=item)
     keys = _KEYS.get((owner, name), (each.merge_key,) if each.merge_key else ())
     if keys and not is_atomic:
-        return Node("list", "keyed", item=item, keys=tuple((key, _KEY_DEFAULTS.get((item.name, key))) for key in keys))
-    return Node("list", "set" if (owner, name) in _SETS else "atomic", item=item)
+        return FieldNode(
+            "list", "keyed", item=item, keys=tuple((key, _KEY_DEFAULTS.get((item.name, key))) for key in keys)
+        )
+    return FieldNode("list", "set" if (owner, name) in _SETS else "atomic", item=item)

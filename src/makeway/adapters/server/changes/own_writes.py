@@ -15,13 +15,13 @@ from makeway.api.quantity import Time
 from makeway.api.versions import kind_of
 from makeway.core.model import stored
 from makeway.runtime.ports import Body, Clock, NotFound
-from makeway.runtime.stores.pages import Objects
+from makeway.runtime.stores.pages import StoredObjects
 
 MANAGER = "makeway"
 _RECORD = b'"managedFields"'
 
 
-def recorded(objects: Objects, body: Body, clock: Clock) -> Body:
+def recorded(objects: StoredObjects, body: Body, clock: Clock) -> Body:
     """``body``, an update of the main resource, with the record that belongs to it."""
     if not isinstance(body, Wire):
         return body

@@ -17,7 +17,7 @@ import yaml
 
 from makeway.adapters.server.http.routes import Route
 from makeway.adapters.server.http.statuses import not_acceptable
-from makeway.adapters.server.http.streams import Stream
+from makeway.adapters.server.http.streams import OpenStream
 from makeway.adapters.server.resources.tables import table
 from makeway.adapters.server.resources.troubles import GaveUp, log_trouble
 from makeway.api.problems import Problem
@@ -35,7 +35,7 @@ Header = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class AnswerForm:
     """How objects are wanted: whole, as rows of a table, or their metadata alone."""
 
     shape: Literal["object", "table", "metadata"] = "object"
@@ -55,22 +55,22 @@ _SHAPES: Mapping[str, Literal["table", "metadata"]] = {
     "PartialObjectMetadata": "metadata",
     "PartialObjectMetadataList": "metadata",
 }
-PLAIN = Form()
+PLAIN = AnswerForm()
 
 
 @dataclass(slots=True)
-class Answer:
+class Response:
     status: int
     body: bytes | Iterable[bytes] | AsyncIterator[bytes]
     content_type: str = JSON
     headers: list[Header] = field(default_factory=list)
     advice: Sequence[Problem] = ()  # what is told in Warning headers
     is_slow: bool = False  # a piece takes long to make, and is made in a thread
-    stream: Stream | None = None  # what a body without an end is counted as
+    stream: OpenStream | None = None  # what a body without an end is counted as
 
 
 @lru_cache(maxsize=256)
-def form_of(accept: str) -> Form:
+def form_of(accept: str) -> AnswerForm:
     """The first form that is served, in the order the client names them. Raises ``Refused`` (406)."""
     for clause in accept[:ACCEPT_CHARS_MAX].split(","):
         media, *rest = (part.strip() for part in clause.split(";"))
@@ -78,11 +78,11 @@ def form_of(accept: str) -> Form:
         asked = wanted.get("as", "")
         if asked:
             if media == JSON and asked in _SHAPES and wanted.get("g") == "meta.k8s.io" and wanted.get("v") == "v1":
-                return Form(_SHAPES[asked])
+                return AnswerForm(_SHAPES[asked])
         elif media in ("", JSON, "*/*", "application/*", "text/*"):
             return PLAIN
         elif media in (YAML, "application/x-yaml", "text/yaml"):
-            return Form(is_yaml=True)
+            return AnswerForm(is_yaml=True)
     raise not_acceptable(SERVED)
 
 
@@ -93,7 +93,7 @@ class Shown:
     """The objects of a route's kind, in the form that one client wants."""
 
     def __init__(
-        self, route: Route, form: Form, now: Millis, objects: str = "Metadata", gave_up: GaveUp = log_trouble
+        self, route: Route, form: AnswerForm, now: Millis, objects: str = "Metadata", gave_up: GaveUp = log_trouble
     ) -> None:
         self._gave_up = gave_up
         self._route, self._form, self._now, self._objects = route, form, now, objects
@@ -120,11 +120,11 @@ class Shown:
             return {"kind": "PartialObjectMetadata", "apiVersion": META, "metadata": metadata}
         return {"kind": self._route.kind.name, "apiVersion": self._route.api_version, "metadata": metadata}
 
-    def answer(self, status: int, each: Stored) -> Answer:
+    def answer(self, status: int, each: Stored) -> Response:
         body = self.one(each)
         if self._form.is_yaml:
-            return Answer(status, map(as_yaml, (body,)), YAML, is_slow=True)
-        return Answer(status, body, self._form.content_type)
+            return Response(status, map(as_yaml, (body,)), YAML, is_slow=True)
+        return Response(status, body, self._form.content_type)
 
     def _item(self, each: Stored) -> bytes:
         if self._form.shape == "metadata":
@@ -143,16 +143,16 @@ class Shown:
 
     # --- many ---
 
-    def answer_page(self, page: Page) -> Answer:
+    def answer_page(self, page: Page) -> Response:
         metadata = {
             "resourceVersion": page.resource_version,
             **({"continue": page.token} if page.token else {}),
             **({"remainingItemCount": page.remaining} if page.remaining else {}),
         }
         if self._form.is_yaml:
-            return Answer(200, self._in_yaml(page.items, metadata), YAML, is_slow=True)
+            return Response(200, self._in_yaml(page.items, metadata), YAML, is_slow=True)
         pieces = self._rows(page.items, metadata) if self._form.shape == "table" else self._items(page.items, metadata)
-        return Answer(200, pieces if page.items else b"".join(pieces), self._form.content_type)
+        return Response(200, pieces if page.items else b"".join(pieces), self._form.content_type)
 
     def _head(self, metadata: Mapping[str, Tree]) -> dict[str, Tree]:
         is_whole = self._form.shape == "object"
@@ -211,9 +211,9 @@ def as_yaml(body: bytes) -> bytes:
     return made
 
 
-def plain(tree: Tree, status: int = 200) -> Answer:
-    return Answer(status, msgspec.json.encode(tree))
+def plain(tree: Tree, status: int = 200) -> Response:
+    return Response(status, msgspec.json.encode(tree))
 
 
-def text(words: str, status: int = 200) -> Answer:
-    return Answer(status, words.encode(), "text/plain; charset=utf-8")
+def text(words: str, status: int = 200) -> Response:
+    return Response(status, words.encode(), "text/plain; charset=utf-8")

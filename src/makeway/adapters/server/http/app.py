@@ -17,10 +17,10 @@ from functools import partial
 from itertools import chain
 from typing import Any, Protocol
 
-from makeway.adapters.server.access.tokens import Access, Asked, User, may
+from makeway.adapters.server.access.tokens import Access, AccessRequest, User, may
 from makeway.adapters.server.changes.field_ownership import ApplyConflict
 from makeway.adapters.server.changes.patches import PatchRefused
-from makeway.adapters.server.http.answers import Answer, Header, form_of, plain, text
+from makeway.adapters.server.http.answers import Header, Response, form_of, plain, text
 from makeway.adapters.server.http.bodies import Query
 from makeway.adapters.server.http.connections import Bounded, Connections
 from makeway.adapters.server.http.limits import Limits, files_allowed
@@ -28,7 +28,7 @@ from makeway.adapters.server.http.load_metrics import LoadMetrics
 from makeway.adapters.server.http.routes import Route, is_stored, route, segments
 from makeway.adapters.server.http.statuses import (
     Cause,
-    Refused,
+    RequestRefused,
     bad_request,
     failed,
     invalid,
@@ -39,7 +39,7 @@ from makeway.adapters.server.http.statuses import (
     unauthorized,
     warning_words,
 )
-from makeway.adapters.server.http.streams import Stream, Streams
+from makeway.adapters.server.http.streams import OpenStream, Streams
 from makeway.adapters.server.http.uploads import BodyBytes
 from makeway.adapters.server.http.watch import Watches
 from makeway.adapters.server.openapi.documents import openapi
@@ -166,7 +166,7 @@ class App:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
-    async def _answer(self, exchange: Exchange) -> Answer:
+    async def _answer(self, exchange: Exchange) -> Response:
         parts = segments(exchange.scope["raw_path"])
         if len(parts) == 1 and parts[0] in OPEN_PATHS:
             return self._open(parts[0], exchange)
@@ -175,7 +175,7 @@ class App:
             raise unauthorized()
         exchange.connection.is_of(user)
         if any(name.startswith(b"impersonate-") for name in exchange.headers):
-            raise Refused(403, "impersonation is not served here")
+            raise RequestRefused(403, "impersonation is not served here")
         if not parts or parts[0] not in ("api", "apis") or len(parts) < (3 if parts[0] == "api" else 4) or (
             parts[1] == DEFINITIONS_GROUP
         ):  # fmt: skip
@@ -186,7 +186,7 @@ class App:
 
     # --- what is not an object ---
 
-    def _open(self, path: str, exchange: Exchange) -> Answer:
+    def _open(self, path: str, exchange: Exchange) -> Response:
         exchange.allow("GET", "HEAD")
         if path == "version":
             return plain(self._extras.version())
@@ -196,39 +196,41 @@ class App:
         is_asked = path == "readyz" and exchange.query.flag("verbose")
         return text(f"[+]ready ok\n[+]{self.limits.shares()}\nreadyz check passed\n" if is_asked else "ok")
 
-    async def _other(self, exchange: Exchange, parts: tuple[str, ...], user: User) -> Answer:
+    async def _other(self, exchange: Exchange, parts: tuple[str, ...], user: User) -> Response:
         exchange.allow("GET")
-        self._check(user, Asked("get"))
+        self._check(user, AccessRequest("get"))
         path = "/" + "/".join(parts)
         if path == "/metrics":
             own = self._load.text(self.connections, self._streams, self._bodies)
-            return Answer(200, await self._extras.metrics() + own.encode(), "text/plain; version=0.0.4; charset=utf-8")
+            return Response(
+                200, await self._extras.metrics() + own.encode(), "text/plain; version=0.0.4; charset=utf-8"
+            )
         found = discovery(path, exchange.accept)
         if path.startswith("/openapi"):  # the first of each takes a while to make
             loop = asyncio.get_running_loop()
             found = await loop.run_in_executor(None, openapi, path, exchange.accept)
         if found is None:
             raise not_found_path()
-        return Answer(200, found[1], found[0])
+        return Response(200, found[1], found[0])
 
-    async def _visibility(self, exchange: Exchange, rest: tuple[str, ...], user: User) -> Answer:
+    async def _visibility(self, exchange: Exchange, rest: tuple[str, ...], user: User) -> Response:
         exchange.allow("GET")
         namespace, rest = (rest[1], rest[2:]) if rest[0] == "namespaces" and len(rest) > 2 else (None, rest)
         resource = "clusterqueues" if namespace is None else "localqueues"
         if len(rest) != 3 or rest[0] != resource or rest[2] != "pendingworkloads":
             raise not_found_path()
-        self._check(user, Asked("get", VISIBILITY_GROUP, resource, "pendingworkloads", namespace, rest[1]))
+        self._check(user, AccessRequest("get", VISIBILITY_GROUP, resource, "pendingworkloads", namespace, rest[1]))
         offset, limit = exchange.query.integer("offset"), exchange.query.integer("limit")
         limit = 1000 if limit is None else min(limit, self.limits.list_limit_max)
         found = await self._extras.pending_workloads(namespace, rest[1], offset=offset or 0, limit=limit)
         if found is None:
             about = (VISIBILITY_GROUP, resource, rest[1])
-            raise Refused(404, f'{resource}.{VISIBILITY_GROUP} "{rest[1]}" not found', about=about)
+            raise RequestRefused(404, f'{resource}.{VISIBILITY_GROUP} "{rest[1]}" not found', about=about)
         return plain(found)
 
     # --- objects ---
 
-    def _check(self, user: User, asked: Asked) -> None:
+    def _check(self, user: User, asked: AccessRequest) -> None:
         if may(user, asked):
             return
         what = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
@@ -238,13 +240,13 @@ class App:
             f'{what}{f" {chr(34)}{asked.name}{chr(34)}" if asked.name else ""} is forbidden: User "{user.name}" cannot '
             f'{asked.verb} resource "{resource}" in API group "{asked.group}" {where}'
         )
-        raise Refused(403, message, about=(asked.group, asked.resource, asked.name))
+        raise RequestRefused(403, message, about=(asked.group, asked.resource, asked.name))
 
-    async def _objects(self, exchange: Exchange, route: Route, user: User) -> Answer:
+    async def _objects(self, exchange: Exchange, route: Route, user: User) -> Response:
         exchange.route = route
         verb = _verb(exchange, route)
         kind = route.kind
-        self._check(user, Asked(verb, kind.group, kind.plural, route.part, route.namespace, route.name))
+        self._check(user, AccessRequest(verb, kind.group, kind.plural, route.part, route.namespace, route.name))
         call = Call(
             route, exchange.query, form_of(exchange.accept), await exchange.body(user), exchange.text(b"content-type"),
             exchange.text(b"user-agent"),
@@ -259,10 +261,10 @@ class App:
             return await (self._pods.bind if route.part == "binding" else self._pods.evict)(call)
         return await self._verbs[verb](self._rest, call)
 
-    def _begin_stream(self, user: User) -> Stream:
+    def _begin_stream(self, user: User) -> OpenStream:
         return self._streams.begin(user.token, partial(self._access.is_valid, user))
 
-    async def _watch(self, call: Call, user: User) -> Answer:
+    async def _watch(self, call: Call, user: User) -> Response:
         shown, chosen = self._rest.shown(call), self._rest.chosen(call)
         stream = self._begin_stream(user)
         try:
@@ -271,9 +273,9 @@ class App:
         except BaseException:
             stream.close()
             raise
-        return Answer(200, watching.lines(), call.form.content_type, stream=stream)
+        return Response(200, watching.lines(), call.form.content_type, stream=stream)
 
-    _verbs: Mapping[str, Callable[[Rest, Call], Awaitable[Answer]]] = {
+    _verbs: Mapping[str, Callable[[Rest, Call], Awaitable[Response]]] = {
         "get": Rest.get, "list": Rest.list, "create": Rest.create, "update": Rest.update, "patch": Rest.patch,
         "delete": Rest.delete, "deletecollection": Rest.delete_collection,
     }  # fmt: skip
@@ -345,7 +347,7 @@ class Exchange:
             raise not_allowed()
 
     async def body(self, user: User) -> bytes:
-        """All of it, within the limits. Raises ``Refused``: 413, 429, and 408 where it takes too long."""
+        """All of it, within the limits. Raises ``RequestRefused``: 413, 429, and 408 where it takes too long."""
         if not self._has_body:
             return b""
         most = self._limits.body_bytes
@@ -353,7 +355,7 @@ class Exchange:
         if length.isdigit() and int(length[:20]) > most:
             raise too_large(most)
         if self.headers.get(b"content-encoding", b"identity") != b"identity":
-            raise Refused(415, "a body must not be compressed", closes=True)
+            raise RequestRefused(415, "a body must not be compressed", closes=True)
         self._ticket = self._bodies.take(user.token, int(length) if length.isdigit() and int(length) else most)
         parts, size, more = [], 0, True
         try:
@@ -361,12 +363,12 @@ class Exchange:
                 while more and size <= most:
                     message = await self._receive()
                     if message["type"] == "http.disconnect":
-                        raise Gone
+                        raise ClientGone
                     parts.append(message["body"])
                     size += len(message["body"])
                     more = message.get("more_body", False)
         except TimeoutError:
-            raise Refused(408, "the body of the request took too long to arrive", closes=True) from None
+            raise RequestRefused(408, "the body of the request took too long to arrive", closes=True) from None
         if size > most:
             raise too_large(most)
         self._has_body = False
@@ -379,7 +381,7 @@ class Exchange:
 
     # --- the answer ---
 
-    async def reply(self, answer: Answer) -> None:
+    async def reply(self, answer: Response) -> None:
         body = answer.body
         headers = [(b"content-type", answer.content_type.encode()), *_FIXED, *answer.headers, *_warnings(answer)]
         if self._has_body:  # nobody will read it
@@ -424,7 +426,7 @@ class Exchange:
             await asyncio.sleep(0)  # others have their turn
         return None
 
-    async def _stream(self, answer: Answer, headers: list[Header], pieces: AsyncIterator[bytes]) -> None:
+    async def _stream(self, answer: Response, headers: list[Header], pieces: AsyncIterator[bytes]) -> None:
         """A long list, a watch or a log, until it ends or nobody listens any more."""
         sending = asyncio.current_task()
         listener = asyncio.ensure_future(self._until_gone(sending))
@@ -473,11 +475,11 @@ async def _packed(pieces: Iterator[bytes], packer: Any, *, apart: bool) -> Async
         yield packer.flush()
 
 
-class Gone(Exception):
+class ClientGone(Exception):
     """The client left before it had said all."""
 
 
-def _warnings(answer: Answer) -> Iterable[tuple[bytes, bytes]]:
+def _warnings(answer: Response) -> Iterable[tuple[bytes, bytes]]:
     size = 0
     for problem in answer.advice:
         words = warning_words(problem).replace("\\", "\\\\").replace('"', '\\"')
@@ -494,7 +496,7 @@ def _report(error: Exception, exchange: Exchange) -> None:
     log.error("%s in a %s request\n%s", type(error).__name__, exchange.scope["method"], where)
 
 
-def _refused(error: Exception, exchange: Exchange) -> Answer:
+def _refused(error: Exception, exchange: Exchange) -> Response:
     route = exchange.route
     if isinstance(error, StoreError):
         kind, version, name = (route.kind, route.version, route.name) if route else (None, "", "")
@@ -503,9 +505,9 @@ def _refused(error: Exception, exchange: Exchange) -> Answer:
         error = _patch_refusal(error, route)
     elif isinstance(error, ApplyConflict):
         causes = [Cause("FieldManagerConflict", f"conflict with {who}", path) for who, path in error.conflicts]
-        error = Refused(409, str(error), causes=causes)
-    if not isinstance(error, Refused):
-        if not isinstance(error, Gone):
+        error = RequestRefused(409, str(error), causes=causes)
+    if not isinstance(error, RequestRefused):
+        if not isinstance(error, ClientGone):
             _report(error, exchange)
         error = failed()
     answer = plain(error.status(), error.code)
@@ -518,10 +520,10 @@ def _refused(error: Exception, exchange: Exchange) -> Answer:
     return answer
 
 
-def _patch_refusal(error: PatchRefused, route: Route | None) -> Refused:
+def _patch_refusal(error: PatchRefused, route: Route | None) -> RequestRefused:
     if error.code == 422 and route is not None and error.causes:
         return invalid(error.causes, route.kind, route.version, route.name)
-    return Refused(error.code, error.message) if error.code != 400 else bad_request(error.message)
+    return RequestRefused(error.code, error.message) if error.code != 400 else bad_request(error.message)
 
 
 def application(

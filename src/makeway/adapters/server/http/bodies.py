@@ -16,7 +16,7 @@ import msgspec
 from makeway.adapters.server.http import protobuf
 from makeway.adapters.server.http.answers import JSON, YAML
 from makeway.adapters.server.http.routes import Route
-from makeway.adapters.server.http.statuses import Refused, bad_request, unsupported_media
+from makeway.adapters.server.http.statuses import RequestRefused, bad_request, unsupported_media
 from makeway.api.objects.kubernetes import DeleteOptions, Secret
 from makeway.api.objects.meta import Wire
 from makeway.api.problems import Problem
@@ -52,7 +52,7 @@ def media_type(content_type: str) -> str:
 
 
 def read(data: bytes, content_type: str, accepted: Sequence[str] = BODY_TYPES, type_: type[Wire] | None = None) -> Read:
-    """Raises ``Refused``: 415 for a type that is not taken, 400 for a text that cannot be read."""
+    """Raises ``RequestRefused``: 415 for a type that is not taken, 400 for a text that cannot be read."""
     media = media_type(content_type) or accepted[0]
     if media not in accepted:
         raise unsupported_media(accepted)
@@ -60,7 +60,7 @@ def read(data: bytes, content_type: str, accepted: Sequence[str] = BODY_TYPES, t
         return read_json(data)
     try:
         return read_yaml(data)
-    except Refused:
+    except RequestRefused:
         if type_ is Secret:  # what is wrong with a text is told with a piece of it
             raise bad_request("the object provided cannot be read as YAML") from None
         raise

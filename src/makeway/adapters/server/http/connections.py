@@ -24,7 +24,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from makeway.adapters.server.access.tokens import User
 from makeway.adapters.server.http.limits import Limits
-from makeway.adapters.server.http.statuses import Refused
+from makeway.adapters.server.http.statuses import RequestRefused
 
 TOO_LARGE = b"the head of the request is too large"
 HIGH_BYTES, LOW_BYTES = 64 * 1024, 16 * 1024  # when a connection has no room for more of an answer, and again has
@@ -82,7 +82,7 @@ class Connections:
             each.user = None
 
     def admit(self, each: Bounded, user: User) -> None:
-        """A connection has shown a token. Raises ``Refused`` (429) where no more of them may be had, and says why.
+        """A connection has shown a token. Raises ``RequestRefused`` (429) where no more may be had, and says why.
 
         Before that an idle one makes way: first of the same token, and where all are many of anybody.
         """
@@ -92,13 +92,13 @@ class Connections:
         if len(mine) >= limits.connections_per_token and not self._make_way(mine):
             self.arrive(each)
             words = f"too many connections: this token has {len(mine)}, which is all that one may have"
-            raise Refused(429, words, retry_seconds=RETRY_SECONDS, closes=True)
+            raise RequestRefused(429, words, retry_seconds=RETRY_SECONDS, closes=True)
         most = limits.connections - limits.unknown_connections - (0 if is_admin else limits.admin_connections)
         count = self._known_count() if is_admin else self._known_count() - self._admins
         if count >= most and not self._make_way(self._idle_for(is_admin)):
             self.arrive(each)
             words = f"too many connections: all clients together have {count}, and no more are served"
-            raise Refused(429, words, retry_seconds=RETRY_SECONDS, closes=True)
+            raise RequestRefused(429, words, retry_seconds=RETRY_SECONDS, closes=True)
         each.user = user
         self._known.setdefault(user.token, {})[each] = None
         self._admins += is_admin
@@ -170,7 +170,7 @@ class Bounded(HttpToolsProtocol):
         return self._stall is not None
 
     def is_of(self, user: User) -> None:
-        """It has shown a token. Raises ``Refused``, see ``Connections.admit``."""
+        """It has shown a token. Raises ``RequestRefused``, see ``Connections.admit``."""
         if self.user != user:
             self.all.admit(self, user)
             self.timeout_keep_alive = int(self.limits.idle_seconds)

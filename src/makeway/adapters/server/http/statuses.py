@@ -1,7 +1,7 @@
 """How the server says no: every error is a Kubernetes ``Status``, in the shape that kubectl takes apart and prints.
 
-A request fails with ``Refused``, which knows its code and words, or with an error of the Store. ``status`` makes of
-either what goes over the wire. Nothing here repeats a value of the request that could be a secret.
+A request fails with ``RequestRefused``, which knows its code and words, or with an error of the Store. ``status``
+makes of either what goes over the wire. Nothing here repeats a value of the request that could be a secret.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Cause:
         return {"reason": self.reason, "message": self.message, **({"field": self.field} if self.field else {})}
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that cannot be answered otherwise. ``reason`` is that of the code where none is given."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Refused(Exception):
         }  # fmt: skip
 
 
-def refusal(error: StoreError, kind: Kind | None, version: str = "", name: str = "") -> Refused:
+def refusal(error: StoreError, kind: Kind | None, version: str = "", name: str = "") -> RequestRefused:
     """An error of the Store, as the client of a request about ``kind`` is told."""
     if isinstance(error, Invalid) and not isinstance(error, TooLarge):
         return invalid(error.problems, kind, version, name)
@@ -91,24 +91,24 @@ def refusal(error: StoreError, kind: Kind | None, version: str = "", name: str =
     message = "; ".join(map(_worded, error.problems)) if isinstance(error, TooLarge) else str(error)
     if isinstance(error, Expired):
         about = ("", "", "")
-    return Refused(code, message, reason=reason, causes=causes, retry_seconds=seconds, about=about)
+    return RequestRefused(code, message, reason=reason, causes=causes, retry_seconds=seconds, about=about)
 
 
-def invalid(problems: Sequence[Problem], kind: Kind | None, version: str, name: str) -> Refused:
+def invalid(problems: Sequence[Problem], kind: Kind | None, version: str, name: str) -> RequestRefused:
     errors = [each for each in problems if each.severity == "error"]
     wrong = [_discreet(each, kind) for each in errors[:TOLD_MAX]]
     rest = f" and {len(errors) - TOLD_MAX} more" if len(errors) > TOLD_MAX else ""
     if kind is None:
-        return Refused(400, "; ".join(map(_worded, wrong)) + rest)
+        return RequestRefused(400, "; ".join(map(_worded, wrong)) + rest)
     if all(each.cause in DECODING for each in errors):
         listed = ", ".join(map(decoding_words, wrong))
         message = f'{kind.name} in version "{version}" cannot be handled as a {kind.name}: strict decoding error: '
-        return Refused(400, message + listed + rest)
+        return RequestRefused(400, message + listed + rest)
     causes = [_cause(each) for each in wrong]
     words = [f"{each.field}: {each.message}" for each in causes]
     called = f"{kind.name}.{kind.group}" if kind.group else kind.name
     message = f'{called} "{name}" is invalid: {words[0] if len(words) == 1 else "[" + ", ".join(words) + "]"}{rest}'
-    return Refused(422, message, causes=causes, about=(kind.group, kind.name, name))
+    return RequestRefused(422, message, causes=causes, about=(kind.group, kind.name, name))
 
 
 def _discreet(problem: Problem, kind: Kind | None) -> Problem:
@@ -153,37 +153,37 @@ def warning_words(problem: Problem) -> str:
 # --- the refusals of the protocol itself -----------------------------------------------------------------------------
 
 
-def bad_request(message: str, causes: Sequence[Cause] = ()) -> Refused:
-    return Refused(400, message, causes=causes)
+def bad_request(message: str, causes: Sequence[Cause] = ()) -> RequestRefused:
+    return RequestRefused(400, message, causes=causes)
 
 
-def not_found_path() -> Refused:
-    return Refused(404, "the server could not find the requested resource")
+def not_found_path() -> RequestRefused:
+    return RequestRefused(404, "the server could not find the requested resource")
 
 
-def not_allowed() -> Refused:
-    return Refused(405, "the server does not allow this method on the requested resource")
+def not_allowed() -> RequestRefused:
+    return RequestRefused(405, "the server does not allow this method on the requested resource")
 
 
-def not_acceptable(served: Sequence[str]) -> Refused:
-    return Refused(406, f"only the following media types are accepted: {', '.join(served)}")
+def not_acceptable(served: Sequence[str]) -> RequestRefused:
+    return RequestRefused(406, f"only the following media types are accepted: {', '.join(served)}")
 
 
-def unsupported_media(served: Sequence[str]) -> Refused:
+def unsupported_media(served: Sequence[str]) -> RequestRefused:
     message = "the body of the request was in an unknown format - accepted media types include: "
-    return Refused(415, message + ", ".join(served))
+    return RequestRefused(415, message + ", ".join(served))
 
 
-def too_large(limit: int) -> Refused:
-    return Refused(413, f"Request entity too large: limit is {limit}", closes=True)
+def too_large(limit: int) -> RequestRefused:
+    return RequestRefused(413, f"Request entity too large: limit is {limit}", closes=True)
 
 
-def unauthorized() -> Refused:
-    return Refused(401, "Unauthorized")
+def unauthorized() -> RequestRefused:
+    return RequestRefused(401, "Unauthorized")
 
 
-def failed(message: str = "an internal error occurred; the log of the server says more") -> Refused:
-    return Refused(500, f"Internal error occurred: {message}", causes=[Cause("", message)])
+def failed(message: str = "an internal error occurred; the log of the server says more") -> RequestRefused:
+    return RequestRefused(500, f"Internal error occurred: {message}", causes=[Cause("", message)])
 
 
 def success(kind: Kind, name: str, uid: str) -> Mapping[str, Tree]:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from makeway.adapters.server.http.limits import Limits
-from makeway.adapters.server.http.statuses import Refused
+from makeway.adapters.server.http.statuses import RequestRefused
 
 LOOK_SECONDS = 1.0  # between two looks for tokens whose time is up
 RETRY_SECONDS = 5
@@ -30,7 +30,7 @@ class Outlet(Protocol):
         """End it without a word."""
 
 
-class Stream:
+class OpenStream:
     """One of them, from when it is granted until ``close``."""
 
     def __init__(self, streams: Streams, who: str, allowed: Callable[[], bool]) -> None:
@@ -64,7 +64,7 @@ class Streams:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._open: dict[Stream, None] = {}
+        self._open: dict[OpenStream, None] = {}
         self._counts: Counter[str] = Counter()
         self._stopping = False
 
@@ -72,23 +72,23 @@ class Streams:
     def count(self) -> int:
         return len(self._open)
 
-    def begin(self, who: str, allowed: Callable[[], bool]) -> Stream:
-        """A place for one more. Raises ``Refused`` (429) where there is none, and says which limit it was."""
+    def begin(self, who: str, allowed: Callable[[], bool]) -> OpenStream:
+        """A place for one more. Raises ``RequestRefused`` (429) where there is none, and says which limit it was."""
         most, mine = self._limits.streams, self._limits.streams_per_token
         if self._counts[who] >= mine:
             words = f"too many watches and log follows are open: this token has {mine}, which is all that one may have"
-            raise Refused(429, words, retry_seconds=RETRY_SECONDS)
+            raise RequestRefused(429, words, retry_seconds=RETRY_SECONDS)
         if self.count >= most:
             words = f"too many watches and log follows are open: all clients have {most} together, which is the most"
-            raise Refused(429, words, retry_seconds=RETRY_SECONDS)
-        stream = Stream(self, who, allowed)
+            raise RequestRefused(429, words, retry_seconds=RETRY_SECONDS)
+        stream = OpenStream(self, who, allowed)
         self._open[stream] = None
         self._counts[who] += 1
         if self._stopping:
             stream.end()
         return stream
 
-    def forget(self, stream: Stream, who: str) -> None:
+    def forget(self, stream: OpenStream, who: str) -> None:
         if stream in self._open:
             del self._open[stream]
             self._counts[who] -= 1

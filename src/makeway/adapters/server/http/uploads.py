@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from makeway.adapters.server.http.limits import Limits
-from makeway.adapters.server.http.statuses import Refused
+from makeway.adapters.server.http.statuses import RequestRefused
 
 SMALL_BYTES = 64 * 1024
 RETRY_SECONDS = 1
@@ -25,16 +25,16 @@ class BodyBytes:
         return self._held.total()
 
     def take(self, who: str, size: int) -> tuple[str, int] | None:
-        """Room for a body; what is to be given back. Raises ``Refused`` (429), which says which limit it was."""
+        """Room for a body; what is to be given back. Raises ``RequestRefused`` (429), which says which limit it was."""
         if size < SMALL_BYTES:
             return None
         mine = self._held[who]
         if mine and mine + size > self._most // 2:
             words = f"too many large bodies are on their way: of one token at most {self._most // 2} bytes are taken"
-            raise Refused(429, words, retry_seconds=RETRY_SECONDS, closes=True)
+            raise RequestRefused(429, words, retry_seconds=RETRY_SECONDS, closes=True)
         if self.held and self.held + size > self._most:
             words = f"too many large bodies are on their way: at most {self._most} bytes are taken of all together"
-            raise Refused(429, words, retry_seconds=RETRY_SECONDS, closes=True)
+            raise RequestRefused(429, words, retry_seconds=RETRY_SECONDS, closes=True)
         self._held[who] += size
         return who, size
 

@@ -22,12 +22,12 @@ import msgspec
 from makeway.adapters.server.http.answers import Shown
 from makeway.adapters.server.http.bodies import Query
 from makeway.adapters.server.http.limits import Limits
-from makeway.adapters.server.http.statuses import Refused, bad_request, refusal
-from makeway.adapters.server.http.streams import Stream
+from makeway.adapters.server.http.statuses import RequestRefused, bad_request, refusal
+from makeway.adapters.server.http.streams import OpenStream
 from makeway.adapters.server.resources.rest import Call, check_match
 from makeway.adapters.server.storage.store import SharedWatch, SqliteStore
 from makeway.api.reading.documents import Tree
-from makeway.runtime.ports import Change, Event, Expired, Filter, KindKey, kind_key
+from makeway.runtime.ports import Expired, Filter, KindKey, Revision, WatchEvent, kind_key
 
 EVENTS_PER_SEND = 500
 BYTES_PER_SEND = 64 * 1024  # and the rest of the event that reaches it
@@ -37,7 +37,7 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class WatchOptions:
     """What a watch is to begin with, and how long it may last."""
 
     since: str
@@ -46,7 +46,7 @@ class Asked:
     initial: bool | None  # None: as the resourceVersion says
 
     @classmethod
-    def of(cls, query: Query, limits: Limits) -> Asked:
+    def of(cls, query: Query, limits: Limits) -> WatchOptions:
         initial, version = query.flag("sendInitialEvents"), query.text("resourceVersion")
         match, bookmarks = query.text("resourceVersionMatch"), query.flag("allowWatchBookmarks") or False
         if query.text("continue"):
@@ -81,7 +81,7 @@ class Bell:
     def begin(self) -> None:
         self._loop = asyncio.get_running_loop()
 
-    def committed(self, changes: Sequence[Change]) -> None:
+    def committed(self, changes: Sequence[Revision]) -> None:
         """Told on the thread of the writer."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
@@ -122,13 +122,13 @@ class Watches:
         self.store = store
         self.limits = limits
         self.bell = Bell(limits, self.forget)
-        self._pieces: dict[object, Piece] = {}  # what was sent since the bell rang last
+        self._pieces: dict[object, WatchChunk] = {}  # what was sent since the bell rang last
         self._pieces_bytes = 0
         store.on_commit(self.bell.committed)
 
-    def begin(self, call: Call, chosen: Filter, shown: Shown, stream: Stream) -> Watching:
+    def begin(self, call: Call, chosen: Filter, shown: Shown, stream: OpenStream) -> Watching:
         """Raises what the Store says of its beginning."""
-        watching = Watching(self, Asked.of(call.query, self.limits), chosen, shown, stream)
+        watching = Watching(self, WatchOptions.of(call.query, self.limits), chosen, shown, stream)
         watching.open()
         return watching
 
@@ -136,10 +136,10 @@ class Watches:
         self._pieces.clear()
         self._pieces_bytes = 0
 
-    def found(self, key: object) -> Piece | None:
+    def found(self, key: object) -> WatchChunk | None:
         return self._pieces.get(key)
 
-    def keep(self, key: object, piece: Piece) -> None:
+    def keep(self, key: object, piece: WatchChunk) -> None:
         """For the next who is in the same place and wants to see the same, as far as there is room."""
         size = self._pieces_bytes + sum(map(len, piece.parts))
         if len(self._pieces) < PIECES_MAX and size <= PIECES_BYTES_MAX:
@@ -147,7 +147,7 @@ class Watches:
             self._pieces_bytes = size
 
 
-class Piece(NamedTuple):
+class WatchChunk(NamedTuple):
     """What one watch sends at once, and where it is then."""
 
     parts: tuple[bytes, ...]
@@ -158,12 +158,12 @@ class Piece(NamedTuple):
 class Watching:
     """One watch: lines of JSON until its time is up."""
 
-    def __init__(self, watches: Watches, asked: Asked, chosen: Filter, shown: Shown, stream: Stream) -> None:
+    def __init__(self, watches: Watches, asked: WatchOptions, chosen: Filter, shown: Shown, stream: OpenStream) -> None:
         self._watches, self._asked, self._chosen, self._shown = watches, asked, chosen, shown
         self._stream = stream
         self._watch: SharedWatch | None = None
         self._place = ""  # up to where all is known to the client
-        self._error: Refused | None = None
+        self._error: RequestRefused | None = None
         self._is_up_to_date = False
         self._marked = ""  # the last place that a bookmark told
         self._initial_end = ""  # the revision at which what there was has been told
@@ -242,14 +242,14 @@ class Watching:
             return (*found.parts, mark)
         return found.parts
 
-    def _piece(self, watch: SharedWatch) -> Piece:
+    def _piece(self, watch: SharedWatch) -> WatchChunk:
         events = watch.poll(EVENTS_PER_SEND, BYTES_PER_SEND)
         place = watch.place
         size = sum(len(each.object.data) for each in events if each.object is not None)
         is_all = len(events) < EVENTS_PER_SEND and size < BYTES_PER_SEND
-        return Piece(tuple(self._parts(events)), int(self._place) if place is None else place, is_all)
+        return WatchChunk(tuple(self._parts(events)), int(self._place) if place is None else place, is_all)
 
-    def _parts(self, events: Sequence[Event]) -> Iterator[bytes]:
+    def _parts(self, events: Sequence[WatchEvent]) -> Iterator[bytes]:
         """Lines, many small ones in one part; of a large object the bytes that are stored, not a copy of them."""
         lines: list[bytes] = []
         for event in events:
@@ -280,5 +280,5 @@ class Watching:
         return b'{"type":"BOOKMARK","object":%b}\n' % msgspec.json.encode(self._shown.bookmark(metadata))
 
 
-def _error_line(error: Refused) -> bytes:
+def _error_line(error: RequestRefused) -> bytes:
     return b'{"type":"ERROR","object":%b}\n' % msgspec.json.encode(error.status())

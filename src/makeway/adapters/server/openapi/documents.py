@@ -19,7 +19,7 @@ import makeway
 from makeway.adapters.server.openapi.paths import operations, operations_v2
 from makeway.adapters.server.openapi.protobuf import document
 from makeway.adapters.server.openapi.types import Types
-from makeway.adapters.server.resources.discovery import JSON, Resource, versions_by_group
+from makeway.adapters.server.resources.discovery import JSON, ServedResource, versions_by_group
 from makeway.api.reading.documents import Tree
 
 V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -40,7 +40,7 @@ def openapi(path: str, accept: str) -> tuple[str, bytes] | None:
 
 
 @cache
-def _served() -> Mapping[str, tuple[Resource, ...]]:
+def _served() -> Mapping[str, tuple[ServedResource, ...]]:
     """Resources by the name of their document, such as ``apis/batch/v1``."""
     return {
         f"apis/{group}/{version}" if group else f"api/{version}": resources

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from makeway.adapters.server.openapi.types import GVK, Types, gvk
-from makeway.adapters.server.resources.discovery import Resource
+from makeway.adapters.server.resources.discovery import ServedResource
 from makeway.api.reading.documents import Tree
 from makeway.api.schema.crds import Schema
 from makeway.api.versions import Kind
@@ -44,7 +44,7 @@ def patch_types(kind: Kind) -> tuple[str, ...]:
     return (APPLY, *PATCHES) if kind.ours else (APPLY, *PATCHES, STRATEGIC)
 
 
-def operations(resource: Resource, types: Types) -> dict[str, Tree]:
+def operations(resource: ServedResource, types: Types) -> dict[str, Tree]:
     """The paths of a resource, as version 3 writes them."""
     paths: dict[str, Tree] = {}
     for path, verb, answers in _served(resource):
@@ -53,7 +53,7 @@ def operations(resource: Resource, types: Types) -> dict[str, Tree]:
     return paths
 
 
-def operations_v2(resource: Resource, types: Types) -> dict[str, Tree]:
+def operations_v2(resource: ServedResource, types: Types) -> dict[str, Tree]:
     """The paths of a resource, as version 2 writes them."""
     paths: dict[str, Tree] = {}
     for path, verb, answers in _served(resource):
@@ -63,7 +63,7 @@ def operations_v2(resource: Resource, types: Types) -> dict[str, Tree]:
     return paths
 
 
-def _served(resource: Resource) -> Iterator[tuple[str, str, tuple[str, str, str]]]:
+def _served(resource: ServedResource) -> Iterator[tuple[str, str, tuple[str, str, str]]]:
     """Every path and verb, with group, version and kind of what it answers with."""
     root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
     place = f"{root}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"
@@ -86,7 +86,7 @@ def _marks(verb: str, answers: tuple[str, str, str]) -> dict[str, Tree]:
     return {"x-kubernetes-action": _ACTIONS.get(verb, verb), GVK: gvk(*answers)}
 
 
-def _schema(resource: Resource, verb: str, answers: tuple[str, str, str], types: Types) -> Schema:
+def _schema(resource: ServedResource, verb: str, answers: tuple[str, str, str], types: Types) -> Schema:
     """What a verb answers with."""
     kind = resource.kind
     if kind is None or answers != (resource.group, resource.version, kind.name):
@@ -101,7 +101,7 @@ def _parameter(name: str, place: str) -> dict[str, Tree]:
     return {"name": name, "in": place, **required, "schema": {"type": _TYPES.get(name, "string"), "uniqueItems": True}}
 
 
-def _operation(resource: Resource, verb: str, answers: tuple[str, str, str], types: Types) -> dict[str, Tree]:
+def _operation(resource: ServedResource, verb: str, answers: tuple[str, str, str], types: Types) -> dict[str, Tree]:
     schema = _schema(resource, verb, answers, types)
     content = {JSON: {"schema": schema}}
     operation: dict[str, Tree] = {
@@ -124,7 +124,7 @@ def _parameter_v2(name: str, place: str) -> dict[str, Tree]:
     return {"name": name, "in": place, **required, "type": _TYPES.get(name, "string"), "uniqueItems": True}
 
 
-def _operation_v2(resource: Resource, verb: str, answers: tuple[str, str, str], types: Types) -> dict[str, Tree]:
+def _operation_v2(resource: ServedResource, verb: str, answers: tuple[str, str, str], types: Types) -> dict[str, Tree]:
     schema = _schema(resource, verb, answers, types)
     operation: dict[str, Tree] = {
         "consumes": ["*/*"], "produces": [JSON],

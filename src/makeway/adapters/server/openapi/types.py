@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from makeway.adapters.server.changes.merging import Node, type_node
+from makeway.adapters.server.changes.merging import FieldNode, type_node
 from makeway.api.objects.meta import Limit, ObjectMeta
 from makeway.api.schema import crds as schema
 from makeway.api.schema.crds import Printing, Schema
@@ -148,7 +148,7 @@ class Types:
     def _described(self, made: Schema, words: str) -> Schema:
         return {"description": words, **made} if words else made
 
-    def _field(self, each: FieldType, node: Node, owner: str, name: str) -> Schema:
+    def _field(self, each: FieldType, node: FieldNode, owner: str, name: str) -> Schema:
         if each.kind == "object":
             return self._type(each.name)
         if each.kind == "scalar" or each.item is None or node.item is None:

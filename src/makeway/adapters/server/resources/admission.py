@@ -37,9 +37,9 @@ from makeway.api.reading.structure import told
 from makeway.api.validation.scheduling import check_gang_workload
 from makeway.api.versions import Kind, kind_of
 from makeway.core.lowering.placement import classes_of
-from makeway.core.placement.resolution import Refused, default_class, resolve
+from makeway.core.placement.resolution import PriorityRefused, default_class, resolve
 from makeway.runtime.ports import Forbidden, Invalid, NotFound, Stored
-from makeway.runtime.stores.pages import Objects
+from makeway.runtime.stores.pages import StoredObjects
 from makeway.runtime.stores.repair import is_readable
 
 NAMESPACE_FINALIZER = "kubernetes"
@@ -53,13 +53,13 @@ def has_queue(job: Job) -> bool:
     return bool(job.metadata.labels.get(QUEUE_LABEL))
 
 
-class Admission:
+class AdmissionPlugins:
     """``runtime.stores.rules.Admission``. ``manages``: whose Jobs begin suspended (api 18.1)."""
 
     def __init__(self, manages: Manages = has_queue) -> None:
         self._manages = manages
 
-    def __call__(self, objects: Objects, kind: Kind, value: Any, old: Stored | None) -> Any:
+    def __call__(self, objects: StoredObjects, kind: Kind, value: Any, old: Stored | None) -> Any:
         """``value`` as it is to be stored. Raises Forbidden or Invalid."""
         if isinstance(value, Secret):
             value = _plain_data(value)
@@ -77,7 +77,7 @@ class Admission:
             return replace(value, spec=_defaulted_job(value.spec))
         return value
 
-    def _begun(self, objects: Objects, value: Wire) -> Wire:
+    def _begun(self, objects: StoredObjects, value: Wire) -> Wire:
         match value:
             case Namespace():
                 return _namespace(value)
@@ -175,7 +175,7 @@ def _field(raw: Raw, name: str) -> Tree:
     return msgspec.json.decode(raw).get(name)
 
 
-def _with_priority(objects: Objects, pod: Pod) -> Pod:
+def _with_priority(objects: StoredObjects, pod: Pod) -> Pod:
     """The number behind the class that a pod names, or behind the default one."""
     spec: dict[str, Tree] = msgspec.json.decode(pod.spec)
     name = spec.get("priorityClassName") or ""
@@ -198,7 +198,7 @@ def _check_given(pod: Pod, spec: Mapping[str, Tree], field: str, words: str, mea
         )
 
 
-def _class_named(objects: Objects, name: str, pod: Pod) -> PriorityClass | None:
+def _class_named(objects: StoredObjects, name: str, pod: Pod) -> PriorityClass | None:
     try:
         found: PriorityClass = objects.get(CLASSES, "", name).value()
     except NotFound:
@@ -210,20 +210,20 @@ def _class_named(objects: Objects, name: str, pod: Pod) -> PriorityClass | None:
     return found
 
 
-def _classes(objects: Objects) -> Iterator[PriorityClass]:
+def _classes(objects: StoredObjects) -> Iterator[PriorityClass]:
     """All that can be read; one that cannot keeps no pod from being made."""
     for each in objects.list(CLASSES).items:
         with suppress(msgspec.ValidationError):
             yield each.value()
 
 
-def _default_class(objects: Objects) -> PriorityClass | None:
+def _default_class(objects: StoredObjects) -> PriorityClass | None:
     """Of several the one with the least value, as Kubernetes has it."""
     found = [each for each in _classes(objects) if each.global_default]
     return min(found, key=lambda each: (each.value, each.metadata.name), default=None)
 
 
-def _ranked(objects: Objects, workload: GangWorkload) -> GangWorkload:
+def _ranked(objects: StoredObjects, workload: GangWorkload) -> GangWorkload:
     """A scheduling Workload with its class names completed and what they come to (S-15.1.6). Raises Invalid."""
     classes = classes_of(_classes(objects))
     default = default_class(classes)
@@ -231,7 +231,7 @@ def _ranked(objects: Objects, workload: GangWorkload) -> GangWorkload:
     problems = list(check_gang_workload(workload, values, default.name if default else ""))
     spec = workload.spec
     found = resolve(spec.priority_class_name, spec.preemption_priority_class_name, classes)
-    if problems or isinstance(found, Refused):
+    if problems or isinstance(found, PriorityRefused):
         raise Invalid(problems)
     status = GangWorkloadStatus(
         priority=found.priority, preemption_priority=found.preemption_priority, preemption_policy=found.policy
@@ -242,7 +242,7 @@ def _ranked(objects: Objects, workload: GangWorkload) -> GangWorkload:
     return replace(workload, spec=named, status=status)
 
 
-def _check_default(objects: Objects, value: PriorityClass) -> None:
+def _check_default(objects: StoredObjects, value: PriorityClass) -> None:
     if not value.global_default:
         return
     for each in _classes(objects):

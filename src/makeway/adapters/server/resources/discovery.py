@@ -44,7 +44,7 @@ class Subresource:
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class ServedResource:
     """A kind in one of its versions. ``kind`` is None where only subresources are served."""
 
     group: str
@@ -73,25 +73,25 @@ def _verbs(kind: Kind) -> tuple[str, ...]:
     return VERBS
 
 
-def _resources() -> Iterator[Resource]:
+def _resources() -> Iterator[ServedResource]:
     for kind in KINDS:
         if (kind.group, kind.name) not in _UNSERVED:
             for version in kind.versions:
                 inner = tuple(_subresources(kind, version))
-                yield Resource(kind.group, version, kind.plural, kind.namespaced, kind, _verbs(kind), inner)
+                yield ServedResource(kind.group, version, kind.plural, kind.namespaced, kind, _verbs(kind), inner)
     summary = (VISIBILITY_GROUP, VISIBILITY_VERSION, "PendingWorkloadsSummary")
     pending = (Subresource("pendingworkloads", summary, ONLY_GET),)
     for plural, namespaced in (("clusterqueues", False), ("localqueues", True)):
-        yield Resource(VISIBILITY_GROUP, VISIBILITY_VERSION, plural, namespaced, None, (), pending)
+        yield ServedResource(VISIBILITY_GROUP, VISIBILITY_VERSION, plural, namespaced, None, (), pending)
 
 
-RESOURCES: tuple[Resource, ...] = tuple(_resources())
+RESOURCES: tuple[ServedResource, ...] = tuple(_resources())
 
 
 @cache
-def versions_by_group() -> Mapping[str, Mapping[str, tuple[Resource, ...]]]:
+def versions_by_group() -> Mapping[str, Mapping[str, tuple[ServedResource, ...]]]:
     """Group -> version -> its resources; the preferred version first, the core group ("") before all others."""
-    groups: dict[str, dict[str, list[Resource]]] = {"": {}}
+    groups: dict[str, dict[str, list[ServedResource]]] = {"": {}}
     for each in RESOURCES:
         groups.setdefault(each.group, {}).setdefault(each.version, []).append(each)
     return {
@@ -157,12 +157,12 @@ def _group(name: str) -> dict[str, Tree]:
     return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
 
-def _resource_list(group_version: str, resources: tuple[Resource, ...]) -> dict[str, Tree]:
+def _resource_list(group_version: str, resources: tuple[ServedResource, ...]) -> dict[str, Tree]:
     entries = [entry for each in sorted(resources, key=lambda r: r.plural) for entry in _entries(each)]
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": entries}
 
 
-def _entries(each: Resource) -> Iterator[dict[str, Tree]]:
+def _entries(each: ServedResource) -> Iterator[dict[str, Tree]]:
     if each.kind is not None:
         entry: dict[str, Tree] = {
             "name": each.plural, "singularName": each.kind.name.lower(), "namespaced": each.namespaced,
@@ -212,7 +212,7 @@ def _group_discovery(name: str) -> dict[str, Tree]:
     return {"metadata": {**metadata, "creationTimestamp": None}, "versions": versions}
 
 
-def _resource_discovery(each: Resource) -> dict[str, Tree]:
+def _resource_discovery(each: ServedResource) -> dict[str, Tree]:
     entry: dict[str, Tree] = {"resource": each.plural, "scope": "Namespaced" if each.namespaced else "Cluster"}
     if each.kind is not None:
         entry["responseKind"] = _gvk(each.group, each.version, each.kind.name)

@@ -12,10 +12,10 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from makeway.adapters.server.http import bodies
-from makeway.adapters.server.http.answers import Answer, plain
+from makeway.adapters.server.http.answers import Response, plain
 from makeway.adapters.server.http.bodies import Query, WriteOptions
-from makeway.adapters.server.http.statuses import Cause, Refused, bad_request
-from makeway.adapters.server.http.streams import Stream
+from makeway.adapters.server.http.statuses import Cause, RequestRefused, bad_request
+from makeway.adapters.server.http.streams import OpenStream
 from makeway.adapters.server.resources.rest import Call, Rest
 from makeway.adapters.server.storage.store import SqliteStore
 from makeway.api import codec
@@ -39,7 +39,7 @@ from makeway.api.reading.structure import short
 from makeway.api.versions import kind_of
 from makeway.core.model import Expression, Millis, Selector, selects, stored
 from makeway.runtime.ports import Clock, Conflict, Filter, Invalid, Stored, called, check_present, kind_key
-from makeway.runtime.stores.rules import RuledObjects, refuse
+from makeway.runtime.stores.rules import StoreRules, refuse
 
 PODS, BUDGETS = kind_of(Pod), kind_of(PodDisruptionBudget)
 ENDED = ("Succeeded", "Failed")
@@ -80,12 +80,12 @@ class PodCalls:
     def _now(self) -> Time:
         return Time.of_millis(stored(self._clock()))
 
-    async def bind(self, call: Call) -> Answer:
+    async def bind(self, call: Call) -> Response:
         binding = await self._rest.apart(call, lambda: _posted(call, Binding))
         now = self._now()
         return await self._decided(call, lambda ahead: bound(ahead, call.route.place, call.route.name, binding, now))
 
-    async def evict(self, call: Call) -> Answer:
+    async def evict(self, call: Call) -> Response:
         eviction = await self._rest.apart(call, lambda: _posted(call, Eviction))
         options, now = eviction.delete_options or DeleteOptions(), self._now()
         is_dry = any(each == "All" for each in options.dry_run)
@@ -93,12 +93,12 @@ class PodCalls:
             call, lambda ahead: evicted(ahead, call.route.place, call.route.name, options, now), is_dry=is_dry
         )
 
-    async def _decided(self, call: Call, decision: Callable[[RuledObjects], None], *, is_dry: bool = False) -> Answer:
+    async def _decided(self, call: Call, decision: Callable[[StoreRules], None], *, is_dry: bool = False) -> Response:
         dry = is_dry or bodies.dry_run(call.query)
         await asyncio.wrap_future(self._store.submit(decision, dry_run=dry))
         return plain(_DONE, 201)
 
-    async def log(self, call: Call, begin: Callable[[], Stream]) -> Answer:
+    async def log(self, call: Call, begin: Callable[[], OpenStream]) -> Response:
         """``begin`` counts a log that is followed, as a watch is counted."""
         pod = self._store.get(PODS, call.route.place, call.route.name)
         options = _log_options(call.query, pod, self._clock())
@@ -115,10 +115,10 @@ class PodCalls:
                 raise
             words = f'container "{options.container}" in pod "{pod.name}" is waiting to start: {error}'
             raise bad_request(words) from None
-        return Answer(200, _after(first, lines, stream), "text/plain; charset=utf-8", stream=stream)
+        return Response(200, _after(first, lines, stream), "text/plain; charset=utf-8", stream=stream)
 
 
-async def _after(first: bytes, rest: AsyncIterator[bytes], stream: Stream | None) -> AsyncIterator[bytes]:
+async def _after(first: bytes, rest: AsyncIterator[bytes], stream: OpenStream | None) -> AsyncIterator[bytes]:
     """All of it; of a stream as long as it goes on, also while nothing comes."""
     sending = asyncio.current_task()
     assert sending is not None
@@ -162,7 +162,7 @@ def _posted(call: Call, type_: type[T]) -> T:
 # --- binding ---------------------------------------------------------------------------------------------------------
 
 
-def bound(ahead: RuledObjects, namespace: str, name: str, binding: Binding, now: Time) -> None:
+def bound(ahead: StoreRules, namespace: str, name: str, binding: Binding, now: Time) -> None:
     """Give a pod its node, once. Raises Conflict where it has one or is on its way out."""
     if binding.target.kind not in ("", "Node") or not binding.target.name:
         raise Invalid([Problem("target", "must name a Node", cause="Invalid")])
@@ -204,8 +204,8 @@ def _with_condition(status: Raw, condition: dict[str, Tree]) -> Raw:
 # --- eviction --------------------------------------------------------------------------------------------------------
 
 
-def evicted(ahead: RuledObjects, namespace: str, name: str, options: DeleteOptions, now: Time) -> None:
-    """Delete a pod if its disruption budget allows it. Raises ``Refused``: 429 where it does not."""
+def evicted(ahead: StoreRules, namespace: str, name: str, options: DeleteOptions, now: Time) -> None:
+    """Delete a pod if its disruption budget allows it. Raises ``RequestRefused``: 429 where it does not."""
     old = ahead.get(PODS, namespace, name)
     asked = options.preconditions
     check_present(old, (asked and asked.uid) or "", (asked and asked.resource_version) or "")
@@ -220,12 +220,13 @@ def evicted(ahead: RuledObjects, namespace: str, name: str, options: DeleteOptio
     ahead.delete(PODS, namespace, name, propagation=propagation, grace=options.grace_period_seconds)
 
 
-def _ask_budget(ahead: RuledObjects, pod: Stored, status: PodStatus, now: Time) -> None:
+def _ask_budget(ahead: StoreRules, pod: Stored, status: PodStatus, now: Time) -> None:
     there = ahead.page(BUDGETS, Filter(kind_key(BUDGETS), pod.namespace, ())).items
     budgets = [each for each in there if _covers(each, pod)]
     if len(budgets) > 1:
-        raise Refused(500, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not "
-                           "support.")  # fmt: skip
+        raise RequestRefused(
+            500, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        )  # fmt: skip
     if not budgets:
         return
     (budget,) = budgets
@@ -271,9 +272,9 @@ def _spares_unhealthy(spec: PodDisruptionBudgetSpec, known: PodDisruptionBudgetS
     return known.current_healthy >= known.desired_healthy > 0
 
 
-def _violates(words: str, retry_seconds: int | None = None) -> Refused:
+def _violates(words: str, retry_seconds: int | None = None) -> RequestRefused:
     message = "Cannot evict pod as it would violate the pod's disruption budget."
-    return Refused(429, message, causes=[Cause("DisruptionBudget", words)], retry_seconds=retry_seconds)
+    return RequestRefused(429, message, causes=[Cause("DisruptionBudget", words)], retry_seconds=retry_seconds)
 
 
 # --- logs ------------------------------------------------------------------------------------------------------------

@@ -20,11 +20,11 @@ from msgspec import structs
 from makeway.adapters.server.changes import patches
 from makeway.adapters.server.changes.field_ownership import applied, noted
 from makeway.adapters.server.http import bodies
-from makeway.adapters.server.http.answers import Answer, Form, Shown, plain
+from makeway.adapters.server.http.answers import AnswerForm, Response, Shown, plain
 from makeway.adapters.server.http.bodies import Query, WriteOptions
 from makeway.adapters.server.http.limits import Limits
 from makeway.adapters.server.http.routes import Route
-from makeway.adapters.server.http.statuses import Cause, Refused, bad_request, refusal, success
+from makeway.adapters.server.http.statuses import Cause, RequestRefused, bad_request, refusal, success
 from makeway.adapters.server.resources.selectors import field_selector, label_selector
 from makeway.adapters.server.resources.troubles import GaveUp, log_trouble
 from makeway.adapters.server.storage.store import SqliteStore
@@ -52,7 +52,7 @@ from makeway.runtime.ports import (
     kind_key,
     merged,
 )
-from makeway.runtime.stores.rules import RuledObjects, refuse
+from makeway.runtime.stores.rules import StoreRules, refuse
 
 T = TypeVar("T")
 Change = Callable[[dict[str, Tree]], Tree]  # a patch: the object as it is -> as it is to be
@@ -69,14 +69,14 @@ class Call:
 
     route: Route
     query: Query
-    form: Form
+    form: AnswerForm
     body: bytes = b""
     content_type: str = ""
     user_agent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteOutcome:
     """What became of a write; ``each`` is gone where ``is_gone``."""
 
     each: Stored
@@ -113,13 +113,13 @@ class Rest:
             raise bad_request("includeObject: allowed are None, Metadata and Object")
         return Shown(call.route, call.form, self._clock(), objects, self._gave_up)
 
-    async def get(self, call: Call) -> Answer:
+    async def get(self, call: Call) -> Response:
         route = call.route
         found = self._store.get(route.stored, route.place, route.name)
         self._check_known(call.query.text("resourceVersion"))
         return self.shown(call).answer(200, found)
 
-    async def list(self, call: Call) -> Answer:
+    async def list(self, call: Call) -> Response:
         query, token = call.query, call.query.text("continue")
         limit = min(query.integer("limit") or 0, self._limits.list_limit_max)
         at = self._revision_shown(query, paged=limit > 0)
@@ -159,7 +159,7 @@ class Rest:
         if int(version) > newest:
             message = f"Too large resource version: {version}, current: {newest}"
             cause = Cause("ResourceVersionTooLarge", "Too large resource version")
-            raise Refused(504, f"Timeout: {message}", causes=[cause], retry_seconds=1)
+            raise RequestRefused(504, f"Timeout: {message}", causes=[cause], retry_seconds=1)
 
     # --- writing ---
 
@@ -172,7 +172,7 @@ class Rest:
             return work()
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
-    async def _written(self, decision: Callable[[RuledObjects], Written], *, dry: bool) -> Written:
+    async def _written(self, decision: Callable[[StoreRules], WriteOutcome], *, dry: bool) -> WriteOutcome:
         written = await asyncio.wrap_future(self._store.submit(decision, dry_run=dry))
         return replace(written, each=self._unwritten(written.each)) if dry else written
 
@@ -183,12 +183,12 @@ class Rest:
         except NotFound:
             return each.at("")
 
-    def _answer(self, call: Call, written: Written) -> Answer:
+    def _answer(self, call: Call, written: WriteOutcome) -> Response:
         answer = self.shown(call).answer(201 if written.is_new else 200, written.each)
         answer.advice = written.advice
         return answer
 
-    async def create(self, call: Call) -> Answer:
+    async def create(self, call: Call) -> Response:
         route, options = call.route, WriteOptions.of(call.query, call.user_agent)
 
         def prepare() -> codec.Reading:
@@ -201,8 +201,8 @@ class Rest:
 
         reading = await self.apart(call, prepare)
 
-        def decide(ahead: RuledObjects) -> Written:
-            return Written(ahead.create(reading), ahead.advice, is_new=True)
+        def decide(ahead: StoreRules) -> WriteOutcome:
+            return WriteOutcome(ahead.create(reading), ahead.advice, is_new=True)
 
         try:
             return self._answer(call, await self._written(decide, dry=options.is_dry))
@@ -210,7 +210,7 @@ class Rest:
             meta = getattr(reading.value, "metadata", ObjectMeta())
             raise refusal(error, route.kind, route.version, meta.name or meta.generate_name) from error
 
-    async def update(self, call: Call) -> Answer:
+    async def update(self, call: Call) -> Response:
         route, options = call.route, WriteOptions.of(call.query, call.user_agent)
 
         def prepare() -> tuple[bodies.Read, dict[str, Tree], codec.Reading | None]:
@@ -221,15 +221,15 @@ class Rest:
 
         read, tree, reading = await self.apart(call, prepare)
 
-        def decide(ahead: RuledObjects) -> Written:
+        def decide(ahead: StoreRules) -> WriteOutcome:
             old = ahead.get(route.stored, route.place, route.name)
             if reading is not None and b'"managedFields"' not in old.data:
-                return Written(ahead.update(reading), ahead.advice)
+                return WriteOutcome(ahead.update(reading), ahead.advice)
             return self._changed(ahead, route, old, tree, read.problems, options)
 
         return self._answer(call, await self._written(decide, dry=options.is_dry))
 
-    async def patch(self, call: Call) -> Answer:
+    async def patch(self, call: Call) -> Response:
         route, options = call.route, WriteOptions.of(call.query, call.user_agent)
         media = bodies.media_type(call.content_type)
         read = await self.apart(
@@ -239,7 +239,7 @@ class Rest:
             return await self._apply(call, read, options)
         change = self._change(route, media, read.tree)
 
-        def decide(ahead: RuledObjects) -> Written:
+        def decide(ahead: StoreRules) -> WriteOutcome:
             old = ahead.get(route.stored, route.place, route.name)
             before = route.shown(old)
             after = change(before)
@@ -258,16 +258,16 @@ class Rest:
             return lambda before: patches.strategic_merge(route.kind, route.version, before, change)
         return lambda before: merged(before, change)
 
-    async def _apply(self, call: Call, read: bodies.Read, options: WriteOptions) -> Answer:
+    async def _apply(self, call: Call, read: bodies.Read, options: WriteOptions) -> Response:
         """Server-side apply: what is wanted, by whom, whether it is there already or not."""
         route = call.route
         if not options.names_itself:
             cause = Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager")
             words = 'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
-            raise Refused(422, words, causes=[cause])
+            raise RequestRefused(422, words, causes=[cause])
         wanted = bodies.aimed(route, bodies.mapping(read))
 
-        def decide(ahead: RuledObjects) -> Written:
+        def decide(ahead: StoreRules) -> WriteOutcome:
             try:
                 old = ahead.get(route.stored, route.place, route.name)
             except NotFound:
@@ -281,16 +281,16 @@ class Rest:
             )  # fmt: skip
             reading = self._reading(tree, options.mode, read.problems, status=bool(route.part))
             if old is None:
-                return Written(ahead.create(reading), ahead.advice, is_new=True)
+                return WriteOutcome(ahead.create(reading), ahead.advice, is_new=True)
             each = ahead.update_status(reading) if route.part else ahead.update(reading)
-            return Written(each, ahead.advice)
+            return WriteOutcome(each, ahead.advice)
 
         return self._answer(call, await self._written(decide, dry=options.is_dry))
 
     def _changed(
-        self, ahead: RuledObjects, route: Route, old: Stored, tree: dict[str, Tree], odd: Sequence[Problem],
+        self, ahead: StoreRules, route: Route, old: Stored, tree: dict[str, Tree], odd: Sequence[Problem],
         options: WriteOptions,
-    ) -> Written:  # fmt: skip
+    ) -> WriteOutcome:  # fmt: skip
         """The object, or its status, as ``tree`` has it."""
         before = route.shown(old)
         if route.part == "status":
@@ -306,9 +306,9 @@ class Rest:
             )  # fmt: skip
         reading = self._reading(tree, options.mode, odd, status=route.part == "status")
         if route.part == "finalize":
-            return Written(_finalized(ahead, old, reading))
+            return WriteOutcome(_finalized(ahead, old, reading))
         each = ahead.update_status(reading) if route.part else ahead.update(reading)
-        return Written(each, ahead.advice)
+        return WriteOutcome(each, ahead.advice)
 
     def _reading(
         self, tree: dict[str, Tree], mode: Mode, odd: Sequence[Problem], *, status: bool = False
@@ -324,11 +324,11 @@ class Rest:
 
     # --- removing ---
 
-    async def delete(self, call: Call) -> Answer:
+    async def delete(self, call: Call) -> Response:
         route = call.route
         options = await self.apart(call, lambda: bodies.delete_options(call.body, call.content_type, call.query))
 
-        def decide(ahead: RuledObjects) -> Written:
+        def decide(ahead: StoreRules) -> WriteOutcome:
             return _deleted(ahead, ahead.get(route.stored, route.place, route.name), options)
 
         written = await self._written(decide, dry=bool(options.dry_run) or bodies.dry_run(call.query))
@@ -336,15 +336,15 @@ class Rest:
             return plain(success(route.kind, written.each.name, written.each.uid))
         return self._answer(call, written)
 
-    async def delete_collection(self, call: Call) -> Answer:
+    async def delete_collection(self, call: Call) -> Response:
         route, chosen = call.route, self.chosen(call)
         options = await self.apart(call, lambda: bodies.delete_options(call.body, call.content_type, call.query))
         if options.preconditions is not None:
             raise bad_request("preconditions: not allowed when a whole collection is deleted")
         items = (await self.among_many(route.stored, lambda: self._store.page(route.stored, chosen))).items
 
-        def decide(some: Sequence[Stored]) -> Callable[[RuledObjects], None]:
-            def remove(ahead: RuledObjects) -> None:
+        def decide(some: Sequence[Stored]) -> Callable[[StoreRules], None]:
+            def remove(ahead: StoreRules) -> None:
                 for each in some:
                     try:
                         found = ahead.get(each.kind, each.namespace, each.name)
@@ -374,7 +374,7 @@ def check_match(version: str, match: str) -> None:
         raise bad_request('resourceVersionMatch "Exact" is forbidden for resourceVersion "0"')
 
 
-def _finalized(ahead: RuledObjects, old: Stored, reading: codec.Reading) -> Stored:
+def _finalized(ahead: StoreRules, old: Stored, reading: codec.Reading) -> Stored:
     """A namespace with the finalizers of ``reading`` in its spec, and nothing else of it."""
     refuse(reading.problems)
     value, wanted = old.value(), reading.value
@@ -384,10 +384,10 @@ def _finalized(ahead: RuledObjects, old: Stored, reading: codec.Reading) -> Stor
     return ahead.put(old, structs.replace(value, spec=amended(value.spec, {"finalizers": finalizers or None})))
 
 
-def _deleted(ahead: RuledObjects, old: Stored, options: DeleteOptions) -> Written:
+def _deleted(ahead: StoreRules, old: Stored, options: DeleteOptions) -> WriteOutcome:
     if old.kind is NAMESPACES and old.name in LASTING_NAMESPACES:
         words = f'namespaces "{old.name}" is forbidden: this namespace may not be deleted'
-        raise Refused(403, words, about=("", "namespaces", old.name))
+        raise RequestRefused(403, words, about=("", "namespaces", old.name))
     asked = options.preconditions
     propagation: Propagation | None = options.propagation_policy
     if options.orphan_dependents is not None:
@@ -399,6 +399,6 @@ def _deleted(ahead: RuledObjects, old: Stored, options: DeleteOptions) -> Writte
         grace=1 if grace == -1 else grace,
     )  # fmt: skip
     try:
-        return Written(ahead.get(old.kind, old.namespace, old.name))
+        return WriteOutcome(ahead.get(old.kind, old.namespace, old.name))
     except NotFound:
-        return Written(each, is_gone=True)
+        return WriteOutcome(each, is_gone=True)

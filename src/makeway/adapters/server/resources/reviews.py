@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from makeway.adapters.server.access.tokens import Asked, User, may
+from makeway.adapters.server.access.tokens import AccessRequest, User, may
 from makeway.adapters.server.http import bodies, protobuf
-from makeway.adapters.server.http.answers import JSON, Answer
+from makeway.adapters.server.http.answers import JSON, Response
 from makeway.adapters.server.http.bodies import WriteOptions
 from makeway.adapters.server.http.statuses import unsupported_media
 from makeway.adapters.server.resources.discovery import RESOURCES
@@ -30,7 +30,7 @@ _EVERYTHING = ResourceRule(verbs=("*",), api_groups=("*",), resources=("*",))
 _READ = ("get", "list", "watch")
 
 
-def answer(call: Call, user: User) -> Answer:
+def answer(call: Call, user: User) -> Response:
     options = WriteOptions.of(call.query, call.user_agent)
     if "yaml" in call.content_type:  # anybody may ask, so it is to cost little
         raise unsupported_media((JSON, protobuf.MEDIA))
@@ -47,15 +47,15 @@ def answer(call: Call, user: User) -> Answer:
             info = UserInfo(username=user.name, uid=user.token, groups=user.groups)
             value = msgspec.structs.replace(value, status=SelfSubjectReviewStatus(user_info=info))
     assert value is not None
-    return Answer(201, codec.encode(value))
+    return Response(201, codec.encode(value))
 
 
 def _access(review: SelfSubjectAccessReview, user: User) -> SubjectAccessReviewStatus:
     asked, path = review.spec.resource_attributes, review.spec.non_resource_attributes
     if asked is not None:
-        what = Asked(asked.verb, asked.group, asked.resource, asked.subresource, asked.namespace, asked.name)
+        what = AccessRequest(asked.verb, asked.group, asked.resource, asked.subresource, asked.namespace, asked.name)
     elif path is not None:
-        what = Asked(path.verb)
+        what = AccessRequest(path.verb)
     else:
         return SubjectAccessReviewStatus(allowed=False, evaluation_error="neither a resource nor a path is named")
     allowed = may(user, what)
@@ -71,7 +71,7 @@ def _rules(user: User) -> SubjectRulesReviewStatus:
         parts = [(f"{each.plural}/{sub.name}", sub.verbs) for sub in each.subresources if sub.name != "status"]
         for name, served in [(each.plural, each.verbs), *parts]:
             verbs = tuple(verb for verb in (*_READ, "create") if verb in served)
-            verbs = tuple(verb for verb in verbs if may(user, Asked(verb, each.group, each.plural)))
+            verbs = tuple(verb for verb in verbs if may(user, AccessRequest(verb, each.group, each.plural)))
             if verbs:
                 allowed.setdefault((each.group, verbs), {})[name] = None
     rules = [ResourceRule(verbs=verbs, api_groups=(group,), resources=tuple(names))

@@ -27,8 +27,8 @@ from makeway.api.versions import kind_of
 from makeway.controllers.contract import Ref
 from makeway.core.model import Millis
 from makeway.runtime.informers import ref_of
-from makeway.runtime.ports import Change, Clock, NotFound, Stored, StoreError, kind_key
-from makeway.runtime.stores.rules import RuledObjects
+from makeway.runtime.ports import Clock, NotFound, Revision, Stored, StoreError, kind_key
+from makeway.runtime.stores.rules import StoreRules
 
 NAMESPACES, EVENTS = kind_of(Namespace), kind_of(Event)
 PIECE = 500
@@ -75,7 +75,7 @@ class Upkeep:
             self._gave_up(ref_of(event), UPKEEP, error)
             return self._clock()
 
-    def _committed(self, changes: Sequence[Change]) -> None:
+    def _committed(self, changes: Sequence[Revision]) -> None:
         """Told on the thread of the writer."""
         concerns_us = False
         for change in changes:
@@ -132,7 +132,7 @@ class Upkeep:
         return len(old) == PIECE
 
 
-def _forget(ahead: RuledObjects, old: Sequence[tuple[str, str, int]]) -> None:
+def _forget(ahead: StoreRules, old: Sequence[tuple[str, str, int]]) -> None:
     for namespace, name, revision in old:
         try:
             if ahead.get(EVENTS, namespace, name).revision == revision:  # else it was told again since
@@ -149,7 +149,7 @@ def _last_told(event: Event) -> Millis:
     return Millis(max((each.millis for each in times if each is not None), default=0))
 
 
-def emptied(ahead: RuledObjects, name: str) -> bool:
+def emptied(ahead: StoreRules, name: str) -> bool:
     """Remove some of what is in a namespace that is to go, and the namespace when nothing is left.
 
     The answer is whether there is more to remove; what is held by finalizers or by its pods is waited for.

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from makeway.adapters.server.access.tokens import Access
-from makeway.adapters.server.resources.admission import Admission
+from makeway.adapters.server.resources.admission import AdmissionPlugins
 from makeway.adapters.server.storage.data_file import DataFileRefused
 from makeway.adapters.server.storage.own_folder import FolderRefused, made_folder, read_own, write_own
 from makeway.adapters.server.storage.store import SqliteStore
@@ -25,7 +25,7 @@ ADMIN = "admin"
 
 
 def open_store(
-    folder: Path, clock: Clock, *, admission: Admission | None = None, size_max: int | None = None
+    folder: Path, clock: Clock, *, admission: AdmissionPlugins | None = None, size_max: int | None = None
 ) -> SqliteStore:
     """The Store of a data folder, which is made where it is missing, with what every cluster has.
 
@@ -36,7 +36,7 @@ def open_store(
     except FolderRefused as error:
         raise DataFileRefused(str(error)) from error
     store = SqliteStore(
-        folder / DATA_FILE, clock, careful=False, needs_namespaces=True, admission=admission or Admission(),
+        folder / DATA_FILE, clock, careful=False, needs_namespaces=True, admission=admission or AdmissionPlugins(),
         size_max=size_max,
     )  # fmt: skip
     try:

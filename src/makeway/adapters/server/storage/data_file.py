@@ -19,13 +19,23 @@ import msgspec
 
 from makeway.adapters.server.storage.checksums import Key, checksum, total, wrapped
 from makeway.adapters.server.storage.layout import RECOVERY, STEPS, DataFileRefused, connected, number, told
-from makeway.adapters.server.storage.lock_file import Held, LockFile
-from makeway.adapters.server.storage.reserve import Reserve
-from makeway.adapters.server.storage.whereabouts import Gone, Whereabouts
+from makeway.adapters.server.storage.lock_file import LockFile, LockHeld
+from makeway.adapters.server.storage.reserve import DiskReserve
+from makeway.adapters.server.storage.whereabouts import FilesGone, Whereabouts
 from makeway.api.versions import KINDS
-from makeway.runtime.ports import Change, Stored, kind_key
+from makeway.runtime.ports import Revision, Stored, kind_key
 
-__all__ = ["STEPS", "DataFile", "DataFileRefused", "Lost", "NoRoom", "NotWritten", "locked", "rows", "write_copy"]
+__all__ = [
+    "STEPS",
+    "DataFile",
+    "DataFileLost",
+    "DataFileRefused",
+    "NoRoom",
+    "NotWritten",
+    "locked",
+    "rows",
+    "write_copy",
+]
 PRIMARY_CODE = 0xFF  # of an error code of SQLite; the rest says more about the same
 CERTAIN = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY)  # a commit that fails so has stored nothing
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -49,7 +59,7 @@ class NoRoom(NotWritten):
     """The disk is full, or cannot be written to at present."""
 
 
-class Lost(Exception):
+class DataFileLost(Exception):
     """The file is not ours to write to any more; the message says why. ``is_stored``: what was just written may be."""
 
     def __init__(self, reason: str, *, is_stored: bool = False) -> None:
@@ -88,8 +98,8 @@ class DataFile:
             self._revision = number(self._connection, "SELECT revision FROM latest")
             ((self._count, self._sum),) = self._connection.execute("SELECT objects, checksum FROM guard")
             self._where.begin()
-            self._reserve = Reserve(self._where.file, f"{path.name}.reserve")
-        except (sqlite3.Error, ValueError, TypeError, Gone, OSError) as error:
+            self._reserve = DiskReserve(self._where.file, f"{path.name}.reserve")
+        except (sqlite3.Error, ValueError, TypeError, FilesGone, OSError) as error:
             self._connection.close()
             raise DataFileRefused(f"{path} is damaged: {error}; {RECOVERY}") from error
 
@@ -129,7 +139,7 @@ class DataFile:
 
     # --- writing ---
 
-    def write(self, changes: Sequence[Change]) -> None:
+    def write(self, changes: Sequence[Revision]) -> None:
         """All of them, as one: when this returns they are on the disk.
 
         Raises NotWritten and Lost, and any other error where nobody knows: then this file should be written no more.
@@ -151,8 +161,8 @@ class DataFile:
         """That all is as we left it. Raises Lost, and NoRoom where nothing could be written."""
         try:
             self._where.check()
-        except Gone as error:
-            raise Lost(str(error)) from error
+        except FilesGone as error:
+            raise DataFileLost(str(error)) from error
         if os.fstatvfs(self._where.file).f_flag & os.ST_RDONLY or os.statvfs(self.path.parent).f_flag & os.ST_RDONLY:
             raise NoRoom("its file system can be read only")
 
@@ -164,10 +174,10 @@ class DataFile:
             raise NoRoom("the disk is full")
         self._commit(())
 
-    def _commit(self, changes: Sequence[Change]) -> None:
+    def _commit(self, changes: Sequence[Revision]) -> None:
         self.look()
         first: dict[Key, Stored | None] = {}
-        newest: dict[Key, Change] = {}
+        newest: dict[Key, Revision] = {}
         for each in changes:
             key = _key(each.after)
             first.setdefault(key, each.before)
@@ -187,8 +197,8 @@ class DataFile:
         self._is_claimed = True
         try:
             self._where.note()
-        except Gone as error:
-            raise Lost(str(error), is_stored=True) from error
+        except FilesGone as error:
+            raise DataFileLost(str(error), is_stored=True) from error
         self._lock.set_mark(revision)
 
     def _transaction(
@@ -203,7 +213,7 @@ class DataFile:
         except sqlite3.Error as error:
             self._roll_back()
             raise _unwritten(error) from error
-        except Lost:
+        except DataFileLost:
             self._roll_back()
             raise
         try:
@@ -220,14 +230,16 @@ class DataFile:
             "UPDATE latest SET revision = ? WHERE revision = ?", (revision, self._revision)
         ).rowcount
         if moved != 1:
-            raise Lost("another program has written to it: its newest revision is not the one that was written here")
+            raise DataFileLost(
+                "another program has written to it: its newest revision is not the one that was written here"
+            )
         is_ours = "owner = ?" if self._is_claimed else "? <> ''"
         held = self._connection.execute(
             f"UPDATE guard SET owner = ?, objects = ?, checksum = ? WHERE {is_ours}",
             (self._owner, count, sum_, self._owner),
         ).rowcount
         if held != 1:
-            raise Lost("another server has made it its own")
+            raise DataFileLost("another server has made it its own")
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:  # some errors end it by themselves
@@ -243,7 +255,7 @@ class DataFile:
 def locked(path: Path, folder: int) -> LockFile:
     try:
         return LockFile(path, folder)
-    except Held as error:
+    except LockHeld as error:
         raise DataFileRefused(f"{path} is in use by another server (process {str(error) or 'unknown'})") from error
     except OSError as error:
         raise DataFileRefused(f"{path}.lock cannot be opened: {error.strerror}") from error
@@ -252,7 +264,7 @@ def locked(path: Path, folder: int) -> LockFile:
 def _unwritten(error: sqlite3.Error) -> Exception:
     code = error.sqlite_errorcode & PRIMARY_CODE
     if code in DAMAGE:
-        return Lost(f"it is damaged: {error}")
+        return DataFileLost(f"it is damaged: {error}")
     return NoRoom(str(error)) if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY) else NotWritten(str(error))
 
 

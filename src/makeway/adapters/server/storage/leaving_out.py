@@ -23,7 +23,7 @@ NEWEST = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class Salvage:
     """What is in the file from now on, what is not, and where the file of before is."""
 
     findings: Sequence[str] = ()  # none: it was whole, and nothing was done
@@ -31,10 +31,10 @@ class LeftOut:
     aside: Path = Path()
 
 
-def leave_out_damaged(path: Path) -> LeftOut:
+def leave_out_damaged(path: Path) -> Salvage:
     """Raises ``DataFileRefused`` where another server has the file, or nothing in it can be read."""
     if _is_whole(path):
-        return LeftOut()
+        return Salvage()
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     lock = locked(path, folder)
     try:
@@ -54,7 +54,7 @@ def leave_out_damaged(path: Path) -> LeftOut:
     finally:
         lock.close()
         os.close(folder)
-    return LeftOut(findings or ["it was not whole, though all objects in it could be read"], len(found), aside)
+    return Salvage(findings or ["it was not whole, though all objects in it could be read"], len(found), aside)
 
 
 def _standing_alone(found: Sequence[Stored], revision: int) -> tuple[list[Stored], int]:

@@ -22,12 +22,12 @@ HOLDER_BYTES = 32
 MARK_BYTES = 64
 
 
-class Held(Exception):
+class LockHeld(Exception):
     """Another server has it; the message is its process id, or empty."""
 
 
 class LockFile:
-    """Raises ``Held``, and OSError, ``FolderRefused`` among them."""
+    """Raises ``LockHeld``, and OSError, ``FolderRefused`` among them."""
 
     def __init__(self, path: Path, folder: int) -> None:
         self._file = open_own(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT)
@@ -61,7 +61,7 @@ def _lock(file: int, told: int) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        raise Held(os.pread(told, HOLDER_BYTES, 0).decode(errors="replace").strip("\0 \n")) from error
+        raise LockHeld(os.pread(told, HOLDER_BYTES, 0).decode(errors="replace").strip("\0 \n")) from error
 
 
 def _check(number: str) -> str:

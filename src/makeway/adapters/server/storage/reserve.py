@@ -13,7 +13,7 @@ import os
 RESERVE_BYTES = 4 * 1024 * 1024  # about as much as the log holds before it is written back
 
 
-class Reserve:
+class DiskReserve:
     """A file of the folder that ``folder`` has open."""
 
     def __init__(self, folder: int, name: str) -> None:

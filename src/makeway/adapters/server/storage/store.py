@@ -33,31 +33,38 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from makeway.adapters.server.changes.own_writes import recorded
-from makeway.adapters.server.storage.data_file import DataFile, DataFileRefused, Lost, NoRoom, NotWritten, write_copy
+from makeway.adapters.server.storage.data_file import (
+    DataFile,
+    DataFileLost,
+    DataFileRefused,
+    NoRoom,
+    NotWritten,
+    write_copy,
+)
 from makeway.api.reading.documents import Tree
 from makeway.api.reading.structure import Mode
-from makeway.api.validation import Surroundings
+from makeway.api.validation import ValidationContext
 from makeway.api.versions import Kind
 from makeway.core.model import Millis, Selector
 from makeway.runtime.ports import (
     Body,
-    Change,
     Clock,
-    Event,
     Filter,
     Names,
     Page,
     Propagation,
+    Revision,
     SeededNames,
     Stored,
     TimedOut,
     Unavailable,
+    WatchEvent,
     called,
     kind_key,
 )
 from makeway.runtime.stores.history import BYTES_MAX, History, HistoryWatch
-from makeway.runtime.stores.pages import Objects
-from makeway.runtime.stores.rules import Admission, RuledObjects
+from makeway.runtime.stores.pages import StoredObjects
+from makeway.runtime.stores.rules import Admission, StoreRules
 
 log = logging.getLogger("makeway.storage")
 
@@ -69,8 +76,8 @@ RETRY_AFTER = Millis(5_000)  # who waits for room on a disk need not ask often
 _NEVER_FORGETS = 1 << 62  # ahead is cut when a group is committed, not by count or size
 
 T = TypeVar("T")
-Decision = Callable[[RuledObjects], Any]
-OnCommit = Callable[[Sequence[Change]], None]
+Decision = Callable[[StoreRules], Any]
+OnCommit = Callable[[Sequence[Revision]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +97,20 @@ class SqliteStore:
     ``submit``, for decisions that nobody waits for in a thread; ``on_commit``, for whoever wants to hear of changes.
 
     ``history``: how many revisions a watch or a list may fall behind before it expires. ``size_max``: bytes that the
-    data file may have. The rest is told at ``RuledObjects``. Raises ``DataFileRefused``.
+    data file may have. The rest is told at ``StoreRules``. Raises ``DataFileRefused``.
     """
 
     def __init__(
         self, path: Path, clock: Clock, names: Names | None = None, *, history: int = 10_000, careful: bool = True,
-        needs_namespaces: bool = False, mode: Mode = "Strict", around: Surroundings | None = None,
+        needs_namespaces: bool = False, mode: Mode = "Strict", around: ValidationContext | None = None,
         size_max: int | None = None, admission: Admission | None = None,
     ) -> None:  # fmt: skip
         self._file = DataFile(path, size_max=size_max)
         self._clock = clock
         try:
             begin = self._file.revision()
-            self._shown = Objects(History(history, begin))
-            self._ahead = RuledObjects(
+            self._shown = StoredObjects(History(history, begin))
+            self._ahead = StoreRules(
                 History(_NEVER_FORGETS, begin, _NEVER_FORGETS), clock, names or _new_names(), careful=careful,
                 needs_namespaces=needs_namespaces, mode=mode, around=around, admission=admission,
                 looks=LOOKS_PER_CALL, on_trouble=_leave_be,
@@ -230,7 +237,7 @@ class SqliteStore:
             kind, namespace, name, uid=uid, resource_version=resource_version, propagation=propagation, grace=grace
         )).result()  # fmt: skip
 
-    def submit(self, decision: Callable[[RuledObjects], T], *, dry_run: bool = False) -> Future[T]:
+    def submit(self, decision: Callable[[StoreRules], T], *, dry_run: bool = False) -> Future[T]:
         """Have something decided and written, as one; the answer comes once it is on the disk.
 
         ``decision`` is called on the writer thread and may make several calls: all of them count, or, where it raises,
@@ -267,7 +274,7 @@ class SqliteStore:
     def _write_group(self, group: Sequence[_Waiting]) -> None:
         try:
             outcomes = self._outcomes(group)
-        except Lost as error:
+        except DataFileLost as error:
             self._lose(error)
             failure = TimedOut if error.is_stored else Unavailable
             outcomes = [_Failure(failure(self._broken, RETRY_AFTER)) for _ in group]
@@ -313,10 +320,10 @@ class SqliteStore:
             return outcomes
         try:
             self._file.write(changes)
-        except (NotWritten, Lost) as error:
+        except (NotWritten, DataFileLost) as error:
             self._ahead.take_back(before)
             self._collects_from = time.monotonic() + LOOK_SECONDS
-            if isinstance(error, Lost):
+            if isinstance(error, DataFileLost):
                 raise
             if isinstance(error, NoRoom):
                 self._run_short(error, sum(len(each.after.data) for each in changes))
@@ -361,7 +368,7 @@ class SqliteStore:
                 self._shortage, self._short_bytes = "", 0
             else:
                 self._file.look()
-        except Lost as error:
+        except DataFileLost as error:
             self._lose(error)
         except NoRoom as error:
             self._run_short(error, 0)
@@ -379,7 +386,7 @@ class SqliteStore:
         )
         self._short_bytes = min(filter(None, (self._short_bytes, size)), default=0)
 
-    def _lose(self, error: Lost) -> None:
+    def _lose(self, error: DataFileLost) -> None:
         self._broken = (
             f"the data file is not ours any more: {error}; nothing is written, restart makeway when it is back"
         )
@@ -423,7 +430,7 @@ class SharedWatch:
     def move(self, place: int) -> None:
         self._watch.move(place)
 
-    def poll(self, limit: int = 1000, bytes_max: int = BYTES_MAX) -> Sequence[Event]:
+    def poll(self, limit: int = 1000, bytes_max: int = BYTES_MAX) -> Sequence[WatchEvent]:
         with self._reading:
             return self._watch.poll(limit, bytes_max)
 

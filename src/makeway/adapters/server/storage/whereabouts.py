@@ -14,7 +14,7 @@ from pathlib import Path
 LOG_HEAD = 32  # bytes; they name one generation of the log
 
 
-class Gone(Exception):
+class FilesGone(Exception):
     """What we have open is not what lies in the folder; the message says what happened."""
 
 
@@ -59,16 +59,16 @@ class Whereabouts:
         for name in self._names:
             before, now = self._found[name], self._stat(name)
             if (now.st_dev, now.st_ino) != (before.st_dev, before.st_ino):
-                raise Gone(f"another file was put in the place of {name}")
+                raise FilesGone(f"another file was put in the place of {name}")
             if not is_ours:
                 if now.st_size < before.st_size:
-                    raise Gone(f"{name} was cut short, from {before.st_size} to {now.st_size} bytes")
+                    raise FilesGone(f"{name} was cut short, from {before.st_size} to {now.st_size} bytes")
                 if name == self._name and (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
-                    raise Gone(f"another program has written to {name}")
+                    raise FilesGone(f"another program has written to {name}")
             self._found[name] = now
         head = os.pread(self._log_file, LOG_HEAD, 0)
         if not is_ours and head != self._head:
-            raise Gone(f"another program has written to {self._log}")
+            raise FilesGone(f"another program has written to {self._log}")
         self._head = head
 
     def _look_at_folder(self) -> None:
@@ -77,10 +77,10 @@ class Whereabouts:
             there = os.stat(self._folder)
             if (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino):
                 return
-        raise Gone(f"the folder {self._folder} was removed or replaced")
+        raise FilesGone(f"the folder {self._folder} was removed or replaced")
 
     def _stat(self, name: str) -> os.stat_result:
         try:
             return os.stat(name, dir_fd=self._open, follow_symlinks=False)
         except OSError as error:
-            raise Gone(f"{name} was removed or renamed ({error.strerror})") from error
+            raise FilesGone(f"{name} was removed or renamed ({error.strerror})") from error

@@ -16,7 +16,7 @@ from makeway.adapters.simulator.reports.measures import (
     Measures,
     PriorityMeasures,
     QueueMeasures,
-    Tally,
+    WorkloadTotals,
 )
 from makeway.adapters.simulator.reports.usage import QuotaUse
 from makeway.adapters.simulator.reports.words import ratio
@@ -49,7 +49,7 @@ CPU_TOLERANCE = Fraction(1, 10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class MeasureScope:
     """Whom a measure speaks of; nothing set: the whole run."""
 
     queue: str | None = None
@@ -59,7 +59,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    scope: Scope
+    scope: MeasureScope
     name: str  # a key of ``DIRECTIONS``
     unit: Unit
     value: Value
@@ -67,7 +67,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    scope: Scope
+    scope: MeasureScope
     name: str
     unit: Unit
     this: Value
@@ -151,15 +151,15 @@ def measures_of(measures: Measures) -> Iterator[Measure]:
     """Every number of a run that can be better or worse, with whom it speaks of."""
     yield from _total(measures)
     for quota in measures.quotas:
-        yield from _quota(Scope(of=quota.of), quota)
+        yield from _quota(MeasureScope(of=quota.of), quota)
     for priority in measures.priorities:
-        yield from _tally(Scope(priority=priority.priority), priority.tally)
+        yield from _tally(MeasureScope(priority=priority.priority), priority.tally)
     for queue in measures.queues:
         yield from _queue(queue)
 
 
 def _total(measures: Measures) -> Iterator[Measure]:
-    run, whole = measures.run, Scope()
+    run, whole = measures.run, MeasureScope()
     yield from _tally(whole, measures.total)
     yield Measure(whole, "virtual time", "millis", run.span_ms)
     yield Measure(whole, "cycles", "count", run.cycles)
@@ -169,14 +169,14 @@ def _total(measures: Measures) -> Iterator[Measure]:
 
 
 def _queue(queue: QueueMeasures) -> Iterator[Measure]:
-    yield from _tally(Scope(queue=queue.queue), queue.tally)
+    yield from _tally(MeasureScope(queue=queue.queue), queue.tally)
     for quota in queue.quotas:
-        yield from _quota(Scope(queue=queue.queue, of=quota.of), quota)
+        yield from _quota(MeasureScope(queue=queue.queue, of=quota.of), quota)
     for each in queue.priorities:
-        yield from _equals(Scope(queue=queue.queue, priority=each.priority), each)
+        yield from _equals(MeasureScope(queue=queue.queue, priority=each.priority), each)
 
 
-def _tally(scope: Scope, tally: Tally) -> Iterator[Measure]:
+def _tally(scope: MeasureScope, tally: WorkloadTotals) -> Iterator[Measure]:
     yield Measure(scope, "admitted", "count", tally.admitted)
     yield Measure(scope, "finished", "count", tally.finished)
     yield Measure(scope, "evictions", "count", tally.evicted)
@@ -184,7 +184,7 @@ def _tally(scope: Scope, tally: Tally) -> Iterator[Measure]:
     yield from _waiting(scope, tally)
 
 
-def _waiting(scope: Scope, tally: Tally) -> Iterator[Measure]:
+def _waiting(scope: MeasureScope, tally: WorkloadTotals) -> Iterator[Measure]:
     waiting = tally.waiting
     yield Measure(scope, "waiting mean", "millis", waiting.mean_ms)
     for rank, percent in enumerate(PERCENTILES):
@@ -192,14 +192,14 @@ def _waiting(scope: Scope, tally: Tally) -> Iterator[Measure]:
         yield Measure(scope, f"waiting p{percent}", "millis", value)
 
 
-def _equals(scope: Scope, measures: PriorityMeasures) -> Iterator[Measure]:
+def _equals(scope: MeasureScope, measures: PriorityMeasures) -> Iterator[Measure]:
     yield from _waiting(scope, measures.tally)
     if measures.fairness is not None:
         yield Measure(scope, "fairness spread", "millis", measures.fairness.spread_ms)
         yield Measure(scope, "fairness jain", "share", measures.fairness.jain)
 
 
-def _quota(scope: Scope, quota: QuotaUse) -> Iterator[Measure]:
+def _quota(scope: MeasureScope, quota: QuotaUse) -> Iterator[Measure]:
     yield Measure(scope, "utilisation", "share", ratio(quota.used, quota.offered))
     yield Measure(scope, "borrowed", "amount-millis", quota.borrowed)
     yield Measure(scope, "lent", "amount-millis", quota.lent)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
-from makeway.adapters.simulator.lives import Departure, Life
+from makeway.adapters.simulator.lives import Life, PastEviction
 from makeway.adapters.simulator.reports.sharing import NodeShares, Sharing, shares_through
 from makeway.adapters.simulator.reports.usage import QuotaUse, Stay, quota_uses, total_uses
 from makeway.core.model import FR, Millis, WorkloadKey, invariant
@@ -50,7 +50,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingTimes:
     """How long workloads were without quota."""
 
     count: int
@@ -71,7 +71,7 @@ class Fairness:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class WorkloadTotals:
     """What became of some workloads."""
 
     workloads: int
@@ -80,7 +80,7 @@ class Tally:
     evictions: Mapping[str, int]  # by reason, in the order of names
     ran_ms: int
     lost_ms: int
-    waiting: Waiting
+    waiting: WaitingTimes
 
     @property
     def evicted(self) -> int:
@@ -90,7 +90,7 @@ class Tally:
 @dataclass(frozen=True, slots=True)
 class PriorityMeasures:
     priority: int
-    tally: Tally
+    tally: WorkloadTotals
     fairness: Fairness | None = None  # None: across queues, where nobody is equal
 
 
@@ -98,7 +98,7 @@ class PriorityMeasures:
 class QueueMeasures:
     queue: str
     cohort: str  # "": none
-    tally: Tally
+    tally: WorkloadTotals
     quotas: tuple[QuotaUse, ...]  # in the order of flavor and resource
     priorities: tuple[PriorityMeasures, ...]  # the highest first
 
@@ -106,8 +106,8 @@ class QueueMeasures:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measures:
     run: Run
-    seen: tuple[Seen, ...]  # workload by workload, in the order of the run's lives
-    total: Tally
+    seen: tuple[MeasuredLife, ...]  # workload by workload, in the order of the run's lives
+    total: WorkloadTotals
     quotas: tuple[QuotaUse, ...]  # of all queues together
     queues: tuple[QueueMeasures, ...]  # in the order of names
     priorities: tuple[PriorityMeasures, ...]  # of all queues together, the highest first
@@ -115,7 +115,7 @@ class Measures:
     shares: tuple[NodeShares, ...] = ()  # of queues and cohorts; none without fair sharing
 
 
-class Seen(NamedTuple):
+class MeasuredLife(NamedTuple):
     """What of a workload lies within the run. With Options it is the Parent that counts, and what they did is its."""
 
     life: Life
@@ -124,14 +124,14 @@ class Seen(NamedTuple):
     ran_ms: int
     lost_ms: int
     stays: Sequence[Stay]
-    evictions: Sequence[Departure]
+    evictions: Sequence[PastEviction]
 
 
 def measure(run: Run) -> Measures:
     invariant(run.span_ms >= 0, "a run ends at {0}, before it began at {1}", run.ended_at, run.began_at)
     everyone = seen(run)
-    by_queue: dict[str, list[Seen]] = {name: [] for name in run.queues}
-    by_priority: dict[int, list[Seen]] = {}
+    by_queue: dict[str, list[MeasuredLife]] = {name: [] for name in run.queues}
+    by_priority: dict[int, list[MeasuredLife]] = {}
     for each in everyone:
         by_queue.setdefault(each.life.queue, []).append(each)
         by_priority.setdefault(each.life.priority, []).append(each)
@@ -151,7 +151,7 @@ def measure(run: Run) -> Measures:
     )
 
 
-def seen(run: Run) -> tuple[Seen, ...]:
+def seen(run: Run) -> tuple[MeasuredLife, ...]:
     """The workloads of a run in the order of its lives, those that are Options told with their Parents."""
     names = {life.workload for life in run.lives}
     options: dict[str, list[Life]] = {}
@@ -165,7 +165,7 @@ def seen(run: Run) -> tuple[Seen, ...]:
     return tuple(_seen(run, life, options.pop(life.workload, [])) for life in alone)
 
 
-def _seen(run: Run, life: Life, options: Sequence[Life]) -> Seen:
+def _seen(run: Run, life: Life, options: Sequence[Life]) -> MeasuredLife:
     came = max(life.created_at, run.began_at)
     left = run.ended_at
     for end in (life.finished_at, life.gone_at):
@@ -175,11 +175,11 @@ def _seen(run: Run, life: Life, options: Sequence[Life]) -> Seen:
     waited = max(0, left - came)
     for began, ended, _ in stays:
         waited -= max(0, min(ended, left) - max(began, came))
-    alone = Seen(life, bool(life.spells), waited, life.ran_ms, life.lost_ms, stays, life.evictions)
+    alone = MeasuredLife(life, bool(life.spells), waited, life.ran_ms, life.lost_ms, stays, life.evictions)
     return _with_options(run, alone, options) if options else alone
 
 
-def _with_options(run: Run, parent: Seen, options: Sequence[Life]) -> Seen:
+def _with_options(run: Run, parent: MeasuredLife, options: Sequence[Life]) -> MeasuredLife:
     """A Parent tells the evictions of its Options again, without who asked for them; theirs count, not its own."""
     evictions = sorted((each for option in options for each in option.evictions), key=lambda each: each.at)
     return parent._replace(
@@ -204,8 +204,8 @@ def _stays(run: Run, life: Life) -> list[Stay]:
     return stays
 
 
-def _queue(run: Run, name: str, members: list[Seen], uses: tuple[QuotaUse, ...]) -> QueueMeasures:
-    by_priority: dict[int, list[Seen]] = {}
+def _queue(run: Run, name: str, members: list[MeasuredLife], uses: tuple[QuotaUse, ...]) -> QueueMeasures:
+    by_priority: dict[int, list[MeasuredLife]] = {}
     for each in members:
         by_priority.setdefault(each.life.priority, []).append(each)
     priorities = tuple(
@@ -215,9 +215,9 @@ def _queue(run: Run, name: str, members: list[Seen], uses: tuple[QuotaUse, ...])
     return QueueMeasures(name, run.cohorts.get(name, ""), _tally(members), uses, priorities)
 
 
-def _tally(members: Sequence[Seen]) -> Tally:
+def _tally(members: Sequence[MeasuredLife]) -> WorkloadTotals:
     evictions = Counter(eviction.reason for each in members for eviction in each.evictions)
-    return Tally(
+    return WorkloadTotals(
         workloads=len(members),
         admitted=sum(1 for each in members if each.admitted),
         finished=sum(1 for each in members if each.life.finished_at is not None),
@@ -228,10 +228,10 @@ def _tally(members: Sequence[Seen]) -> Tally:
     )
 
 
-def waiting(waited_ms: Iterable[int]) -> Waiting:
+def waiting(waited_ms: Iterable[int]) -> WaitingTimes:
     ordered = sorted(waited_ms)
     found = tuple(percentile(ordered, percent) for percent in PERCENTILES) if ordered else ()
-    return Waiting(len(ordered), sum(ordered), found)
+    return WaitingTimes(len(ordered), sum(ordered), found)
 
 
 def percentile(ordered: Sequence[int], percent: int) -> int:
@@ -246,7 +246,7 @@ def fairness(ran_ms: Sequence[int]) -> Fairness:
     return Fairness(max(ran_ms) - min(ran_ms), jain)
 
 
-def _preemptions(lives: Sequence[Life], everyone: Sequence[Seen]) -> dict[tuple[str, str], int]:
+def _preemptions(lives: Sequence[Life], everyone: Sequence[MeasuredLife]) -> dict[tuple[str, str], int]:
     """Who made whom leave, queue by queue; evictions that nobody asked for are left out."""
     homes = {life.workload: life.queue for life in lives}
     counted = Counter(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from makeway.adapters.simulator.reports import report
 from makeway.adapters.simulator.reports.charts import COLOURS, BarChart, LevelChart, table, text
-from makeway.adapters.simulator.reports.comparison import Comparison, Scope
+from makeway.adapters.simulator.reports.comparison import Comparison, MeasureScope
 from makeway.adapters.simulator.reports.measures import Measures
 from makeway.adapters.simulator.reports.page_style import STYLE
 from makeway.adapters.simulator.reports.usage import Course
@@ -94,8 +94,8 @@ def _summary(measures: Measures, warnings: Sequence[str]) -> str:
 
 
 def _against(comparison: Comparison) -> str:
-    whole = [each for each in comparison.differences if each.scope == Scope()]
-    parts = [each for each in comparison.differences if each.scope != Scope() and each.verdict != "same"]
+    whole = [each for each in comparison.differences if each.scope == MeasureScope()]
+    parts = [each for each in comparison.differences if each.scope != MeasureScope() and each.verdict != "same"]
     waited = f"{comparison.sooner} workloads waited less, {comparison.later} more, {comparison.alike} as long."
     only = [
         f"<p>Only in {where}: {_names(names)}</p>"
@@ -329,7 +329,7 @@ def _shares(measures: Measures) -> Iterator[str]:
         yield _html(report.share_table(measures))
 
 
-def _html(of: report.Table) -> str:
+def _html(of: report.ReportTable) -> str:
     return table(of.columns, of.rows, names=of.names, most=ROWS)
 
 

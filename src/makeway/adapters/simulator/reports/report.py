@@ -11,17 +11,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from makeway.adapters.simulator.lives import Departure
-from makeway.adapters.simulator.reports.comparison import Comparison, Difference, Scope, Value
+from makeway.adapters.simulator.lives import PastEviction
+from makeway.adapters.simulator.reports.comparison import Comparison, Difference, MeasureScope, Value
 from makeway.adapters.simulator.reports.measures import (
     PERCENTILES,
+    MeasuredLife,
     Measures,
     PriorityMeasures,
     QueueMeasures,
     Run,
-    Seen,
-    Tally,
-    Waiting,
+    WaitingTimes,
+    WorkloadTotals,
 )
 from makeway.adapters.simulator.reports.sharing import NodeShares
 from makeway.adapters.simulator.reports.usage import QuotaUse
@@ -97,7 +97,7 @@ def comparison_data(
     }
 
 
-def _tally_data(tally: Tally) -> Data:
+def _tally_data(tally: WorkloadTotals) -> Data:
     return {
         "workloads": tally.workloads,
         "admitted": tally.admitted,
@@ -110,7 +110,7 @@ def _tally_data(tally: Tally) -> Data:
     }
 
 
-def _waiting_data(waiting: Waiting) -> Data:
+def _waiting_data(waiting: WaitingTimes) -> Data:
     ranks = waiting.percentiles_ms or (None,) * len(PERCENTILES)
     mean = waiting.mean_ms
     return {
@@ -173,12 +173,12 @@ def _share_data(share: Share) -> int | float | None:
     return None if share.is_infinite else number(Fraction(*share.fraction()), 6)
 
 
-def _eviction_data(gone: Departure) -> Data:
+def _eviction_data(gone: PastEviction) -> Data:
     found: Data = {"at": moment(gone.at), "by": gone.by, "reason": gone.reason}
     return {**found, "why": gone.why} if gone.why else found
 
 
-def _workload_data(each: Seen) -> Data:
+def _workload_data(each: MeasuredLife) -> Data:
     life = each.life
     return {
         "workload": life.workload,
@@ -225,7 +225,7 @@ def _value_data(each: Difference, value: Value) -> int | float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ReportTable:
     """A heading over records; the first ``names`` columns say of what a record is, the others are numbers."""
 
     title: str
@@ -288,8 +288,8 @@ def comparison_lines(
 ) -> Iterator[str]:  # fmt: skip
     """This run in full, then how it does against the other one."""
     yield from lines(this, width, warnings=warnings)
-    whole = [each for each in comparison.differences if each.scope == Scope()]
-    parts = [each for each in comparison.differences if each.scope != Scope() and each.verdict != "same"]
+    whole = [each for each in comparison.differences if each.scope == MeasureScope()]
+    parts = [each for each in comparison.differences if each.scope != MeasureScope() and each.verdict != "same"]
     alike = len(comparison.differences) - len(whole) - len(parts)
     yield from difference_table("Against the other run", whole, exact=width is None).lines(width)
     shown = parts if width is None else parts[:PARTS]
@@ -335,7 +335,7 @@ def _summary(measures: Measures, width: int | None) -> Iterator[str]:
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
-def waiting_table(measures: Measures, *, exact: bool) -> Table:
+def waiting_table(measures: Measures, *, exact: bool) -> ReportTable:
     rows = [_waiting_row(EVERYONE, "all", measures.total, exact)]
     if len(measures.priorities) > 1:
         rows += [_waiting_row(EVERYONE, str(each.priority), each.tally, exact) for each in measures.priorities]
@@ -344,21 +344,23 @@ def waiting_table(measures: Measures, *, exact: bool) -> Table:
         if len(queue.priorities) > 1:
             rows += [_waiting_row(queue.queue, str(each.priority), each.tally, exact) for each in queue.priorities]
     columns = ("queue", "priority", "workloads", "finished", "mean", *(f"p{of}" for of in PERCENTILES))
-    return Table("Waiting", columns, rows, names=2)
+    return ReportTable("Waiting", columns, rows, names=2)
 
 
-def _waiting_row(queue: str, priority: str, tally: Tally, exact: bool) -> list[str]:
+def _waiting_row(queue: str, priority: str, tally: WorkloadTotals, exact: bool) -> list[str]:
     times: list[Fraction | int | None] = [tally.waiting.mean_ms]
     times += tally.waiting.percentiles_ms or (None,) * len(PERCENTILES)
     return [queue, priority, str(tally.workloads), str(tally.finished), *(_span(each, exact) for each in times)]
 
 
-def quota_table(measures: Measures) -> Table:
+def quota_table(measures: Measures) -> ReportTable:
     """Borrowed and lent as what it was on average, all the time."""
     parts = [(EVERYONE, quota) for quota in measures.quotas]
     parts += [(queue.queue, quota) for queue in measures.queues for quota in queue.quotas]
     rows = [_quota_row(measures.run, name, quota) for name, quota in parts]
-    return Table("Quota", ("queue", "flavor", "resource", "nominal", "used", "peak", "borrowed", "lent"), rows, names=3)
+    return ReportTable(
+        "Quota", ("queue", "flavor", "resource", "nominal", "used", "peak", "borrowed", "lent"), rows, names=3
+    )
 
 
 def _quota_row(run: Run, name: str, quota: QuotaUse) -> list[str]:
@@ -375,7 +377,7 @@ def _quota_row(run: Run, name: str, quota: QuotaUse) -> list[str]:
     ]
 
 
-def share_table(measures: Measures) -> Table:
+def share_table(measures: Measures) -> ReportTable:
     """In thousandths of what could be lent, by weight; the mean leaves out the time in which it was infinite."""
     rows = [
         [
@@ -388,10 +390,10 @@ def share_table(measures: Measures) -> Table:
         ]
         for each in measures.shares
     ]
-    return Table("Shares", ("of", "kind", "weight", "mean", "highest", "at the end"), rows, names=2)
+    return ReportTable("Shares", ("of", "kind", "weight", "mean", "highest", "at the end"), rows, names=2)
 
 
-def eviction_table(measures: Measures, *, exact: bool) -> Table:
+def eviction_table(measures: Measures, *, exact: bool) -> ReportTable:
     """Lost work is known per queue only, so it stands in the row of all reasons."""
     rows = [[EVERYONE, reason, str(count), ""] for reason, count in measures.total.evictions.items()]
     for queue in measures.queues:
@@ -399,15 +401,15 @@ def eviction_table(measures: Measures, *, exact: bool) -> Table:
         if tally.evicted:
             rows.append([queue.queue, "all", str(tally.evicted), span(tally.lost_ms, exact=exact)])
             rows += [[queue.queue, reason, str(count), ""] for reason, count in tally.evictions.items()]
-    return Table("Evictions", ("queue", "reason", "count", "lost"), rows, names=2)
+    return ReportTable("Evictions", ("queue", "reason", "count", "lost"), rows, names=2)
 
 
-def preemption_table(measures: Measures) -> Table:
+def preemption_table(measures: Measures) -> ReportTable:
     rows = [[by or "not known", of, str(count)] for (by, of), count in measures.preemptions.items()]
-    return Table("Who preempted whom", ("preemptor's queue", "victim's queue", "count"), rows, names=2)
+    return ReportTable("Who preempted whom", ("preemptor's queue", "victim's queue", "count"), rows, names=2)
 
 
-def fairness_table(measures: Measures, *, exact: bool) -> Table:
+def fairness_table(measures: Measures, *, exact: bool) -> ReportTable:
     """Equals are at least two."""
     rows = []
     for queue in measures.queues:
@@ -416,10 +418,10 @@ def fairness_table(measures: Measures, *, exact: bool) -> Table:
                 jain = NOTHING if each.fairness.jain is None else f"{float(each.fairness.jain):.3f}"
                 spread = span(each.fairness.spread_ms, exact=exact)
                 rows.append([queue.queue, str(each.priority), str(each.tally.workloads), spread, jain])
-    return Table("Fairness among equals", ("queue", "priority", "workloads", "spread", "jain"), rows, names=2)
+    return ReportTable("Fairness among equals", ("queue", "priority", "workloads", "spread", "jain"), rows, names=2)
 
 
-def difference_table(title: str, differences: Sequence[Difference], *, exact: bool) -> Table:
+def difference_table(title: str, differences: Sequence[Difference], *, exact: bool) -> ReportTable:
     rows = [
         [
             _scope(each.scope),
@@ -431,12 +433,12 @@ def difference_table(title: str, differences: Sequence[Difference], *, exact: bo
         ]
         for each in differences
     ]
-    if all(each.scope == Scope() for each in differences):
-        return Table(title, ("measure", "this", "against", "change", "verdict"), [row[1:] for row in rows])
-    return Table(title, ("of", "measure", "this", "against", "change", "verdict"), rows, names=2)
+    if all(each.scope == MeasureScope() for each in differences):
+        return ReportTable(title, ("measure", "this", "against", "change", "verdict"), [row[1:] for row in rows])
+    return ReportTable(title, ("of", "measure", "this", "against", "change", "verdict"), rows, names=2)
 
 
-def _scope(scope: Scope) -> str:
+def _scope(scope: MeasureScope) -> str:
     parts = [] if scope.queue is None else [scope.queue]
     if scope.priority is not None:
         parts.append(f"priority {scope.priority}")

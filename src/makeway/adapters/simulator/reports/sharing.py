@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from makeway.adapters.simulator.reports.usage import Stay
 from makeway.core.quota.shares import NO_SHARE, Share, share
-from makeway.core.quota.tree import Node, QuotaSpec, QuotaTree
+from makeway.core.quota.tree import QuotaNode, QuotaSpec, QuotaTree
 from makeway.core.undo import UndoLog
 
 
@@ -80,7 +80,7 @@ def shares_through(
     return tuple(sorted(found.values(), key=lambda each: (not each.is_queue, each.name)))
 
 
-def _changes(tree: QuotaTree, stays: Mapping[str, Iterable[Stay]]) -> Iterator[tuple[int, Node, Stay, bool]]:
+def _changes(tree: QuotaTree, stays: Mapping[str, Iterable[Stay]]) -> Iterator[tuple[int, QuotaNode, Stay, bool]]:
     """What is taken and given back, when and where; of queues that are there."""
     for name, members in stays.items():
         node = tree.queues.get(name)

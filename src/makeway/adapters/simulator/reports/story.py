@@ -22,14 +22,14 @@ _DATE = len("2026-01-01T")
 ENDED, CAME, LEFT, BEGAN, LAST = range(5)  # in this order at the same time
 
 
-class Event(NamedTuple):
+class StoryLine(NamedTuple):
     at: Millis
     rank: int
     workload: str
     words: str
 
 
-def events(run: Run, names: Mapping[str, str] | None = None, *, exact: bool = False) -> list[Event]:
+def events(run: Run, names: Mapping[str, str] | None = None, *, exact: bool = False) -> list[StoryLine]:
     """All that happened, in its order; ``names``: what workloads are called, where not by their own name."""
     called = names or {}
     told = [event for life in run.lives for event in _of(life, called)]
@@ -51,35 +51,35 @@ def lines(run: Run, width: int | None = None, names: Mapping[str, str] | None = 
         yield from folded(f"{at:<{size}}  {event.workload} {event.words}", width, 2, 4 + size)
 
 
-def _of(life: Life, names: Mapping[str, str]) -> Iterator[Event]:
+def _of(life: Life, names: Mapping[str, str]) -> Iterator[StoryLine]:
     name = plain(names.get(life.workload, life.workload))
     where = f" in {life.queue}" if life.queue else ""
-    yield Event(life.created_at, CAME, name, plain(f"arrives{where}, priority {life.priority}"))
+    yield StoryLine(life.created_at, CAME, name, plain(f"arrives{where}, priority {life.priority}"))
     for before, spell in zip((None, *life.spells), life.spells, strict=False):
         if before is None or before.ended_at != spell.began_at:
             again = " again" if before is not None else ""
-            yield Event(spell.began_at, BEGAN, name, plain(f"gets {_held(spell)}{again}"))
+            yield StoryLine(spell.began_at, BEGAN, name, plain(f"gets {_held(spell)}{again}"))
     for each in life.evictions:
         reason = HUMAN_REASONS.get(each.reason, each.reason)
         by = names.get(each.by, each.by)
         words = f"makes way for {by}: {reason}" if by else f"is evicted: {reason}"
         words += f", {each.why}" if each.why else ""
-        yield Event(each.at, LEFT, name, plain(words))
+        yield StoryLine(each.at, LEFT, name, plain(words))
 
 
-def _end_of(life: Life, until: Millis, names: Mapping[str, str], exact: bool) -> Event:
+def _end_of(life: Life, until: Millis, names: Mapping[str, str], exact: bool) -> StoryLine:
     name = plain(names.get(life.workload, life.workload))
     lost = f", {span(life.lost_ms, exact=exact)} of it lost" if life.lost_ms else ""
     ran = f"it ran {span(life.ran_ms, exact=exact)}{lost}"
     began_at = life.spells[-1].began_at if life.spells else life.created_at
     if life.finished_at is not None:
         rank = ENDED if life.finished_at > began_at else LAST  # it took no time at all
-        return Event(life.finished_at, rank, name, f"is done; {ran}")
+        return StoryLine(life.finished_at, rank, name, f"is done; {ran}")
     if life.gone_at is not None:
-        return Event(life.gone_at, ENDED if life.gone_at > began_at else LAST, name, "is deleted")
+        return StoryLine(life.gone_at, ENDED if life.gone_at > began_at else LAST, name, "is deleted")
     if life.spells and life.spells[-1].ended_at is None:
-        return Event(until, LAST, name, f"has its quota to the end; {ran}")
-    return Event(until, LAST, name, "still waits at the end")
+        return StoryLine(until, LAST, name, f"has its quota to the end; {ran}")
+    return StoryLine(until, LAST, name, "still waits at the end")
 
 
 def _held(spell: Spell) -> str:

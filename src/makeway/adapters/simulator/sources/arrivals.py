@@ -93,13 +93,13 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ArrivalRows:
     """Arrivals of Workloads without owners, made one at a time: the objects of a long trace are never all there."""
 
     rows: Sequence[Row]  # by time and name
 
     @classmethod
-    def sorted(cls, rows: Iterable[Row]) -> Rows:
+    def sorted(cls, rows: Iterable[Row]) -> ArrivalRows:
         return cls(sorted(rows, key=lambda row: (row.at, row.name)))
 
     def __len__(self) -> int:

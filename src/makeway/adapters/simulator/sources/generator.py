@@ -18,8 +18,8 @@ import msgspec
 from makeway.adapters.simulator.sources.arrivals import (
     COUNT_MAX,
     DAY_ONE,
+    ArrivalRows,
     Row,
-    Rows,
     Slips,
     Source,
     SourceFile,
@@ -87,7 +87,7 @@ def read_generator(file: SourceFile, *, begins_at: Millis = DAY_ONE) -> Source:
     for cohorts in recipe.cohorts:
         for _ in range(cohorts.count):
             making.cohort(cohorts)
-    arrivals = Rows.sorted(making.rows)
+    arrivals = ArrivalRows.sorted(making.rows)
     names = [each.metadata.name for each in making.queues]
     objects = (flavor(FLAVOR), *making.queues, *(local_queue(name, name) for name in names))
     return Source(objects, arrivals, begins_at, len(arrivals))

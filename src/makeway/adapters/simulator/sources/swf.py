@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from makeway.adapters.simulator.sources.arrivals import (
     DAY_ONE,
+    ArrivalRows,
     Row,
-    Rows,
     Slips,
     Source,
     SourceFile,
@@ -87,7 +87,7 @@ def read_swf(file: SourceFile, *, seed: int = 0) -> Source:
         if shape not in specs:
             specs[shape] = workload_spec(_local(job), shape[3], job.processors, pod)
         rows.append(Row(Millis(begins_at + job.submitted_ms), name, specs[shape], job.runtime_ms))
-    arrivals = Rows.sorted(rows)
+    arrivals = ArrivalRows.sorted(rows)
     unknown = len(reading.jobs) - len(jobs)
     notes = (f"{unknown} jobs are left out: a time or the processors are unknown",) if unknown else ()
     objects = _objects(jobs, swf_quotas(jobs, reading.header.get("MaxProcs")))

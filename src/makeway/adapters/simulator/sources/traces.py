@@ -26,8 +26,8 @@ from msgspec import Raw
 from makeway.adapters.simulator.sources.arrivals import (
     DAY_ONE,
     NAME_HINT,
+    ArrivalRows,
     Row,
-    Rows,
     Slips,
     Source,
     SourceFile,
@@ -151,7 +151,7 @@ def read_philly(file: SourceFile, *, seed: int = 0) -> Source:
         slips.refuse()
     quotas = philly_quotas(kept)
     specs: dict[tuple[str, int, int], WorkloadSpec] = {}
-    arrivals = Rows.sorted(_philly_row(job, seed, specs) for job in kept)
+    arrivals = ArrivalRows.sorted(_philly_row(job, seed, specs) for job in kept)
     few = len(counts) - len(quotas)
     notes = (f"{len(jobs) - len(kept)} jobs of {few} virtual clusters with fewer than ten are left out",) if few else ()
     return Source(_philly_objects(quotas), arrivals, kept[0].at, len(arrivals), notes)
@@ -228,7 +228,7 @@ def read_openb(pods: SourceFile, nodes: SourceFile, *, begins_at: Millis = DAY_O
     if not rows and not slips.count:
         slips.tell(None, "", "holds no pods")
     slips.refuse()
-    arrivals = Rows.sorted(rows)
+    arrivals = ArrivalRows.sorted(rows)
     quotas = [FlavorQuotas(name=name, resources=_quota(amounts)) for name, amounts in flavors.items()]
     objects = (
         *map(flavor, flavors),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from makeway.core.placement.choice import Choice
+from makeway.core.placement.choice import SeatChoice
 from makeway.core.placement.exchange import improved
 from makeway.core.placement.fit import placed, seat_gang
 from makeway.core.placement.nodes import Bools, Ints
@@ -81,7 +81,7 @@ def _budget_pass(
     violating = among & (beyond > 0)
     if not room.related:
         room.load(open_field)
-        better = Choice(room, violating, beyond).seats()
+        better = SeatChoice(room, violating, beyond).seats()
         if placed(better) >= placed(seats):
             seats = better
         else:
@@ -97,7 +97,7 @@ def _final(room: Room, need: int, going: Bools, beyond: Ints) -> tuple[Seats, Bo
         seats = seat_gang(room, need)
         assert seats is not None  # this is the probe that found N
         return seats, going & ~reprieve(room, seats, going)
-    seats = Choice(room, going, beyond).seats()
+    seats = SeatChoice(room, going, beyond).seats()
     if not room.alike:  # then the cheapest nodes one after another may leave no room for some
         room.load(open_field)
         by_rule = seat_gang(room, need)

@@ -14,7 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from makeway.core.placement.fit import seat_gang
-from makeway.core.placement.model import Answer, Candidate, ForPod, Pod, PodKey, PreemptionPolicy, Preemptor
+from makeway.core.placement.model import (
+    ForPod,
+    NodeCandidate,
+    PlacementAnswer,
+    Pod,
+    PodKey,
+    PreemptionPolicy,
+    Preemptor,
+)
 from makeway.core.placement.nodes import Bools, Ints, Placement
 from makeway.core.placement.preemption.contest import contest
 from makeway.core.placement.preemption.single_pod import Offers, offers
@@ -74,7 +82,9 @@ def seeker(state: Placement, preemptor: Preemptor) -> Seeker | None:
     )  # fmt: skip
 
 
-def decide(state: Placement, preemptor: Preemptor, *, domain: str | None = None, listing: bool = True) -> Answer:
+def decide(
+    state: Placement, preemptor: Preemptor, *, domain: str | None = None, listing: bool = True
+) -> PlacementAnswer:
     """Where the preemptor goes and who must leave for it.
 
     ``domain``: only this node is looked at. ``listing``: of a single pod, all nodes where somebody leaving would make
@@ -82,16 +92,16 @@ def decide(state: Placement, preemptor: Preemptor, *, domain: str | None = None,
     """
     who = seeker(state, preemptor)
     if who is None:
-        return Answer(needed=True, feasible=False, why=(Step(Rule.PLACE_UNRESOLVED, (_named(preemptor),)),))
+        return PlacementAnswer(needed=True, feasible=False, why=(Step(Rule.PLACE_UNRESOLVED, (_named(preemptor),)),))
     if who.exists < who.wanted:
-        return Answer(
+        return PlacementAnswer(
             needed=True, feasible=False, why=(Step(Rule.PLACE_TOO_FEW, (who.name,), (who.exists, who.wanted)),)
         )
     within = None if domain is None else np.array([node.name == domain for node in state.nodes], bool)
     room = Room(state, who.members, who.priority, within=within, single=who.single)
     seats = seat_gang(room, who.need)
     if seats is not None:
-        return Answer(
+        return PlacementAnswer(
             needed=False, feasible=True, nominated=_nominated(room, seats), why=for_places(room, seats, who.need)
         )
     refusal = None if domain is not None else refused(state, preemptor)
@@ -100,12 +110,16 @@ def decide(state: Placement, preemptor: Preemptor, *, domain: str | None = None,
     if refusal is not None:
         rule = Rule.PLACE_NEVER if refusal == NEVER else Rule.PLACE_ONGOING
         kept = {} if refusal == NEVER else {pod.key: pod.nominated for pod in who.members if pod.nominated is not None}
-        return Answer(needed=True, feasible=False, nominated=kept, reason=refusal, why=(Step(rule, (who.name,)),))
+        return PlacementAnswer(
+            needed=True, feasible=False, nominated=kept, reason=refusal, why=(Step(rule, (who.name,)),)
+        )
     units = units_below(state, who.priority)
     room.attach(units)
     among = _in_domain(room, within)
     if not among.any():
-        return Answer(needed=True, feasible=False, why=for_no_place(room, who.name, who.need, who.priority, among))
+        return PlacementAnswer(
+            needed=True, feasible=False, why=for_no_place(room, who.name, who.need, who.priority, among)
+        )
     if who.single and domain is None:
         return _for_pod(room, who, listing)
     return _for_gang(room, who, among)
@@ -163,39 +177,43 @@ def _leaving_for(state: Placement, who: Seeker, nominated: set[str]) -> list[Pod
     ]
 
 
-def _for_gang(room: Room, who: Seeker, among: Bools) -> Answer:
+def _for_gang(room: Room, who: Seeker, among: Bools) -> PlacementAnswer:
     result = contest(room, who.need, among)
     if result is None:
-        return Answer(needed=True, feasible=False, why=for_no_place(room, who.name, who.need, who.priority, among))
+        return PlacementAnswer(
+            needed=True, feasible=False, why=for_no_place(room, who.name, who.need, who.priority, among)
+        )
     why = for_result(room, result, who.priority)
     if not result.going.any():
-        return Answer(needed=False, feasible=True, nominated=_nominated(room, result.seats), why=why)
-    return Answer(
+        return PlacementAnswer(needed=False, feasible=True, nominated=_nominated(room, result.seats), why=why)
+    return PlacementAnswer(
         needed=True, feasible=True, victims=_pods(room, np.flatnonzero(result.going)),
         nominated=_nominated(room, result.seats), violations=result.violations(), n=result.n, why=why,
     )  # fmt: skip
 
 
-def _for_pod(room: Room, who: Seeker, listing: bool) -> Answer:
+def _for_pod(room: Room, who: Seeker, listing: bool) -> PlacementAnswer:
     found = offers(room)
     order = found.by_merit(room.units)
     if not len(order):
         everyone = np.ones(len(room.units), bool)
-        return Answer(needed=True, feasible=False, why=for_no_place(room, who.name, 1, who.priority, everyone))
+        return PlacementAnswer(needed=True, feasible=False, why=for_no_place(room, who.name, 1, who.priority, everyone))
     best = int(order[0])
     chosen = _candidate(room, found, best)
-    return Answer(
+    return PlacementAnswer(
         needed=True, feasible=True, victims=chosen.victims, nominated={who.members[0].key: chosen.node},
         candidates=tuple(_candidate(room, found, each) for each in range(len(found.nodes))) if listing else (chosen,),
         violations=chosen.violations, n=chosen.n, why=for_offer(room, found, best, who.name, who.priority),
     )  # fmt: skip
 
 
-def _candidate(room: Room, found: Offers, offer: int) -> Candidate:
+def _candidate(room: Room, found: Offers, offer: int) -> NodeCandidate:
     units = found.victims_of(offer)
     beyond = int(found.beyond[found.bounds[offer] : found.bounds[offer + 1]].sum())
     node = room.state.nodes[int(found.nodes[offer])].name
-    return Candidate(node=node, victims=_pods(room, units), violations=beyond, n=int(room.units.priority[units].max()))
+    return NodeCandidate(
+        node=node, victims=_pods(room, units), violations=beyond, n=int(room.units.priority[units].max())
+    )
 
 
 def _in_domain(room: Room, within: Bools | None) -> Bools:

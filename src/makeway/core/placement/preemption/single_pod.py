@@ -14,7 +14,7 @@ import numpy as np
 from makeway.core.placement.choice import by_node
 from makeway.core.placement.nodes import Bools, Ints
 from makeway.core.placement.preemption.contest import contest
-from makeway.core.placement.room import Kind, Room
+from makeway.core.placement.room import MemberKind, Room
 from makeway.core.placement.units import Units, guarded_pods, violations
 
 _SHIFT = 2**31  # makes priorities positive, so that their sum counts pods first
@@ -114,7 +114,9 @@ def _plain_offers(room: Room) -> Offers:
     return Offers(at[starts], np.append(starts, len(at)), parts.unit[order[leaving]], beyond[leaving])
 
 
-def _sweep(room: Room, kind: Kind, slack: Ints, nodes: Ints, lie: tuple[Ints, Ints], may: Bools, stays: Bools) -> None:
+def _sweep(
+    room: Room, kind: MemberKind, slack: Ints, nodes: Ints, lie: tuple[Ints, Ints], may: Bools, stays: Bools
+) -> None:
     """Offer all who ``may`` their place back, by importance on each node; ``stays`` says who took it."""
     order, first = lie
     turn = 0

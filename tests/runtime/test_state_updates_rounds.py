@@ -8,7 +8,7 @@ import pytest
 
 from makeway.api.objects.workload import Workload
 from makeway.core.model import WorkloadKey
-from tests.runtime.test_facts import NOW, Play, held, waits
+from tests.runtime.test_state_updates import NOW, Play, held, waits
 from tests.runtime.wires import condition
 
 

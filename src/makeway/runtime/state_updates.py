@@ -26,7 +26,7 @@ from makeway.api.objects.workload import Workload as WireWorkload
 from makeway.api.objects.workload import WorkloadStatus
 from makeway.controllers.contract import Ref
 from makeway.core.lowering import (
-    Surroundings,
+    LoweringContext,
     cohort_of,
     flavor_of,
     inactive_reasons,
@@ -40,7 +40,7 @@ from makeway.core.model import FlavorName, LocalName, Millis, QueueName, Workloa
 from makeway.core.queueing import waking
 from makeway.core.queueing.pending import may_queue
 from makeway.core.state import State
-from makeway.runtime.objects import OWNED, Objects
+from makeway.runtime.objects import OWNED, ObjectCache
 from makeway.runtime.set_aside import Probe, SetAside
 
 NO_STATUS = WorkloadStatus()
@@ -51,7 +51,7 @@ LOWERING, STATE, CYCLE = "lowering", "state", "cycle"  # who may give up on an o
 T = TypeVar("T")
 
 
-class Facts:
+class StateUpdater:
     """``probe``: called before an object is lowered, by whoever tests what becomes of it then."""
 
     def __init__(self, state: State, set_aside: SetAside | None = None, probe: Probe | None = None) -> None:
@@ -60,7 +60,7 @@ class Facts:
         self._probe = probe
         self.unread: dict[Ref, None] = {}  # Workloads that would wait if they could be read, and are to be told
         self._out_of_line: set[Ref] = set()  # Workloads that no cycle could decide about, until they change
-        self.objects: Objects  # set by the engine that owns both
+        self.objects: ObjectCache  # set by the engine that owns both
         self.now = Millis(0)  # of the step that is running
         self.woken: set[QueueName] = set()
         self.released: set[QueueName] = set()  # woken because somebody left, and for nothing else
@@ -74,7 +74,7 @@ class Facts:
         self._queue_of: dict[tuple[str, str], QueueName] = {}
         self._limit_ranges: dict[str, tuple[LimitRange, ...]] = {}
         self._runtime_classes: dict[str, RuntimeClass] = {}
-        self.around = Surroundings(state.policy, self._queue_of, self._limit_ranges, self._runtime_classes)
+        self.around = LoweringContext(state.policy, self._queue_of, self._limit_ranges, self._runtime_classes)
         self._refs: dict[tuple[QueueName, LocalName], tuple[Ref, ...]] = {}  # queues whose figures a workload counts in
         self._reconfigure: dict[Ref, None] = {}
 

@@ -24,9 +24,9 @@ from makeway.core.lowering import load_state
 from makeway.core.model import Millis, QueueName, WorkloadKey
 from makeway.core.policy import PodsReady, Policy
 from makeway.core.state import State
-from makeway.runtime.facts import Facts
 from makeway.runtime.informers import Informers, watched_kinds
-from makeway.runtime.objects import Objects
+from makeway.runtime.objects import ObjectCache
+from makeway.runtime.state_updates import StateUpdater
 from tests.runtime.wires import (
     IN_USE,
     check,
@@ -60,9 +60,9 @@ class Play:
         self.store.load([local_queue(f"l{name}", name) for name in "abc"])
         self.store.load(objects)
         self.state = State(policy or Policy.default())
-        self.facts = Facts(self.state)
+        self.facts = StateUpdater(self.state)
         self.facts.now = NOW
-        self.objects = Objects(self.facts.stored, self.facts.changed)
+        self.objects = ObjectCache(self.facts.stored, self.facts.changed)
         self.facts.objects = self.objects
         self.informers = Informers(self.store, self.objects)
         self.take_in()
