@@ -70,10 +70,10 @@ def manifest(kind: str, text: str) -> Tree:
     return document.tree
 
 
-def problems(kind: str, text: str, around: ValidationContext | None = None) -> list[Problem]:
+def problems(kind: str, text: str, context: ValidationContext | None = None) -> list[Problem]:
     reading = codec.read(manifest(kind, text))
     assert isinstance(reading.value, Wire)
-    return reading.problems + validate(reading.value, around or ValidationContext())
+    return reading.problems + validate(reading.value, context or ValidationContext())
 
 
 def errors(found: Iterable[Problem]) -> list[Told]:
@@ -237,22 +237,22 @@ def test_a_boost_may_be_any_int32(value: str) -> None:
     ],
 )
 def test_classes_of_a_scheduling_workload_exist_and_a_victim_is_never_less(names: str, told: list[Told]) -> None:
-    around = ValidationContext(priority_classes={"high": 10, "low": 1, "below": -1})
+    context = ValidationContext(priority_classes={"high": 10, "low": 1, "below": -1})
     text = f"spec: {{{names}, podGroups: [{{name: a, policy: {{basic: {{}}}}}}]}}"
-    assert errors(problems("GangWorkload", text, around)) == [(cause, f"spec.{path}") for cause, path in told]
+    assert errors(problems("GangWorkload", text, context)) == [(cause, f"spec.{path}") for cause, path in told]
 
 
 def test_a_victim_is_not_less_than_the_default_class() -> None:
-    around = ValidationContext(priority_classes={"usual": 5, "low": 1}, default_class="usual")
+    context = ValidationContext(priority_classes={"usual": 5, "low": 1}, default_class="usual")
     text = "spec: {preemptionPriorityClassName: low, podGroups: [{name: a, policy: {basic: {}}}]}"
-    (found,) = problems("GangWorkload", text, around)
+    (found,) = problems("GangWorkload", text, context)
     assert found.message == '"low" has value 1, below the 5 of "usual", the default class'
 
 
 def test_a_class_that_does_not_exist_is_told_with_the_nearest_that_does() -> None:
-    around = ValidationContext(priority_classes={"high": 10})
+    context = ValidationContext(priority_classes={"high": 10})
     text = "spec: {priorityClassName: hihg, podGroups: [{name: a, policy: {basic: {}}}]}"
-    (found,) = problems("GangWorkload", text, around)
+    (found,) = problems("GangWorkload", text, context)
     assert str(found) == 'spec.priorityClassName: no PriorityClass is called "hihg"\n  hint: did you mean high?'
 
 

@@ -38,8 +38,8 @@ def value(kind: str, text: str) -> Wire:
     return found
 
 
-def update(kind: str, before: str, after: str, around: ValidationContext | None = None) -> list[Problem]:
-    return validate_update(value(kind, before), value(kind, after), around or ValidationContext())
+def update(kind: str, before: str, after: str, context: ValidationContext | None = None) -> list[Problem]:
+    return validate_update(value(kind, before), value(kind, after), context or ValidationContext())
 
 
 @pytest.mark.parametrize("rule", UPDATES, ids=lambda rule: f"{rule.kind}: {rule.sentence}")

@@ -103,7 +103,7 @@ def entry_facts(verdict: Verdict) -> dict[str, Any]:
 
 
 def cycle_facts(state: State, plan: Plan, considered: list[Verdict]) -> dict[str, Any]:
-    lines = state.pending.lines
+    lines = state.pending.lists
     return {
         "entries": [entry_facts(each) for each in considered],
         "preempted": sorted([t.workload.key, v.workload.key, t.reason] for v in plan.verdicts for t in v.targets),
@@ -161,7 +161,7 @@ def between(loaded: Loaded, leaving: Leaving, number: int, events: list[dict[str
                 woken.add(gone.queue)
         for tree in event.get("create") or []:
             value = codec.read(tree, "Ignore", limits=False).value
-            state.push(workload_of(value, loaded.around), now)  # type: ignore[arg-type]
+            state.push(workload_of(value, loaded.context), now)  # type: ignore[arg-type]
     for queue in sorted(woken):
         state.wake(queue, now)
 
@@ -171,7 +171,7 @@ def find(state: State, key: str) -> Workload | None:
         for each in members.values():
             if each.key == key:
                 return each
-    for line in state.pending.lines.values():
+    for line in state.pending.lists.values():
         for each in (*line.waiting.values(), *line.parked.values()):
             if each.key == key:
                 return each
@@ -181,7 +181,7 @@ def find(state: State, key: str) -> Workload | None:
 def tell(scenario: dict[str, Any], profile: Profile) -> list[dict[str, Any]]:
     loaded, now = load(scenario, profile)
     state, told = loaded.state, []
-    state.shares_widely = False  # the model looks at everybody; that sharing changes nothing is a test of its own
+    state.propagates_refusals = False  # the model looks at everybody; that sharing changes nothing is a test of its own
     leaving = Leaving(scenario.get("leaving") or {})
     for i in range(scenario["cycles"]):
         expiries: dict[QueueName, Millis | None] = {queue: next_expiry(state, queue, now) for queue in state.queues}

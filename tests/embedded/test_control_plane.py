@@ -146,7 +146,7 @@ def test_metrics_equal_a_count_of_the_objects(server: Living) -> None:
         return recount(objects, view.state, plane.live.metrics)
 
     until(lambda: plane.live.engine.is_quiet)
-    until(lambda: plane.live.desk.ask(differences).result(30) == [], "the same numbers")
+    until(lambda: plane.live.queries.ask(differences).result(30) == [], "the same numbers")
 
 
 def test_health_readiness_and_version_are_told_to_everybody(server: Living) -> None:
@@ -221,7 +221,7 @@ def test_how_much_of_the_journal_is_kept_is_a_setting(tmp_path: Path) -> None:
     with living(tmp_path, Configuration(makeway=settings)) as server:
         server.create(flavor(), *queue(cpu=9), *(workload(f"w-{i}") for i in range(9)))
         until(lambda: len(server.holding()) == 9)
-        kept = server.plane.live.desk.ask(lambda view, now: journal_lines(server)).result(30)
+        kept = server.plane.live.queries.ask(lambda view, now: journal_lines(server)).result(30)
         assert 0 < sum(map(len, kept)) <= 1024
         assert server.plane.live.engine.journal.count > len(kept)
 

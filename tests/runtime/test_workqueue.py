@@ -3,11 +3,11 @@
 import pytest
 
 from makeway.core.model import Millis
-from makeway.runtime.workqueue import Looks, Timers, backoff_ms
+from makeway.runtime.workqueue import ReconcileQueue, Timers, backoff_ms
 
 
 def test_naming_twice_is_naming_once_and_the_first_place_counts() -> None:
-    looks: Looks[str] = Looks()
+    looks: ReconcileQueue[str] = ReconcileQueue()
     for whom in ("b", "a", "b", "c"):
         looks.add(whom)
     assert [looks.take() for _ in range(len(looks))] == ["b", "a", "c"]

@@ -182,8 +182,8 @@ class Trouble(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Outcome:
     actions: tuple[Action, ...] = ()
-    again_at: Millis | None = None  # look at the same object again then, whatever happens; replaces an earlier wish
-    look: tuple[Ref, ...] = ()  # whom else to look at now
+    again_at: Millis | None = None  # reconcile the same object again then, whatever happens; replaces an earlier wish
+    enqueue: tuple[Ref, ...] = ()  # who else is to be reconciled now
     notes: tuple[Note, ...] = field(default=())  # events without a write
     attempts: tuple[PlacementAttempt, ...] = ()
     placings: tuple[Placing, ...] = ()

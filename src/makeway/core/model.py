@@ -134,7 +134,7 @@ class PodSetSignature:
         return repr(self.parts)
 
 
-_looks: WeakValueDictionary[tuple[object, ...], PodSetSignature] = WeakValueDictionary()
+_signatures: WeakValueDictionary[tuple[object, ...], PodSetSignature] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,18 +150,18 @@ class PodSet:
     tolerations: tuple[Toleration, ...] = ()
     node_selector: Mapping[str, str] | None = None
     affinity: tuple[Selector, ...] | None = None  # terms of which one must hold; None: none asked for
-    _look: PodSetSignature | None = field(default=None, init=False, repr=False, compare=False)
+    _signature: PodSetSignature | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
-    def look(self) -> PodSetSignature:
+    def signature(self) -> PodSetSignature:
         """Equal (the same object) for podSets that get the same verdict in the same place (S-4.5.3)."""
-        found = self._look
+        found = self._signature
         if found is None:
             parts = (*self.where(), self.name, self.count, self.min_count, tuple(sorted(self.requests.items())))
-            found = _looks.get(parts)
+            found = _signatures.get(parts)
             if found is None:
-                found = _looks[parts] = PodSetSignature(self, parts)
-            object.__setattr__(self, "_look", found)
+                found = _signatures[parts] = PodSetSignature(self, parts)
+            object.__setattr__(self, "_signature", found)
         return found
 
     def where(self) -> tuple[object, ...]:

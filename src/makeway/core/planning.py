@@ -209,8 +209,8 @@ class _Planning:
     # --- who waits ---
 
     def _waiting(self) -> Iterator[StillWaiting]:
-        for queue in sorted(self._state.pending.lines):
-            line = self._state.pending.lines[queue]
+        for queue in sorted(self._state.pending.lists):
+            line = self._state.pending.lists[queue]
             in_line = self._state.pending.in_order(queue)
             for position, key in enumerate(in_line):
                 told = self._told.get(key) or self._not_looked_at(queue, in_line[0], position)

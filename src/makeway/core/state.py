@@ -51,13 +51,13 @@ class State:
         self.claims = Claims(self._log)
         self.rounds = Rounds(self._log, policy.rounds_end_after_ms)
         self.pending = Pending(self._log, lambda workload: self.unclaim(workload.key), lambda: self.waits_for_pods)
-        self.hope = Prefilter(self)
+        self.prefilter = Prefilter(self)
         self.queues: dict[QueueName, Queue] = {}
         self.flavors: dict[FlavorName, Flavor] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}  # labels by name
-        self.shares_widely = policy.profile != "parity" and policy.gates.scheduling_equivalence_hashing
+        self.propagates_refusals = policy.profile != "parity" and policy.gates.scheduling_equivalence_hashing
         if policy.fair_sharing:  # who asks for more may fare better there, and a full queue take from others (0041)
-            self.shares_widely = False
+            self.propagates_refusals = False
         self._progress: dict[WorkloadKey, FlavorProgress] = {}
         self._preemptors: dict[WorkloadKey, None] = {}  # requeued with preemptions pending, no quota since (S-5.6.2)
         self._last_preemptors: dict[QueueName, WorkloadKey] = {}  # of each queue, the newest of them
@@ -81,7 +81,7 @@ class State:
         """Queues, cohorts and flavors as they are from now on; who holds or waits stays."""
         pairs = list(queues)
         self._trees.clear()
-        self.hope.forget_queues()
+        self.prefilter.forget_queues()
         self.queues = {queue.name: queue for queue, _ in pairs}
         self.flavors = {flavor.name: flavor for flavor in flavors}
         known = set(self.tree.queues)
@@ -91,7 +91,7 @@ class State:
             for holder in self.holders.of_queue.get(name, {}).values():
                 self.tree.charge_all(self.tree.queues[name], holder.usage or {})
         for queue, _ in pairs:
-            line = self.pending.line(queue.name)
+            line = self.pending.list_of(queue.name)
             line.strict = queue.strict
             line.by_age = queue.within == "LowerOrNewerEqualPriority" and self.policy.profile != "parity"
             self._generations[queue.name] = self._generations.get(queue.name, 0) + 1
@@ -216,8 +216,8 @@ class State:
 
     def _end_standing(self, workload: Workload) -> None:
         """What was kept free for it is so no more: who lost to that is due (S-5.1)."""
-        line = self.pending.line(workload.queue)
-        if workload.key in line.standing or workload.key in line.entitled:
+        line = self.pending.list_of(workload.queue)
+        if workload.key in line.reservations or workload.key in line.entitled:
             self.pending.free_again(self.tree_of(workload.queue), frozenset())
 
     def tree_of(self, queue: QueueName) -> list[QueueName]:
@@ -249,13 +249,13 @@ class State:
     def wake_after_release(self, queues: Iterable[QueueName], now: Millis) -> None:
         """Somebody left, or leaves no more: those return for whom that can make a difference (S-4.5.3, 4.6)."""
         is_hopeless: Callable[[QueueName, Least], bool] | None = None
-        if self.shares_widely:
-            promised = self.hope.promised()
+        if self.propagates_refusals:
+            promised = self.prefilter.promised()
 
             def is_hopeless(name: QueueName, least: Least) -> bool:
                 node = self.tree.queues.get(name)
                 known = NOTHING if node is None else promised.get(node.root, NOTHING)
-                return self.hope.is_short(name, least.priority, least.amounts, known)
+                return self.prefilter.is_short(name, least.priority, least.amounts, known)
 
         self.pending.wake(queues, now, self.namespace_matches, lists_returned=False, is_hopeless=is_hopeless)
 
@@ -291,7 +291,7 @@ class State:
         """
         unfinished = {scan for scan, index in tried.items() if index != AT_END}
         ended |= tried.keys() - unfinished
-        wakes = self.pending.line(workload.queue).wakes.get("count", 0)
+        wakes = self.pending.list_of(workload.queue).wakes.get("count", 0)
         before = self._progress.get(workload.key)
         if before is not None and before.wakes == wakes:
             ended |= before.ended

@@ -1,9 +1,9 @@
 """The embedded control plane: one process over one data folder.
 
 Three threads: the HTTP loop, the storage's writer, and the engine. The engine is called by the storage when something
-was committed, writes without waiting, and answers questions of the HTTP loop at its desk. An object that one of them
-cannot handle is set aside (0081). What a thread cannot survive ends all: a server that answers but no longer decides
-would only look healthy.
+was committed, writes without waiting, and answers questions of the HTTP loop between its steps. An object that one of
+them cannot handle is set aside (0081). What a thread cannot survive ends all: a server that answers but no longer
+decides would only look healthy.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class ServerExtras:
     async def _asked(self, question: Question[T]) -> T:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                return await asyncio.wrap_future(self._live.desk.ask(question))
+                return await asyncio.wrap_future(self._live.queries.ask(question))
         except TimeoutError:
             raise Unavailable("the engine is busy and has not answered in time") from None
 

@@ -46,7 +46,7 @@ from makeway.runtime.scheduling.cycles import carried_out, in_trouble
 from makeway.runtime.scheduling.plans import PlanWriter, Reserve
 from makeway.runtime.set_aside import REASON, Probe, SetAside, Tolerates, nothing, words
 from makeway.runtime.state_updates import CYCLE, LOWERING, StateUpdater
-from makeway.runtime.workqueue import Looks, Timers, backoff_ms
+from makeway.runtime.workqueue import ReconcileQueue, Timers, backoff_ms
 
 LOOKS_PER_STEP = 1000
 TURNS_PER_STEP = 1000  # of heads that are only passed over
@@ -79,9 +79,9 @@ class Engine:
         self.notes: deque[Note] = deque(maxlen=NOTES_MAX)  # events for whoever passes them on; the oldest are lost
         self.set_aside = SetAside(self.notes, metrics, tolerates)
         self._probe = probe
-        self.facts = StateUpdater(self._state, self.set_aside, probe)
-        self.objects = ObjectCache(self._on_stored, self.facts.changed, self._gave_up)
-        self.facts.objects = self.objects
+        self.updates = StateUpdater(self._state, self.set_aside, probe)
+        self.objects = ObjectCache(self._on_stored, self.updates.changed, self._gave_up)
+        self.updates.objects = self.objects
         self.journal = DecisionJournal(policy) if journal is None else journal
         self.informers = Informers(store, self.objects, kinds)
         self.executor = Executor(writer or DirectWriter(store), self.objects, self._done, kinds)
@@ -91,7 +91,7 @@ class Engine:
             for kind in sorted(controller.kinds):
                 known = (index, controller, f"controllers.{type(controller).__name__}")
                 self._controllers.setdefault(kind, []).append(known)
-        self._looks: Looks[Ref] = Looks()
+        self._queue: ReconcileQueue[Ref] = ReconcileQueue()
         self._put_off: dict[Ref, dict[Ref, None]] = {}  # object with a write under way -> whose look wants another
         self._later: Timers[tuple[int, Ref]] = Timers()
         self._at_latest: Timers[tuple[int, Ref]] = Timers()  # nobody waits for these; they are not in ``next_at``
@@ -113,24 +113,24 @@ class Engine:
 
     def step(self, now: Millis) -> bool:
         """Do what there is to do at ``now``; whether there was anything."""
-        self._now = self.facts.now = now
+        self._now = self.updates.now = now
         happened = self.executor.work(now) + self.informers.poll(now)
         if not self._has_begun:
-            self.facts.configure()
+            self.updates.configure()
             if not self.informers.are_complete:
                 return bool(happened)  # who does not know all yet would give away what others hold
             self._has_begun = True
             self._check_claims(now)
         happened += self._timers(now)
-        self.facts.configure()
+        self.updates.configure()
         happened += self._react(now)
         happened += self.executor.work(now)  # what is stored by now counts for the cycle: a queue may be gone
-        self.facts.configure()
+        self.updates.configure()
         self._arm(now)
         self._wake(now)
         self._pause_unadmitted(now)
         happened += self._cycle(now) or self._tell_rested(now)
-        return bool(happened) or len(self._looks) > 0
+        return bool(happened) or len(self._queue) > 0
 
     def next_at(self) -> Millis | None:
         """When something will be due, if nothing happens before."""
@@ -192,7 +192,7 @@ class Engine:
             self.set_aside.handled(ref, part)
 
     def _on_stored(self, ref: Ref, before: Any, after: Any) -> None:
-        self.facts.stored(ref, before, after)
+        self.updates.stored(ref, before, after)
         if self.set_aside:
             self.set_aside.changed(ref)
         try:
@@ -221,33 +221,33 @@ class Engine:
     def _timers(self, now: Millis) -> int:
         count = 0
         for _, ref in (*self._later.due(now), *self._at_latest.due(now)):
-            self.facts.look(ref)
+            self.updates.enqueue(ref)
             count += 1
         for ref in self.set_aside.due(now):
-            self.facts.try_again(ref)
+            self.updates.try_again(ref)
             count += 1
         for ref in self._refused.due(now):
-            self.facts.look(ref)
+            self.updates.enqueue(ref)
             if ref.kind == "Workload":
                 self._note_waiting(ref, now)
             count += 1
         for queue in self._expiries.due(now):
-            self.facts.woken.update(after_expiry(self._state, queue))
-            self.facts.held.add(queue)
+            self.updates.woken.update(after_expiry(self._state, queue))
+            self.updates.held.add(queue)
             count += 1
         for queue in self._turns.due(now):
             self._state.pending.turns_come(queue, now)
-            self.facts.held.add(queue)
+            self.updates.held.add(queue)
             count += 1
         for key in self._backoffs.due(now):
-            self.facts.back_off_ended(key)
+            self.updates.back_off_ended(key)
             count += 1
         for ref in self._figures.due(now):
             self._figured[ref] = now
-            self.facts.look(ref)
+            self.updates.enqueue(ref)
             count += 1
         for key in self._retries.due(now):
-            workload = self.facts.model_of(key)
+            workload = self.updates.model_of(key)
             if workload is not None:
                 self._state.pending.due_again(workload)
             count += 1
@@ -269,7 +269,7 @@ class Engine:
                 self._end_claim(known.key, "its evictions were not issued", now)
 
     def _end_claim(self, key: WorkloadKey, why: str, now: Millis) -> None:
-        workload = self.facts.model_of(key)
+        workload = self.updates.model_of(key)
         if workload is None or workload.claim is None:
             return
         actions = list(self.scheduling.end_claim(workload, self, ""))
@@ -282,13 +282,13 @@ class Engine:
         """Look at those who are concerned, at most so many per step that others get their turn."""
         count = 0
         while count < LOOKS_PER_STEP:
-            for ref in self.facts.looks:
+            for ref in self.updates.enqueued:
                 if ref.kind in self._controllers:
-                    self._looks.add(ref)
-            self.facts.looks.clear()
-            if not len(self._looks):
+                    self._queue.add(ref)
+            self.updates.enqueued.clear()
+            if not len(self._queue):
                 break
-            ref = self._looks.take()
+            ref = self._queue.take()
             if self.executor.is_busy(ref):
                 continue  # it is looked at when its write is answered
             count += 1
@@ -317,8 +317,8 @@ class Engine:
     def _apply(self, index: int, ref: Ref, outcome: Outcome, now: Millis) -> None:
         self._later.set((index, ref), outcome.again_at)
         self._at_latest.set((index, ref), outcome.at_latest)
-        for other in outcome.look:
-            self.facts.look(other)
+        for other in outcome.enqueue:
+            self.updates.enqueue(other)
         self.notes.extend(outcome.notes)
         for placing in outcome.placings:
             note_placing(self.journal, placing, now)
@@ -332,27 +332,27 @@ class Engine:
         """Set the timers of queues whose holders or spans have changed, and of those who back off."""
         if self._tally is not None:
             self._tally.configured()
-            self._tally.metrics.touch(self.facts.held)
-        for queue in sorted(self.facts.held):
+            self._tally.metrics.touch(self.updates.held)
+        for queue in sorted(self.updates.held):
             known = queue in self._state.queues
             self._expiries.set(queue, next_expiry(self._state, queue, now) if known else None)
             self._turns.set(queue, self._state.pending.next_turn(queue) if known else None)
-        self.facts.held.clear()
-        for key, at in self.facts.backoffs.items():
+        self.updates.held.clear()
+        for key, at in self.updates.backoffs.items():
             self._backoffs.set(key, at)
-        self.facts.backoffs.clear()
-        for ref in self.facts.figures:
+        self.updates.backoffs.clear()
+        for ref in self.updates.figures:
             self._pace(ref, now)
-        self.facts.figures.clear()
-        for ref in self.facts.queued:
+        self.updates.figures.clear()
+        for ref in self.updates.queued:
             self._note_waiting(ref, now)
-        self.facts.queued.clear()
-        for queue in sorted(self.facts.reworded):
+        self.updates.queued.clear()
+        for queue in sorted(self.updates.reworded):
             self.scheduling.resting.note_queue(queue, self, now)
-        self.facts.reworded.clear()
-        for ref in self.facts.unread:
+        self.updates.reworded.clear()
+        for ref in self.updates.unread:
             self._say_aside(ref, now)
-        self.facts.unread.clear()
+        self.updates.unread.clear()
 
     def _say_aside(self, ref: Ref, now: Millis) -> None:
         """A Workload cannot wait in any line: its condition says so."""
@@ -372,24 +372,24 @@ class Engine:
                 return
         self._figured[ref] = now
         self._figures.set(ref, None)
-        self.facts.look(ref)
+        self.updates.enqueue(ref)
 
     def _wake(self, now: Millis) -> None:
         """Wakes are gathered, and executed at the end of the step or of their interval (S-4.6)."""
-        if not self.facts.woken and not self.facts.released:
+        if not self.updates.woken and not self.updates.released:
             return
         interval = self._policy.wake_batch_interval_ms
         if self._wake_at is None and interval:
             self._wake_at = Millis(now + interval)
         if self._wake_at is None or now >= self._wake_at:
-            released = self.facts.released - self.facts.woken
-            self.scheduling.resting.stir(self.facts.released | self.facts.woken, now)
+            released = self.updates.released - self.updates.woken
+            self.scheduling.resting.stir(self.updates.released | self.updates.woken, now)
             if released:
                 self._state.wake_after_release(released, now)
-            if self.facts.woken:
-                self._state.pending.wake(self.facts.woken, now, self._state.namespace_matches, lists_returned=False)
-            self.facts.woken.clear()
-            self.facts.released.clear()
+            if self.updates.woken:
+                self._state.pending.wake(self.updates.woken, now, self._state.namespace_matches, lists_returned=False)
+            self.updates.woken.clear()
+            self.updates.released.clear()
             self._wake_at = None
 
     def _pause_unadmitted(self, now: Millis) -> None:
@@ -399,7 +399,7 @@ class Engine:
         """
         failed, self._unadmitted = self._unadmitted, []
         for ref in failed:
-            refusals, waiting = self.executor.refusals.get(ref, 0), self.facts.model_of(ref.key)
+            refusals, waiting = self.executor.refusals.get(ref, 0), self.updates.model_of(ref.key)
             if refusals and waiting is not None and waiting.usage is None:
                 self._state.pending.refuse(waiting)
                 self._retries.set(waiting.key, Millis(now + backoff_ms(refusals)))
@@ -479,9 +479,9 @@ class Engine:
                     self._take_out(workload, why)
                 continue
             for each in plan.passed:
-                self.facts.passed(each)
+                self.updates.passed(each)
                 self.scheduling.passed_over(each.key)
-            if plan.verdicts or plan.ended or not self.is_quiet or self.facts.looks or len(self._looks):
+            if plan.verdicts or plan.ended or not self.is_quiet or self.updates.enqueued or len(self._queue):
                 break
         return plan
 
@@ -494,7 +494,7 @@ class Engine:
         ref = workload_ref(workload.key)
         self._gave_up(ref, CYCLE, error)
         self.scheduling.forget(workload.key)
-        self.facts.take_out(ref)
+        self.updates.take_out(ref)
 
     def _take_back(self, verdict: Verdict, error: Exception) -> None:
         """What was decided about a head cannot be written: the state forgets it, and the head is out of the line."""
@@ -502,7 +502,7 @@ class Engine:
             claims.end(self._state, verdict.workload.key, "it cannot be written", self._now)
         self._take_out(verdict.workload, error)
         for victim in (*(each.workload for each in verdict.targets), *filter(None, [verdict.replaces])):
-            self.facts.try_again(workload_ref(victim.key))
+            self.updates.try_again(workload_ref(victim.key))
 
     def _pause(self, plan: Plan, now: Millis) -> None:
         """The recorded system looks at every head in every cycle; it pauses so as not to spin."""
@@ -512,7 +512,7 @@ class Engine:
 
     def _note_verdict(self, verdict: Verdict, index: int, now: Millis) -> None:
         self.decisions += 1
-        self.facts.moved(verdict.workload)
+        self.updates.moved(verdict.workload)
         note_verdict(self.journal, verdict, f"{self.cycles}/{index}", now)  # the id that its writes carry
 
     # --- answers ---
@@ -525,7 +525,7 @@ class Engine:
         key = failed.workload.key
         self._end_claim(key, "an eviction failed", self._now)
         self._state.rounds.take_back(failed.workload, failed.round)
-        waiting = self.facts.model_of(key)
+        waiting = self.updates.model_of(key)
         if failed.pauses and waiting is not None and waiting.usage is None:
             self._state.pending.refuse(waiting)
             self._retries.set(key, Millis(self._now + backoff_ms(failed.attempts)))
@@ -541,7 +541,7 @@ class Engine:
             if refusals:
                 self._refused.set(ref, Millis(self._now + backoff_ms(refusals)))
             else:
-                self.facts.look(ref)
+                self.updates.enqueue(ref)
 
     def _done(self, action: Action, stored: bool) -> None:
         write = action.write
@@ -566,7 +566,7 @@ class Engine:
                 by=action.by or "", steps=action.because,
             )  # fmt: skip
             if self._tally is not None and action.by is not None and edit.preempted:
-                preemptor = self.facts.model_of(action.by)
+                preemptor = self.updates.model_of(action.by)
                 self._tally.preempted(QueueName("") if preemptor is None else preemptor.queue, edit.preempted)
 
     def _displaced(self, pod: Ref, edit: Disrupt, decision: str) -> None:

@@ -67,14 +67,14 @@ class StateUpdater:
         self.figures: dict[Ref, None] = {}  # queues whose figures have changed
         self.reworded: set[QueueName] = set()  # queues in which all that wait may have to be told something else
         self.queued: dict[Ref, None] = {}  # Workloads that joined a queue although they did not change
-        self.looks: dict[Ref, None] = {}
+        self.enqueued: dict[Ref, None] = {}
         self.held: set[QueueName] = set()  # who holds quota here has changed: the expiry timer is to be set again
         self.backoffs: dict[WorkloadKey, Millis | None] = {}  # who backs off, and until when
         self._where: dict[WorkloadKey, QueueName] = {}  # in whose line or among whose holders a workload is
         self._queue_of: dict[tuple[str, str], QueueName] = {}
         self._limit_ranges: dict[str, tuple[LimitRange, ...]] = {}
         self._runtime_classes: dict[str, RuntimeClass] = {}
-        self.around = LoweringContext(state.policy, self._queue_of, self._limit_ranges, self._runtime_classes)
+        self.context = LoweringContext(state.policy, self._queue_of, self._limit_ranges, self._runtime_classes)
         self._refs: dict[tuple[QueueName, LocalName], tuple[Ref, ...]] = {}  # queues whose figures a workload counts in
         self._reconfigure: dict[Ref, None] = {}
 
@@ -108,21 +108,21 @@ class StateUpdater:
 
     def stored(self, ref: Ref, before: Any, after: Any) -> None:
         """A newer object is stored: whoever is concerned is looked at."""
-        self.looks.setdefault(ref)
+        self.enqueued.setdefault(ref)
         for value in (before, after):
             for reference in () if value is None else value.metadata.owner_references:
                 owner = Ref(reference.kind, value.metadata.namespace, reference.name)
-                self.look(owner)
+                self.enqueue(owner)
                 if ref.kind == "Pod" and self.objects.get(owner) is None:  # the Workload of that Job waits for its pods
                     for each in self.objects.owned(reference.uid):
-                        self.look(Ref.of(each))
+                        self.enqueue(Ref.of(each))
         if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
             for kind in OWNED:  # what kept it from going may be gone with its owner
                 for each in self.objects.owned(before.metadata.uid, kind):
-                    self.look(Ref.of(each))
+                    self.enqueue(Ref.of(each))
 
-    def look(self, ref: Ref) -> None:
-        self.looks.setdefault(ref)
+    def enqueue(self, ref: Ref) -> None:
+        self.enqueued.setdefault(ref)
 
     # --- workloads ---
 
@@ -134,7 +134,7 @@ class StateUpdater:
         held = self.state.holders.find(queue, key)
         if held is not None:
             return held
-        return self.state.pending.line(queue).members.get(key)
+        return self.state.pending.list_of(queue).members.get(key)
 
     def moved(self, workload: Workload) -> None:
         """The state has put a workload where it belongs by itself: it now waits or holds in its queue."""
@@ -185,7 +185,7 @@ class StateUpdater:
         gone = known
         if gone is None and before is not None:
             earlier = before
-            gone = self._lowered(ref, lambda: workload_of(earlier, self.around))
+            gone = self._lowered(ref, lambda: workload_of(earlier, self.context))
         if gone is not None and (after is None or before is None or not _is_finished(before)):
             self.state.rounds_end_after(gone)
 
@@ -211,13 +211,13 @@ class StateUpdater:
             for part in (LOWERING, CYCLE) if self._set_aside else ():
                 self._set_aside.handled(ref, part)  # nobody asks any more
             return None
-        lowered = self._lowered(ref, lambda: workload_of(workload, self.around))
+        lowered = self._lowered(ref, lambda: workload_of(workload, self.context))
         if lowered is None and not holds:
             self.unread[ref] = None
         if lowered is not None or not holds:
             return lowered
         try:
-            return workload_of(workload, self.around, asks=False)
+            return workload_of(workload, self.context, asks=False)
         except Exception as error:
             self._set_aside.put(ref, f"{LOWERING}.quota", error, self.now)
             return None
@@ -243,11 +243,11 @@ class StateUpdater:
             self._leaves(ref.key, known)
         self._out_of_line.add(ref)
         self.unread[ref] = None
-        self.look(ref)
+        self.enqueue(ref)
 
     def try_again(self, ref: Ref) -> None:
         """Handle an object anew that was set aside: the state is to hold of it what it says, as if it had just come."""
-        self.look(ref)
+        self.enqueue(ref)
         if ref.kind in CONFIGURING:
             self._reconfigure[ref] = None
         elif ref.kind == "Workload":
@@ -326,7 +326,7 @@ class StateUpdater:
     def passed(self, workload: Workload) -> None:
         """It was passed over: how many wait in the line and how many are parked may be told anew."""
         self._note_figures(workload)
-        if self.state.pending.line(workload.queue).turns:
+        if self.state.pending.list_of(workload.queue).turns:
             self.held.add(workload.queue)  # when it may displace equals is a time to look at it again
 
     def _note_figures(self, workload: Workload) -> None:
@@ -341,7 +341,7 @@ class StateUpdater:
     def back_off_ended(self, key: WorkloadKey) -> None:
         """Its time has come: just this one returns to the line (S-4.7)."""
         known = self.model_of(key)
-        if known is not None and known.usage is None and known.key in self.state.pending.line(known.queue).parked:
+        if known is not None and known.usage is None and known.key in self.state.pending.list_of(known.queue).parked:
             self.state.push(known, self.now)
 
     # --- what workloads depend on ---
@@ -361,7 +361,7 @@ class StateUpdater:
     def _limit_range(self, ref: Ref) -> None:
         ranges = tuple(each for each in self.objects.all("LimitRange") if each.metadata.namespace == ref.namespace)
         self._limit_ranges[ref.namespace or DEFAULT_NAMESPACE] = ranges
-        self.around.forget_lowered()
+        self.context.forget_lowered()
         self._lower_again(each for each in self.objects.all("Workload") if each.metadata.namespace == ref.namespace)
 
     def _runtime_class(self, ref: Ref, after: Any) -> None:
@@ -369,7 +369,7 @@ class StateUpdater:
             self._runtime_classes.pop(ref.name, None)
         else:
             self._runtime_classes[ref.name] = after
-        self.around.forget_lowered()
+        self.context.forget_lowered()
         self._lower_again(self.objects.all("Workload"))
 
     def _lower_again(self, workloads: Iterable[WireWorkload]) -> None:
@@ -377,7 +377,7 @@ class StateUpdater:
         for stored in workloads:
             ref = Ref.of(stored)
             each = self.objects.expected(ref)
-            self.look(ref)
+            self.enqueue(ref)
             known = self.model_of(ref.key)
             if each is None or (known is not None and known.usage is not None) or not self._may_wait(each):
                 continue
@@ -403,7 +403,7 @@ class StateUpdater:
             self.reworded |= waking.after_namespace_change(self.state, earlier, labels)
             self.reworded |= waking.after_namespace_change(self.state, labels, earlier)
             for each in self.objects.in_namespace("Job", ref.name):  # which of them are managed hangs on the labels
-                self.look(Ref.of(each))
+                self.enqueue(Ref.of(each))
 
     # --- queues, cohorts, flavors, checks ---
 
@@ -437,12 +437,12 @@ class StateUpdater:
         self.woken.update(is_active - was_active)
         for name in sorted(state.queues):
             self.held.add(name)
-            self.look(Ref("ClusterQueue", "", name))
+            self.enqueue(Ref("ClusterQueue", "", name))
         for each in objects.all("LocalQueue"):
-            self.look(Ref.of(each))
+            self.enqueue(Ref.of(each))
         for kind in ("ResourceFlavor", "AdmissionCheck", "Cohort"):
             for each in objects.all(kind):
-                self.look(Ref.of(each))
+                self.enqueue(Ref.of(each))
         self._look_at_stopped(changed, is_active ^ was_active)
 
     def _all(self, kind: str, lower: Callable[[Any], T]) -> list[T]:
@@ -488,10 +488,10 @@ class StateUpdater:
         for (namespace, name), queue in sorted(self._queue_of.items()):
             if queue in queues:
                 for each in self.objects.in_local_queue(namespace, name):
-                    self.look(Ref.of(each))
+                    self.enqueue(Ref.of(each))
         for queue in sorted(queues):
             for key in sorted(self.state.holders.of_queue.get(queue, ())):
-                self.look(Ref("Workload", *_split(key)))
+                self.enqueue(Ref("Workload", *_split(key)))
 
     # --- waking ---
 

@@ -24,7 +24,7 @@ def backoff_ms(attempts: int) -> int:
     return min(BACKOFF_MAX_MS, BACKOFF_BASE_MS << min(attempts - 1, 10)) if attempts > 0 else 0
 
 
-class Looks(Generic[T]):
+class ReconcileQueue(Generic[T]):
     """An ordered set: naming somebody twice is naming him once."""
 
     def __init__(self) -> None:

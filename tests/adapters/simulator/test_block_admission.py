@@ -23,7 +23,7 @@ BLOCKING = replace(Policy.default(), pods_ready=PodsReady(block_admission=True))
 
 
 class Judge:
-    """Looks at every revision of every Workload, in their order: whose pods are waited for."""
+    """ReconcileQueue at every revision of every Workload, in their order: whose pods are waited for."""
 
     def __init__(self) -> None:
         self.watch: Watch | None = None

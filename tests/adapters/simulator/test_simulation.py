@@ -102,7 +102,7 @@ def plain(each: Workload) -> dict[str, Any]:
 def books(state: State) -> dict[str, Any]:
     """What a restart may not forget: who holds what since when, who waits where with which claim, what is used."""
     waiting = [
-        each for line in state.pending.lines.values() for each in (*line.waiting.values(), *line.parked.values())
+        each for line in state.pending.lists.values() for each in (*line.waiting.values(), *line.parked.values())
     ]
     return {
         "holds": {key: plain(each) for key, each in sorted(state.holders.by_key.items())},

@@ -39,7 +39,7 @@ def test_nobody_rests_who_would_get_another_verdict(fuzz_inputs: int, fuzz_seed:
     """Verdicts bind only those of the same shape here: who asks for more may fare better by shares."""
     for seed in in_time(range(fuzz_seed, fuzz_seed + fuzz_inputs // 400)):
         ready = simulation(seed, shape=SHAPE, policy=FAIR)
-        assert not ready.engine.engine.state.shares_widely
+        assert not ready.engine.engine.state.propagates_refusals
         watch(ready, seed)
         ready.run()
         assert wrong_with(ready) == [], f"seed {seed}"

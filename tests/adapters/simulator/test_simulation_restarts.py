@@ -70,7 +70,7 @@ class Woken(Faults):
         if point == "crash.step" and self._steps == self._step:
             assert self.of is not None
             engine, now = self.of.engine.engine, self.of.clock.now
-            lines = engine.state.pending.lines
+            lines = engine.state.pending.lists
             engine.state.pending.wake(list(lines), now, engine.state.namespace_matches)
             engine.scheduling.resting = Resting()
             for queue, line in lines.items():

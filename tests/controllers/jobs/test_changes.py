@@ -67,8 +67,8 @@ def test_18_7_a_job_that_asks_for_something_else_stops_and_gets_a_new_workload(w
     assert Delete in [type(each.write) for each in outcome.actions]
     around.settle(CONTROLLER, ME, now=NOW)
     assert spec_of(around)["suspend"] is True
-    assert CONTROLLER.react(ME, around, NOW).look == (MINE,), "its controller waits for the Job"
-    assert CONTROLLER.react(MINE, around, NOW).look == ()
+    assert CONTROLLER.react(ME, around, NOW).enqueue == (MINE,), "its controller waits for the Job"
+    assert CONTROLLER.react(MINE, around, NOW).enqueue == ()
     assert not lets_go(the_job(around)), "pods are left"
     report(around, active=0)
     around.settle(CONTROLLER, ME, now=NOW)
@@ -275,7 +275,7 @@ def test_api_6_a_new_value_reaches_all_who_name_the_class() -> None:
     ]
     around = settled(job(labels={CLASS: "high"}), wpc("high", 1), bare, *others)
     around.put(wpc("high", 9))
-    looks = CONTROLLER.react(Ref("WorkloadPriorityClass", "", "high"), around, NOW).look
+    looks = CONTROLLER.react(Ref("WorkloadPriorityClass", "", "high"), around, NOW).enqueue
     assert looks == (Ref.of(bare), MINE)
     around.settle(CONTROLLER, *looks, *map(Ref.of, others), now=NOW)
     assert [around.workload(each).spec.priority for each in looks] == [9, 9]
@@ -288,7 +288,7 @@ def test_api_6_jobs_that_wait_for_a_class_are_looked_at_when_it_comes(kind: str)
     each = job(labels={CLASS: "new"} if ours else {}, pod={} if ours else {"priorityClassName": "new"})
     around = settled(each)
     around.put(wpc("new", 5) if ours else PriorityClass(metadata=ObjectMeta(name="new"), value=5))
-    (whom,) = CONTROLLER.react(Ref(kind, "", "new"), around, NOW).look
+    (whom,) = CONTROLLER.react(Ref(kind, "", "new"), around, NOW).enqueue
     around.settle(CONTROLLER, whom, now=NOW)
     assert around.workload(MINE).spec.priority == 5
 

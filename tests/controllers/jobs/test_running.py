@@ -382,7 +382,7 @@ def test_s_12_10_a_parent_keeps_its_admission_until_its_option_is_evicted() -> N
     around.settle(CONTROLLER, ME, now=at(61))
     assert holds_quota(around.workload(MINE))
     around.put(Evict("Preempted", "", at(62))(option))
-    assert CONTROLLER.react(ref, around, at(62)).look == (MINE,)
+    assert CONTROLLER.react(ref, around, at(62)).enqueue == (MINE,)
     around.settle(CONTROLLER, MINE, now=at(62))
     assert not holds_quota(around.workload(MINE))
 

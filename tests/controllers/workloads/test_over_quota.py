@@ -109,7 +109,7 @@ def test_a_cohort_has_all_queues_of_its_tree_looked_at() -> None:
         _cohort("low", "top"), _cohort("top"), policy=EVICT,
     )  # fmt: skip
     asked = OverQuota().react(Ref("Cohort", "", "low"), tree, at(0))
-    assert asked.look == (Ref("ClusterQueue", "", "x"), Ref("ClusterQueue", "", "y"))
+    assert asked.enqueue == (Ref("ClusterQueue", "", "x"), Ref("ClusterQueue", "", "y"))
     assert OverQuota().react(Ref("Cohort", "", "none"), tree, at(0)) == NOTHING
 
 

@@ -51,7 +51,7 @@ def test_the_borrower_is_told_for_whom_it_is_kept_and_waits_for_that() -> None:
     told = [each for each in cycle(on, 901).verdicts if each.workload.uid == "z3"]
     assert "what it needs is kept free for default/px" in pending_message(told[0])
     assert heads(on) == []
-    on.forget(on.pending.line(QueueName("x")).members[workload("px").key], seconds(950))
+    on.forget(on.pending.list_of(QueueName("x")).members[workload("px").key], seconds(950))
     assert "z3" in {each.uid for each in heads(on)}
 
 
@@ -103,8 +103,8 @@ def test_of_a_queue_the_first_has_the_hold() -> None:
     on = lent(workload("later", queue="x", cpu=1, queued=70, priority=100))
     cycle(on, 60)
     cycle(on, 61)
-    assert on.pending.holds() == {"x": ("default/px", on.pending.line(QueueName("x")).entitled[workload("px").key])}
-    on.forget(on.pending.line(QueueName("x")).members[workload("px").key], seconds(62))
+    assert on.pending.holds() == {"x": ("default/px", on.pending.list_of(QueueName("x")).entitled[workload("px").key])}
+    on.forget(on.pending.list_of(QueueName("x")).members[workload("px").key], seconds(62))
     assert [key for key, _ in on.pending.holds().values()] == ["default/later"]
 
 
@@ -173,5 +173,5 @@ def test_one_whose_gate_is_closed_is_held_back_and_not_parked_for_its_gate() -> 
     on.push(workload("w", queue="x", cpu=1, queued=900, gated=True), seconds(900))
     plan = cycle(on, 900)
     assert [(each.workload.uid, each.held_back, each.mode) for each in plan.verdicts] == [("w", True, "Fit")]
-    on.forget(on.pending.line(QueueName("s")).members[workload("s2").key], seconds(950))
+    on.forget(on.pending.list_of(QueueName("s")).members[workload("s2").key], seconds(950))
     assert "w" in {each.uid for each in heads(on)}

@@ -73,7 +73,7 @@ def test_S_5_13_what_is_kept_free_for_a_strict_head_does_not_count_against_itsel
         policy=policy,
     )
     assert outcomes(cycle(on, 2)) == {"a": "PreemptionNoCandidates"}
-    assert on.pending.line(Q).standing
+    assert on.pending.list_of(Q).reservations
     assert words(on, "a") == ("WaitingForQuota", SHORT.format(1))
 
 

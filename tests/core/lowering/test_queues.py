@@ -165,7 +165,7 @@ def test_limit_ranges_and_runtime_classes_are_taken_along() -> None:
         "spec": {"limits": []},
     }
     loaded = load_state([read(limits).value], Policy.default(), Millis(0))  # type: ignore[list-item]
-    assert list(loaded.around.limit_ranges) == ["ns"]
+    assert list(loaded.context.limit_ranges) == ["ns"]
 
 
 # --- 8522-9 ----------------------------------------------------------------------------------------------------------

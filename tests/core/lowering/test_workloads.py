@@ -75,8 +75,8 @@ def millis(at: str) -> int:
     return Time.parse(f"2024-01-01T{at}Z").millis
 
 
-def lowered(around: LoweringContext = AROUND, **fields: Any) -> Workload:
-    return workload_of(wire(**fields), around)
+def lowered(context: LoweringContext = AROUND, **fields: Any) -> Workload:
+    return workload_of(wire(**fields), context)
 
 
 def admission(count: int | None = 4, usage: str = "10", **more: Any) -> dict[str, Any]:
@@ -188,8 +188,8 @@ STAMPS: dict[str, tuple[list[dict[str, Any]], dict[str, Any], int]] = {
 
 @pytest.mark.parametrize(("conditions", "policy", "at"), STAMPS.values(), ids=STAMPS)
 def test_its_place_among_equals(conditions: list[dict[str, Any]], policy: dict[str, Any], at: int) -> None:
-    around = replace(AROUND, policy=replace(POLICY, **policy))
-    assert lowered(around, status={"conditions": conditions}).queued_at == at
+    context = replace(AROUND, policy=replace(POLICY, **policy))
+    assert lowered(context, status={"conditions": conditions}).queued_at == at
 
 
 def test_S_7_1_a_boost_counts_with_its_gate() -> None:
@@ -249,9 +249,9 @@ def test_S_1_5_its_namespace_and_runtime_class_have_a_say() -> None:
     limit_range, runtime_class = parsed(limits), parsed(runtime)
     assert isinstance(limit_range, LimitRange)
     assert isinstance(runtime_class, RuntimeClass)
-    around = replace(AROUND, limit_ranges={"ns": (limit_range,)}, runtime_classes={"rc": runtime_class})
-    assert lowered(around, podSets=[pod_set(pod(""))]).pod_sets[0].requests == {"cpu": 2000}
-    found = lowered(around, podSets=[pod_set(pod("", runtimeClassName="rc"))])
+    context = replace(AROUND, limit_ranges={"ns": (limit_range,)}, runtime_classes={"rc": runtime_class})
+    assert lowered(context, podSets=[pod_set(pod(""))]).pod_sets[0].requests == {"cpu": 2000}
+    found = lowered(context, podSets=[pod_set(pod("", runtimeClassName="rc"))])
     assert found.pod_sets[0].requests == {"cpu": 2500}
     assert "above the maximum" in found.refused
 

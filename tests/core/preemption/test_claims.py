@@ -52,7 +52,7 @@ def used(on: State, name: str) -> float:
 
 
 def waits(on: State, uid: str) -> Workload:
-    lines = on.pending.lines.values()
+    lines = on.pending.lists.values()
     return next(each for line in lines for each in (*line.waiting.values(), *line.parked.values()) if each.uid == uid)
 
 
@@ -505,9 +505,9 @@ def test_its_deadline_goes_by_the_slowest_victim() -> None:
 
 def test_every_end_wakes_the_tree_by_admission_too() -> None:
     on = claiming()
-    on.shares_widely = False  # else who has no hope goes on resting
+    on.propagates_refusals = False  # else who has no hope goes on resting
     cycle(on, 6)
-    assert list(on.pending.line(QueueName("other")).parked) == ["default/parked"]
+    assert list(on.pending.list_of(QueueName("other")).parked) == ["default/parked"]
     with on.trial():
         assert claims.end(on, WorkloadKey("default/p"), "for a test", seconds(7)) is not None
         assert {each.uid for each in heads(on)} == {"p", "parked"}

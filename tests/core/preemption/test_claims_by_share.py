@@ -45,7 +45,7 @@ def arrives(on: State, at: float = 20, **settings: Any) -> tuple[tuple[str, ...]
 
 
 def waiting(on: State, uid: str) -> Workload:
-    lines = on.pending.lines.values()
+    lines = on.pending.lists.values()
     return next(each for line in lines for each in line.members.values() if each.uid == uid)
 
 

@@ -14,7 +14,7 @@ QUEUES = (*(queue(name, 2, cohort="r", reclaim="Any") for name in "xy"), queue("
 
 
 def waiting(on: State) -> dict[str, Workload]:
-    return {each.uid: each for line in on.pending.lines.values() for each in line.members.values()}
+    return {each.uid: each for line in on.pending.lists.values() for each in line.members.values()}
 
 
 def deferred() -> State:

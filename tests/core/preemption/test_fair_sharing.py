@@ -310,7 +310,7 @@ def test_who_asks_for_more_may_fare_better() -> None:
     )  # fmt: skip
     assert told(search(on, workload("in", queue="a", cpu=4))) == ()
     assert told(search(on, workload("in", queue="a", cpu=5))) == own("x") + by_share("b0")
-    assert not on.shares_widely
+    assert not on.propagates_refusals
 
 
 # --- the order of queues ----------------------------------------------------------------------------------------------

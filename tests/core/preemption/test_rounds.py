@@ -38,7 +38,7 @@ def borrower(*more: Workload, policy: Policy | None = None, **settings: Any) -> 
 def again(on: State, *names: str, at: int) -> Plan:
     """p loses its quota to nobody in particular, and others take it; then p looks again."""
     leave(on, "p", at=at)
-    on.pending.forget(next(each for each in on.pending.line(QueueName("x")).waiting.values() if each.uid == "p"))
+    on.pending.forget(next(each for each in on.pending.list_of(QueueName("x")).waiting.values() if each.uid == "p"))
     for name in names:
         on.hold(holder(name, queue="y", cpu=4 // len(names), reserved=at))
     on.push(workload("p", queue="x", cpu=4, priority=9), seconds(at))
@@ -184,7 +184,7 @@ def test_the_first_that_counts_is_left_out_and_the_search_repeated() -> None:
 def test_it_takes_no_claim_either_when_that_would_be_a_round_too_many() -> None:
     on = once()
     leave(on, "p", at=4)
-    on.pending.forget(next(iter(on.pending.line(QueueName("x")).waiting.values())))
+    on.pending.forget(next(iter(on.pending.list_of(QueueName("x")).waiting.values())))
     on.configure(
         [
             queue("x", 0, cohort="r", **BORROWS),

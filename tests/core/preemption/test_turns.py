@@ -198,11 +198,11 @@ def waiting_behind_big() -> State:
 def test_those_behind_it_are_due_when_it_leaves_changes_or_gets_a_claim() -> None:
     big = workload("big", queued=10, cpu=2)
     on = waiting_behind_big()
-    on.forget(on.pending.line(Q).members[big.key], seconds(502))
+    on.forget(on.pending.list_of(Q).members[big.key], seconds(502))
     assert [each.uid for each in heads(on)] == ["small"]
     on = waiting_behind_big()
     on.push(replace(big, gated=True), seconds(502))
-    assert {each.key for each in on.pending.line(Q).waiting.values()} >= {"default/small"}
+    assert {each.key for each in on.pending.list_of(Q).waiting.values()} >= {"default/small"}
 
 
 def test_and_after_every_admission_in_their_tree_they_only() -> None:
@@ -237,7 +237,7 @@ def test_what_it_ran_is_counted_when_it_leaves() -> None:
     on = rotating(1, *running("a", since=100), workload("w", queued=50))
     cycle(on, 500)
     leave(on, "a", reason="InClusterQueueTimeBased", at=520)
-    waits = on.pending.line(Q).members[workload("a").key]
+    waits = on.pending.list_of(Q).members[workload("a").key]
     assert (waits.ran_seconds, waits.displaced_at, waits.queued_at) == (420, seconds(520), seconds(520) + 1)
 
 
@@ -266,7 +266,7 @@ def test_a_crowd_that_looks_alike_is_told_once_whose_turn_it_is() -> None:
     play(on, 500)
     on.wake(Q, seconds(501))
     assert play(on, 501) == 2
-    on.forget(on.pending.line(Q).members[workload("big").key], seconds(502))
+    on.forget(on.pending.list_of(Q).members[workload("big").key], seconds(502))
     assert evictions(cycle(on, 502)) == [("a", "InClusterQueueTimeBased")], "they come back with the first of them"
 
 

@@ -20,7 +20,7 @@ NOW = seconds(100)
 
 def pending(*waiting: Workload, strict: bool = False) -> Pending:
     made = Pending(UndoLog())
-    made.line(Q).strict = strict
+    made.list_of(Q).strict = strict
     for each in waiting:
         made.push(each, NOW)
     return made
@@ -165,7 +165,7 @@ def test_shapes_do_not_count_where_the_gate_is_off() -> None:
     made = pending(a, b)
     back(made, a, "NoFit", shapes_count=False)
     assert made.in_order(Q) == keys("b")
-    made.line(Q).shapes[shape(a)] = DAWN
+    made.list_of(Q).shapes[shape(a)] = DAWN
     made.push(workload("c"), NOW, shapes_count=False)
     assert made.in_order(Q) == keys("c", "b")
 
@@ -197,9 +197,9 @@ def test_S_4_9_the_sticky_one_comes_first_until_it_has_quota_or_is_gone() -> Non
     made.push(replace(a, priority=-1), NOW)
     assert made.in_order(Q) == keys("a", "b"), "nor does an update"
     made.forget(b)
-    assert made.line(Q).sticky
+    assert made.list_of(Q).sticky
     made.forget(a)
-    assert not made.line(Q).sticky
+    assert not made.list_of(Q).sticky
 
 
 def test_a_newer_sticky_one_replaces_it_and_a_strict_queue_has_none() -> None:
@@ -235,7 +235,9 @@ def test_S_4_7_a_change_that_does_not_matter_leaves_it_where_it_is() -> None:
         made.refresh(replace(each, local_queue="new"))
     assert made.in_order(Q) == keys("b", "c")
     assert head(made) == "c", "b was refused and is not due"
-    assert {each.local_queue for each in (*made.line(Q).waiting.values(), *made.line(Q).parked.values())} == {"new"}
+    assert {each.local_queue for each in (*made.list_of(Q).waiting.values(), *made.list_of(Q).parked.values())} == {
+        "new"
+    }
 
 
 def test_a_queue_counts_its_wakes() -> None:
@@ -248,7 +250,7 @@ def test_a_queue_counts_its_wakes() -> None:
 def test_a_line_that_lost_somebody_is_found_out() -> None:
     a = workload("a")
     made = pending(a)
-    made.line(Q).fronts.clear()
+    made.list_of(Q).class_heads.clear()
     with pytest.raises(InvariantError, match="is not in the line"):
         made.remove(a)
 

@@ -21,7 +21,7 @@ Q = QueueName("q")
 
 def state_of(*members: Workload) -> tuple[State, WaitingList]:
     state = State(Policy.default())
-    line = state.pending.line(Q)
+    line = state.pending.list_of(Q)
     for each in members:
         line.enter(each)
     return state, line
@@ -41,7 +41,7 @@ def test_those_of_higher_priority_come_first_then_those_who_came_first() -> None
 def test_who_is_parked_keeps_its_place() -> None:
     a, b, c = workload("a", queued=1), workload("b", queued=2, cpu=7), workload("c", queued=3)
     state, line = state_of(a, b)
-    line.rest((shape(a), a.namespace))
+    line.park((shape(a), a.namespace))
     line.park_alone(c)
     assert names(state) == ["a", "b", "c"]
 
@@ -51,7 +51,7 @@ def test_one_who_comes_first_is_first_while_it_is_in_the_line() -> None:
     state, line = state_of(a, b)
     state.pending.stick(replace(b, queue=Q))
     assert names(state) == ["b", "a"]
-    line.rest((shape(b), b.namespace))
+    line.park((shape(b), b.namespace))
     assert names(state) == ["a", "b"]
 
 
@@ -90,7 +90,7 @@ def test_everybody_has_one_position_and_the_order_is_that_of_the_queue(
     state, line = state_of(*members)
     for each, (*_, rests) in zip(members, drawn, strict=True):
         if rests:
-            line.rest((shape(each), each.namespace))
+            line.park((shape(each), each.namespace))
     expected = [each.key for each in sorted(members, key=place)]
     if stuck < len(members) and not line.is_parked(members[stuck].key):
         state.pending.stick(replace(members[stuck], queue=Q))

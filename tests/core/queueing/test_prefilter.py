@@ -46,7 +46,7 @@ def full(cpu: float = 4, **settings: Any) -> tuple[Part, ...]:
 def in_vain(on: State, name: str = "w") -> bool:
     head = on.pending.find(QueueName("q"), workload(name).key)
     assert head is not None
-    return on.hope.is_in_vain(head, seconds(10))
+    return on.prefilter.certainly_refused(head, seconds(10))
 
 
 def test_who_was_refused_and_finds_neither_room_nor_victims_is_passed_over() -> None:
@@ -56,7 +56,7 @@ def test_who_was_refused_and_finds_neither_room_nor_victims_is_passed_over() -> 
     assert (plan.verdicts, [each.uid for each in plan.passed]) == ((), ["w"])
     carry_out(on, plan)
     assert decide(on, seconds(11), passing=True).passed == (), "it has had its turn"
-    assert list(on.pending.lines[QueueName("q")].parked) == ["default/w"]
+    assert list(on.pending.lists[QueueName("q")].parked) == ["default/w"]
 
 
 def test_who_was_never_looked_at_is_looked_at_once_and_so_is_who_changed() -> None:
@@ -134,7 +134,7 @@ HOPES: dict[str, tuple[Part, ...]] = {
 @pytest.mark.parametrize("parts", HOPES.values(), ids=HOPES)
 def test_where_it_cannot_be_told_for_sure_it_is_looked_at(parts: tuple[Part, ...]) -> None:
     on = state(*parts)
-    on.pending.lines[QueueName("q")].judged[workload("w").key] = None
+    on.pending.lists[QueueName("q")].judged[workload("w").key] = None
     assert not in_vain(on)
 
 

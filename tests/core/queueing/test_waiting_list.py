@@ -33,37 +33,37 @@ def test_kin_rests_and_rises_together_however_many_they_are() -> None:
     small = [workload(f"s{i}", cpu=1, queued=i) for i in range(3)]
     line = line_of(*small, workload("big", cpu=4, queued=1))
     assert names(line) == ["s0", "big", "s1", "s2"]
-    line.rest(kin(small[0]))
+    line.park(kin(small[0]))
     assert names(line) == ["big"]
     assert sorted(line.parked) == ["default/s0", "default/s1", "default/s2"]
     assert (len(line.parked), len(line.waiting)) == (3, 1)
-    line.rise([kin(small[0])])
+    line.unpark([kin(small[0])])
     assert names(line) == ["s0", "big", "s1", "s2"]
 
 
 def test_who_must_be_in_the_line_stands_apart_from_kin_that_rests() -> None:
     a, b = workload("a", queued=1), workload("b", queued=2)
     line = line_of(a)
-    line.rest(kin(a))
+    line.park(kin(a))
     line.enter(b)
     assert (names(line), list(line.parked)) == (["b"], ["default/a"])
-    line.rise([kin(a)])
+    line.unpark([kin(a)])
     assert names(line) == ["a", "b"]
 
 
 def test_who_joins_resting_kin_rests() -> None:
     a, b = workload("a", queued=2), workload("b", queued=1)
     line = line_of(a)
-    line.enter(b, rests=True)
+    line.enter(b, parked=True)
     assert names(line) == []
-    line.rise([kin(a)])
+    line.unpark([kin(a)])
     assert names(line) == ["b", "a"]
 
 
 def test_the_last_of_a_kin_takes_it_along() -> None:
     a = workload("a")
     line = line_of(a)
-    line.rest(kin(a))
+    line.park(kin(a))
     line.leave(a.key)
     line.enter(a)
     assert names(line) == ["a"], "nobody is left who rests"
@@ -99,16 +99,16 @@ def test_of_what_cannot_be_compared_nothing_is_said() -> None:
 def test_the_least_that_is_asked_for_by_those_at_rest() -> None:
     a, b = workload("a", cpu=4, priority=1), workload("b", cpu=2, priority=9)
     line = line_of(a, b)
-    line.rest(kin(a))
-    least = line.least_of_resting()
+    line.park(kin(a))
+    least = line.least_of_parked()
     assert least is not None
     assert (least.priority, dict(least.amounts)) == (1, {"cpu": 4000})
-    line.rest(kin(b))
-    least = line.least_of_resting()
+    line.park(kin(b))
+    least = line.least_of_parked()
     assert least is not None
     assert (least.priority, dict(least.amounts)) == (9, {"cpu": 2000})
-    line.enter(workload("c", pod_sets=(pod_set("x", cpu=1), pod_set("y", cpu=9))), rests=True)
-    assert line.least_of_resting() is None, "of two podSets nothing is said"
+    line.enter(workload("c", pod_sets=(pod_set("x", cpu=1), pod_set("y", cpu=9))), parked=True)
+    assert line.least_of_parked() is None, "of two podSets nothing is said"
 
 
 @pytest.mark.property
@@ -128,7 +128,7 @@ def test_whatever_happens_in_a_trial_is_undone_and_the_line_is_in_order(story: l
 
 
 def _happen(line: WaitingList, who: Workload, what: str) -> None:
-    known = line.kin_of.get(who.key)
+    known = line.class_of.get(who.key)
     if what == "leave":
         line.leave(who.key)
     elif what == "enter" and who.key not in line.members:
@@ -136,10 +136,10 @@ def _happen(line: WaitingList, who: Workload, what: str) -> None:
     elif what == "alone" and who.key not in line.members:
         line.park_alone(who)
     elif what == "rest" and known is not None:
-        line.rest(known)
-    elif what == "rise" and known in line.resting:
+        line.park(known)
+    elif what == "rise" and known in line.parked_classes:
         assert known is not None
-        line.rise([known])
+        line.unpark([known])
 
 
 # --- verdicts that bind nobody older (S-4.5.3) -----------------------------------------------------------------------

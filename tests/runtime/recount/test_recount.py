@@ -128,7 +128,7 @@ def admit_too_early(state: State) -> None:
 
 
 def forget_who_waits(state: State) -> None:
-    line = state.pending.lines[Q]
+    line = state.pending.lists[Q]
     state.pending.forget(line.waiting["default/w"])  # type: ignore[index]
 
 

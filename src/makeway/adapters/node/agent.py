@@ -50,7 +50,7 @@ from makeway.controllers.contract import Note, Ref
 from makeway.core.model import Millis
 from makeway.runtime.executor import Call, WriteAnswer, Writer
 from makeway.runtime.ports import Conflict, Invalid, NotFound, Store, Stored
-from makeway.runtime.workqueue import Looks, Timers, backoff_ms
+from makeway.runtime.workqueue import ReconcileQueue, Timers, backoff_ms
 
 SOCKET = "agent.sock"
 UID_BYTES_MAX = 256
@@ -131,7 +131,7 @@ class Agent:
         self._feed = PodFeed(store, {*self._offers, *self._heartbeat.local_nodes()})
         self._sources = StoredSources(store)
         self._pods: dict[str, _Known] = {}
-        self._looks: Looks[str] = Looks()
+        self._looks: ReconcileQueue[str] = ReconcileQueue()
         self._later: Timers[str] = Timers()
         self._sent: dict[int, tuple[str, bool]] = {}  # writes that are not answered: of which pod, whether a removal
         self._count = 0

@@ -30,11 +30,11 @@ class MemoryStore(StoreRules):
     def __init__(
         self, clock: Clock, names: Names | None = None, *, history: int = 10_000, looks: int | None = None,
         careful: bool = True, needs_namespaces: bool = False, mode: Mode = "Strict",
-        around: ValidationContext | None = None, admission: Admission | None = None,
+        context: ValidationContext | None = None, admission: Admission | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
             History(history), clock, names or SeededNames(), looks=looks, careful=careful,
-            needs_namespaces=needs_namespaces, mode=mode, around=around, admission=admission,
+            needs_namespaces=needs_namespaces, mode=mode, context=context, admission=admission,
         )  # fmt: skip
 
     def load(self, bodies: Iterable[Body]) -> None:

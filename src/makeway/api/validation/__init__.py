@@ -69,7 +69,7 @@ class _Templated(Wire, frozen=True):
     template: Raw = NOTHING
 
 
-def validate(value: Wire, around: ValidationContext = ANYWHERE, *, created_as: Kind | None = None) -> list[Problem]:
+def validate(value: Wire, context: ValidationContext = ANYWHERE, *, created_as: Kind | None = None) -> list[Problem]:
     """Every rule that the object breaks on its own, and warnings about what is legal but surely not meant.
 
     ``created_as``: the kind that it was written in, where it is about to be created: a view may ask for more.
@@ -79,7 +79,7 @@ def validate(value: Wire, around: ValidationContext = ANYWHERE, *, created_as: K
     metadata = getattr(value, "metadata", None)
     if metadata is not None and not isinstance(value, Configuration):
         problems.extend(check_metadata(metadata, namespaced=kind.namespaced))
-    problems.extend(_rules(value, around))
+    problems.extend(_rules(value, context))
     if isinstance(value, Event) and created_as is not None and created_as.view_of:
         problems.extend(events.check_new_event(value))
     if not has_errors(problems):
@@ -107,10 +107,10 @@ def _readable(value: Wire) -> Iterator[Problem]:
                 yield from pods.check_readable(each.template, PodTemplate, f"spec.podSets[{i}].template")
 
 
-def _rules(value: Wire, around: ValidationContext) -> Iterator[Problem]:
+def _rules(value: Wire, context: ValidationContext) -> Iterator[Problem]:
     match value:
         case Workload():
-            yield from workloads.check_workload(value, priority_boost=around.on("PriorityBoost"))
+            yield from workloads.check_workload(value, priority_boost=context.on("PriorityBoost"))
             yield from workloads.advise_workload(value)
         case queueing.ClusterQueue():
             yield from queues.check_cluster_queue(value)
@@ -125,7 +125,7 @@ def _rules(value: Wire, around: ValidationContext) -> Iterator[Problem]:
         case queueing.MultiKueueConfig():
             yield from queues.check_multikueue_config(value)
         case GangWorkload():
-            yield from scheduling.check_gang_workload(value, around.priority_classes, around.default_class)
+            yield from scheduling.check_gang_workload(value, context.priority_classes, context.default_class)
         case Job():
             yield from pods.check_job(value)
         case Pod():
@@ -141,13 +141,13 @@ def _rules(value: Wire, around: ValidationContext) -> Iterator[Problem]:
 
 
 def validate_update(
-    old: Wire, new: Wire, around: ValidationContext = ANYWHERE, *, updated_as: Kind | None = None
+    old: Wire, new: Wire, context: ValidationContext = ANYWHERE, *, updated_as: Kind | None = None
 ) -> list[Problem]:
     """Every rule that ``new`` breaks as a successor of ``old``, its own rules included.
 
     ``updated_as``: the kind that it was written in: a view may ask for more.
     """
-    problems = [problem for problem in validate(new, around) if not _excused(problem, old, new, around)]
+    problems = [problem for problem in validate(new, context) if not _excused(problem, old, new, context)]
     problems.extend(_immutable(codec.to_tree(old), codec.to_tree(new), shape_of(type(new)), ""))
     match old, new:
         case Workload(), Workload():
@@ -176,7 +176,7 @@ def _immutable(old: Mapping[str, object], new: Mapping[str, object], shape: Reco
             yield from _immutable(before, after, each.shape, here)
 
 
-def _excused(problem: Problem, old: Wire, new: Wire, around: ValidationContext) -> bool:
+def _excused(problem: Problem, old: Wire, new: Wire, context: ValidationContext) -> bool:
     """An onFlavors list that was wrong before may stay wrong while neither it nor the flavors change (api 2.5).
 
     Data that was too much before may become less step by step.
@@ -185,6 +185,6 @@ def _excused(problem: Problem, old: Wire, new: Wire, around: ValidationContext) 
         return data.data_bytes(new) <= data.data_bytes(old)
     if not isinstance(old, queueing.ClusterQueue) or not isinstance(new, queueing.ClusterQueue):
         return False
-    if ".onFlavors[" not in problem.path or around.on("RejectUpdatesToCQWithInvalidOnFlavors"):
+    if ".onFlavors[" not in problem.path or context.on("RejectUpdatesToCQWithInvalidOnFlavors"):
         return False
     return queues.is_excused(problem, old.spec, new.spec)

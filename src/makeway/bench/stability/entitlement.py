@@ -54,10 +54,10 @@ def entitled_waiting(state: State, now: Millis, looks: Mapping[WorkloadKey, Last
     A look counts for all who are alike and share its verdict (S-4.5.3).
     """
     found = []
-    for name in sorted(state.pending.lines):
+    for name in sorted(state.pending.lists):
         if not state.is_active(name):
             continue
-        line = state.pending.lines[name]
+        line = state.pending.lists[name]
         members = [*line.waiting.values(), *line.parked.values()]
         of_shape = {shape(each): looks[each.key] for each in members if each.key in looks}
         for each in sorted(members, key=lambda workload: workload.key):
@@ -146,7 +146,7 @@ def _borrows(state: State, owner: QuotaNode, node: QuotaNode, need: list[FR]) ->
 
 
 def _cause(state: State, workload: Workload, now: Millis, look: LastLook | None) -> str:
-    if workload.key in state.pending.lines[workload.queue].held_back:
+    if workload.key in state.pending.lists[workload.queue].held_back:
         return RESERVATION
     found = find_assignment(state, workload, now, tried={})
     if _leads_on(found, workload):

@@ -304,7 +304,7 @@ class Settling:
                 used.update(holder.usage or {})
                 staying += 1
         everybody = len(self.state.holders.by_key) + sum(
-            len(each.members) for each in self.state.pending.lines.values()
+            len(each.members) for each in self.state.pending.lists.values()
         )
         shares = [used[fr] / amount for fr, amount in self._quota.items()]
         share = sum(shares) / len(shares) if shares else 0.0

@@ -171,7 +171,7 @@ class JobRunning:
 
     def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
         if whom.kind in ("WorkloadPriorityClass", "PriorityClass"):
-            return Outcome(look=tuple(who_names(whom, view)))
+            return Outcome(enqueue=tuple(who_names(whom, view)))
         found = view.get(whom)
         if found is None:
             return NOTHING
@@ -180,7 +180,7 @@ class JobRunning:
             workload = _workload_of(found, view)
             if workload is not None and workload.metadata.deletion_timestamp is not None:
                 # Whether it may go hangs on its Job, and nobody else tells its controller of that.
-                return with_changes(outcome, look=(Ref.of(workload),))
+                return with_changes(outcome, enqueue=(Ref.of(workload),))
             return outcome
         return _told_of_workload(found, view, now)
 
@@ -191,7 +191,7 @@ def _told_of_workload(workload: Workload, view: View, now: Millis) -> Outcome:
     if owner is not None and owner.kind == "Workload":
         parent = view.get(Ref("Workload", meta.namespace, owner.name))
         waits = parent is not None and says(parent, "Evicted") and holds_quota(parent)
-        return Outcome(look=(Ref.of(parent),)) if waits else NOTHING
+        return Outcome(enqueue=(Ref.of(parent),)) if waits else NOTHING
     if owner is not None and owner.kind == "Job" and owner.api_version.startswith("batch/"):
         job = view.get(Ref("Job", meta.namespace, owner.name))
         if isinstance(job, Job) and job.metadata.uid == owner.uid:

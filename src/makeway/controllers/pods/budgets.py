@@ -51,7 +51,7 @@ class Budgets:
     def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
         if whom.kind == "Pod":  # one that is gone, or has other labels now, may have been covered
             there = view.all("PodDisruptionBudget")
-            return Outcome(look=tuple(Ref.of(each) for each in there if each.metadata.namespace == whom.namespace))
+            return Outcome(enqueue=tuple(Ref.of(each) for each in there if each.metadata.namespace == whom.namespace))
         budget = view.get(whom)
         if not isinstance(budget, PodDisruptionBudget) or budget.metadata.deletion_timestamp is not None:
             return NOTHING

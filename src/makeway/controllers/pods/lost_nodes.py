@@ -76,7 +76,7 @@ class LostNodes:
             return NOTHING
         since = self._missing.get(name)
         if since is None:
-            return Outcome(look=(node,))
+            return Outcome(enqueue=(node,))
         return _let_go(pod, name, now) if now >= since + QUARANTINE_MS else NOTHING
 
     def _look_at_node(self, node: Ref, view: View, now: Millis) -> Outcome:
@@ -85,7 +85,7 @@ class LostNodes:
             self._missing.pop(node.name, None)
             return NOTHING
         due = Millis(self._missing.setdefault(node.name, now) + QUARANTINE_MS)
-        return Outcome(again_at=due) if now < due else Outcome(look=tuple(pods))
+        return Outcome(again_at=due) if now < due else Outcome(enqueue=tuple(pods))
 
     def _note(self, pod: Ref, node: str) -> None:
         before = self._node_of.get(pod, "")

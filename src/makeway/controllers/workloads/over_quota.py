@@ -29,7 +29,7 @@ class OverQuota:
             return NOTHING
         state = view.state
         if whom.kind == "Cohort":
-            return Outcome(look=tuple(Ref("ClusterQueue", "", name) for name in _below(state, whom.name)))
+            return Outcome(enqueue=tuple(Ref("ClusterQueue", "", name) for name in _below(state, whom.name)))
         leaving = in_excess(state, QueueName(whom.name))
         return Outcome(actions=tuple(_eviction(each, whom.name, now) for each in leaving))
 

@@ -82,7 +82,7 @@ def decide(state: State, now: Millis, of: Heads | None = None, *, passing: bool 
     ``passing``: who was refused before and has no hope is passed over, and not told the same again.
     """
     ready, found = Heads.of(state) if of is None else of
-    passing = passing and state.shares_widely
+    passing = passing and state.propagates_refusals
     if not state.claims:
         return _decide_as_it_is(state, now, found, passing=passing)
     trees = {name for each in (*ready, *found) for name in (each.queue, *state.tree_of(each.queue))}
@@ -117,18 +117,18 @@ def _parted(
     passed: list[Workload] = []
     others: list[Workload] = []
     for each in found:
-        is_in_vain = state.hope.is_in_vain(each, now) and not taking.is_out_of_reach(each)
-        (passed if is_in_vain else others).append(each)
+        certainly_refused = state.prefilter.certainly_refused(each, now) and not taking.protected_claimants(each)
+        (passed if certainly_refused else others).append(each)
     return tuple(passed), others
 
 
 def _take_all(state: State, now: Millis, found: list[Workload], taking: EntryProcessor) -> list[Verdict]:
-    entries = [nominate(state, head, now, taking.is_out_of_reach) for head in found]
+    entries = [nominate(state, head, now, taking.protected_claimants) for head in found]
     refused = [refused_at_once(each) for each in entries if each.refused is not None]
     turns: list[_Turn] = [each for each in entries if each.refused is None]
     for queue, standing in state.pending.standing().items():
         refused_head = state.pending.first(queue)
-        if refused_head in standing and refused_head in state.pending.line(queue).refused:
+        if refused_head in standing and refused_head in state.pending.list_of(queue).refused:
             turns.append(_Kept(queue, refused_head, standing[refused_head]))
     taken = _take_by_shares if state.policy.fair_sharing else _take_in_order
     return [*taken(state, turns, taking), *refused]
@@ -162,7 +162,7 @@ def _take_by_shares(state: State, turns: list[_Turn], taking: EntryProcessor) ->
         if isinstance(turn, Entry):
             contestants.append(Contestant(turn.workload, nodes[turn.workload.queue], turn.assignment.usage, turn))
         else:
-            head = state.pending.line(turn.queue).members[turn.head]
+            head = state.pending.list_of(turn.queue).members[turn.head]
             contestants.append(Contestant(head, nodes[turn.queue], turn.standing.asked, turn))
     tournament: Tournament[_Turn] = Tournament(state, contestants, taking.as_ordered)
     while (picked := tournament.pick()) is not None:
@@ -194,7 +194,7 @@ def carry_out(state: State, plan: Plan) -> None:
     if plan.verdicts or plan.passed:  # without heads there was none (S-5.1)
         state.next_cycle()
     for each in plan.passed:
-        larger = not state.hope.has_choice(each.queue)
+        larger = not state.prefilter.has_choice(each.queue)
         state.pending.pass_over(each, plan.now, binds_larger=larger, turn=own_turn(state, each, plan.now))
     if not plan.verdicts and not plan.ended:
         return
@@ -220,9 +220,9 @@ def carry_out(state: State, plan: Plan) -> None:
         assert verdict.requeue is not None
         state.pending.requeue(
             workload, verdict.requeue, plan.now,
-            woken=state.pending.line(workload.queue).wakes.get("count", 0) != woken_before,
+            woken=state.pending.list_of(workload.queue).wakes.get("count", 0) != woken_before,
             has_untried=has_untried,
-            shapes_count=state.policy.gates.scheduling_equivalence_hashing and not verdict.of_its_own,
+            shapes_count=state.policy.gates.scheduling_equivalence_hashing and not verdict.is_workload_specific,
             binds_larger=_binds_larger(state, verdict),
         )  # fmt: skip
         if verdict.held_back:
@@ -233,7 +233,7 @@ def carry_out(state: State, plan: Plan) -> None:
         if turn is None and state.claims.find(workload.key) is None:  # from then on it may have other victims
             turn = own_turn(state, workload, plan.now)
         if turn is not None:
-            shared = state.shares_widely and not verdict.spared and not verdict.is_victim
+            shared = state.propagates_refusals and not verdict.spared and not verdict.is_victim
             state.pending.wait_turn(workload, turn, shared=shared)
         if verdict.entitled:
             state.pending.entitle(workload, verdict.assignment.usage)
@@ -253,9 +253,9 @@ def _binds_larger(state: State, verdict: Verdict) -> bool:
     Where flavors are to be chosen from, or something is reserved for it, they might: by the one flavor it was not
     shown, or by what they reserve in turn.
     """
-    if verdict.workload.family is not None or verdict.reserved or not state.shares_widely:
+    if verdict.workload.family is not None or verdict.reserved or not state.propagates_refusals:
         return False
-    return not state.hope.has_choice(verdict.workload.queue)
+    return not state.prefilter.has_choice(verdict.workload.queue)
 
 
 def _displace(state: State, verdict: Verdict, now: Millis) -> None:

@@ -159,7 +159,7 @@ class EntryProcessor:
         self._migrating: list[Workload] = []
         self._left_since: dict[QueueName, None] = {}  # queues of those who were chosen since somebody asked
 
-    def is_out_of_reach(self, workload: Workload) -> frozenset[str]:
+    def protected_claimants(self, workload: Workload) -> frozenset[str]:
         """Claimants whose claims it may not take, being one of their victims (S-19.1.3)."""
         return frozenset(self._out_of_reach.get(workload.uid, ()))
 
@@ -239,7 +239,7 @@ class EntryProcessor:
         chosen = frozenset(self._chosen)
         return find_assignment(
             self._state, entry.workload, self._now, tried={}, only=only,
-            barred=lambda each: self.is_out_of_reach(each) | chosen, replaces=entry.replaces,
+            barred=lambda each: self.protected_claimants(each) | chosen, replaces=entry.replaces,
         )  # fmt: skip
 
     def _recompute(self, entry: Entry) -> None:
@@ -484,7 +484,7 @@ def reserves_anyway(state: State, workload: Workload) -> bool:
 def stays_reserved(state: State, queue: QueueName) -> bool:
     """Whether what is reserved for a refused head outlives the cycle: that of a strict queue that does not lend."""
     lends = state.policy.profile == "parity" or state.policy.strict_fifo_lends
-    return state.pending.line(queue).strict and not lends
+    return state.pending.list_of(queue).strict and not lends
 
 
 def reservation(state: State, entry: Entry, leaving: Usage) -> dict[FR, int]:

@@ -61,7 +61,7 @@ class Holds:
 
     def decide(self, workload: Workload, usage: Usage | None) -> None:
         """The cycle has a verdict on a workload: it is entitled to ``usage``, or to nothing that is lent."""
-        if usage is not None or workload.key in self._state.pending.line(workload.queue).entitled:
+        if usage is not None or workload.key in self._state.pending.list_of(workload.queue).entitled:
             self._decided.setdefault(workload.queue, {})[workload.key] = (workload, usage)
 
     def in_force(self, reserved: Reserved) -> dict[QueueName, Hold]:
@@ -93,7 +93,7 @@ class Holds:
         decided = self._decided.get(queue)
         if decided is None:
             return self._first.get(queue)
-        line = self._state.pending.line(queue)
+        line = self._state.pending.list_of(queue)
         sticky = line.sticky.get("it")
         marked: dict[WorkloadKey, tuple[Workload, Usage | None]] = {
             **{key: (line.members[key], usage) for key, usage in line.entitled.items()}, **decided,

@@ -56,7 +56,7 @@ class Verdict:
         return any(step.rule is Rule.PODS_NOT_READY for step in self.steps)
 
     @property
-    def of_its_own(self) -> bool:
+    def is_workload_specific(self) -> bool:
         """Whether somebody of the same shape may fare better."""
         return self.spared or self.is_victim or self.turn is not None
 

@@ -38,7 +38,7 @@ def unseen(state: State, workload: Workload, now: Millis) -> Unseen | None:
         return Unseen(workload, "WaitingForPreemptedWorkloads", f"Pending the preemption of {count} workload(s)")
     if not may_queue(workload, now):
         return Unseen(workload, "PendingEvaluation", back_off_message(workload, now))
-    line = state.pending.line(workload.queue)
+    line = state.pending.list_of(workload.queue)
     if line.is_parked(workload.key) or workload.key in line.refused:
         return None
     if line.strict:

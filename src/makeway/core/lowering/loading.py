@@ -25,7 +25,7 @@ T = TypeVar("T", bound=Wire)
 @dataclass(frozen=True, slots=True)
 class Loaded:
     state: State
-    around: LoweringContext
+    context: LoweringContext
 
 
 def load_state(objects: Iterable[Wire], policy: Policy, now: Millis) -> Loaded:
@@ -47,14 +47,14 @@ def load_state(objects: Iterable[Wire], policy: Policy, now: Millis) -> Loaded:
         map(flavor_of, flavors.values()),
     )
     state.namespaces = _namespaces(everything)
-    around = _surroundings(everything, policy)
+    context = _surroundings(everything, policy)
     for workload in _of(everything, WireWorkload):
-        lowered = workload_of(workload, around)
+        lowered = workload_of(workload, context)
         if is_accounted(workload):
             state.hold(lowered)
         elif is_queueable(workload, heeds_gates=policy.gates.admission_gated_by) and lowered.queue:
             state.push(lowered, now)
-    return Loaded(state, around)
+    return Loaded(state, context)
 
 
 def _of(objects: list[Wire], kind: type[T]) -> list[T]:

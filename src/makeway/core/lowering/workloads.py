@@ -55,7 +55,7 @@ class LoweringContext:
 
 
 def workload_of(
-    workload: wire.Workload, around: LoweringContext, queue: QueueName | None = None, *, asks: bool = True
+    workload: wire.Workload, context: LoweringContext, queue: QueueName | None = None, *, asks: bool = True
 ) -> Workload:
     """A Workload as the scheduler sees it; ``queue`` overrides what its LocalQueue says.
 
@@ -67,9 +67,9 @@ def workload_of(
     if queue is None and holds and status.admission is not None:
         queue = QueueName(status.admission.cluster_queue)
     reclaimed = {pod.name: pod.count for pod in status.reclaimable_pods}
-    if not around.policy.gates.reclaimable_pods:
+    if not context.policy.gates.reclaimable_pods:
         reclaimed = {}
-    pod_sets, broken, grace = _pod_sets(spec.pod_sets if asks else (), meta.namespace, reclaimed, around)
+    pod_sets, broken, grace = _pod_sets(spec.pod_sets if asks else (), meta.namespace, reclaimed, context)
     usage, uses = _held(status.admission, spec.pod_sets, reclaimed) if holds else (None, ())
     refusal, words = _refusal(status, broken)
     controller = next((each for each in meta.owner_references if each.controller), None)
@@ -79,13 +79,13 @@ def workload_of(
     return Workload(
         key=WorkloadKey(f"{meta.namespace or 'default'}/{meta.name}"),
         uid=Uid(meta.uid),
-        queue=queue or around.queue_of.get((meta.namespace or "default", spec.queue_name), QueueName("")),
+        queue=queue or context.queue_of.get((meta.namespace or "default", spec.queue_name), QueueName("")),
         local_queue=spec.queue_name,
-        priority=effective_priority(workload, around.policy),
-        queued_at=queued_at(workload, around.policy),
+        priority=effective_priority(workload, context.policy),
+        queued_at=queued_at(workload, context.policy),
         created_at=_created_at(workload),
         displaced_at=_displaced_at(conditions),
-        ran_seconds=_ran_seconds(status, around.policy) if owner is None else 0,
+        ran_seconds=_ran_seconds(status, context.policy) if owner is None else 0,
         pod_sets=pod_sets,
         family=None if owner is None else Uid(owner.uid),
         option_rank=int(meta.annotations.get(OPTION_RANK, "0") or 0),
@@ -102,7 +102,7 @@ def workload_of(
         admitted=_is_true(conditions, "Admitted"),
         pods_ready=_is_true(conditions, "PodsReady"),
         checks=tuple((check.name, check.state == "Ready") for check in status.admission_checks),
-        gated=_gated(workload, around.policy),
+        gated=_gated(workload, context.policy),
         refusal=refusal,
         refused=words,
         requeue_at=_millis(state.requeue_at) if state is not None else None,
@@ -250,7 +250,7 @@ def _refusal(status: wire.WorkloadStatus, broken: str) -> tuple[str, str]:
 
 
 def _pod_sets(
-    pod_sets: tuple[wire.PodSet, ...], namespace: str, reclaimed: Mapping[str, int], around: LoweringContext
+    pod_sets: tuple[wire.PodSet, ...], namespace: str, reclaimed: Mapping[str, int], context: LoweringContext
 ) -> tuple[tuple[PodSet, ...], str, int]:
     """The podSets, what is wrong with their requests, and how long the slowest of their pods may take to end."""
     lowered, broken, grace = [], "", 0
@@ -261,29 +261,29 @@ def _pod_sets(
             bytes(each.template), each.name, each.count - gone, each.min_count, each.allowed_resource_flavors, topology,
             namespace,
         )  # fmt: skip
-        found = around.lowered.get(key)
+        found = context.lowered.get(key)
         if found is None:
-            if len(around.lowered) >= LOWERED_MAX:
-                around.forget_lowered()
-            found = around.lowered[key] = _one_pod_set(each, namespace, each.count - gone, around)
+            if len(context.lowered) >= LOWERED_MAX:
+                context.forget_lowered()
+            found = context.lowered[key] = _one_pod_set(each, namespace, each.count - gone, context)
         lowered.append(found[0])
         broken = broken or found[1]
         grace = max(grace, found[2])
     return tuple(lowered), broken, grace
 
 
-def _one_pod_set(each: wire.PodSet, namespace: str, count: int, around: LoweringContext) -> Lowered:
-    items = [item for each in around.limit_ranges.get(namespace or "default", ()) for item in each.spec.limits]
+def _one_pod_set(each: wire.PodSet, namespace: str, count: int, context: LoweringContext) -> Lowered:
+    items = [item for each in context.limit_ranges.get(namespace or "default", ()) for item in each.spec.limits]
     container = summarised(_bounds(item) for item in items if item.type == "Container")
     whole = summarised(_bounds(item) for item in items if item.type == "Pod")
     spec = view(each.template, wire_pods.PodTemplate).spec
     overhead: Mapping[str, int] = {}
-    runtime = around.runtime_classes.get(spec.runtime_class_name)
+    runtime = context.runtime_classes.get(spec.runtime_class_name)
     if runtime is not None and runtime.overhead is not None:
         overhead = _nanos(runtime.overhead.pod_fixed)
     pod = adjusted(asked_by(spec), container=container, whole=whole, runtime_overhead=overhead)
     broken = violation(pod, container=container, whole=whole)
-    lowered = _pod_set(each, spec, counted(pod_request(pod), around.policy.resources), count)
+    lowered = _pod_set(each, spec, counted(pod_request(pod), context.policy.resources), count)
     return lowered, broken, spec.termination_grace_period_seconds * 1000
 
 

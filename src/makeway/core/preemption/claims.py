@@ -239,7 +239,7 @@ def survey(state: State, now: Millis, queues: Iterable[QueueName]) -> Survey:
 
 def _examined(state: State, known: InForce, workload: Workload, now: Millis) -> tuple[str, Claimant | None]:
     """The claimant, unless its claim has ended for a reason of its own (S-19.1.4)."""
-    claim, line = known.claim, state.pending.line(known.queue)
+    claim, line = known.claim, state.pending.list_of(known.queue)
     if now >= claim.expires_at:
         return EXPIRED, None
     if not state.is_active(known.queue):
@@ -320,7 +320,7 @@ def ready(state: State) -> list[Workload]:
     """Claimants who are due, for all whom they count on have left: of a family the most preferred (S-4.2, S-5.1)."""
     found = []
     for queue, members in state.claims.of_queue.items():
-        line = state.pending.lines.get(queue)
+        line = state.pending.lists.get(queue)
         for key, known in members.items():
             if line is None or key in line.refused or state.pending.is_blocked(line, key):
                 continue

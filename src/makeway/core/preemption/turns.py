@@ -58,7 +58,7 @@ def turn_behind(
 
     ``searches`` is asked of those alike only until one without rounds behind it has found nothing.
     """
-    line = state.pending.line(workload.queue)
+    line = state.pending.list_of(workload.queue)
     in_vain: set[Shape] = set()
     for each in _earlier_equals(line, workload):
         if shape(each) in in_vain or not _takes_turns(state, workload, each, now) or refused(each):
@@ -75,7 +75,7 @@ def _takes_turns(state: State, workload: Workload, other: Workload, now: Millis)
     """Whether one before a workload stands in its way at all; who claims has had its turn."""
     if other.gated or not may_queue(other, now) or state.claims.find(other.key) is not None:
         return False
-    if other.key in state.pending.line(other.queue).held_back:
+    if other.key in state.pending.list_of(other.queue).held_back:
         return False  # what is kept free for others keeps it out, whoever's time is up
     if other.family is not None and other.family == workload.family:
         return False
@@ -92,10 +92,10 @@ def _earlier_equals(line: WaitingList, workload: Workload) -> Iterator[Workload]
         yield line.members[sticky]
     runs = [
         _until(places, before)
-        for kin, places in line.kins.items()
+        for kin, places in line.classes.items()
         if kin[0][0] == workload.priority and places[0] < before
     ]
-    alone = (line.members[key] for key in line.alone)
+    alone = (line.members[key] for key in line.parked_singly)
     runs.append(_until(sorted(place(each) for each in alone if each.priority == workload.priority), before))
     for where in merge(*runs):
         if where[-1] != sticky:

@@ -62,15 +62,15 @@ class Pending:
         self._log = log
         self._waits_for_pods = waits_for_pods  # whether nothing is admitted until pods are ready
         self._on_forget = on_forget  # what else ends with a workload's waiting
-        self.lines: dict[QueueName, WaitingList] = {}
+        self.lists: dict[QueueName, WaitingList] = {}
         self._names: list[QueueName] = []  # of the lines, sorted
         self._kept_free = False  # whether anything was ever kept free for a refused head
         self._of_interest: dict[QueueName, None] = {}  # lines in which somebody is entitled, or waits for its turn
 
-    def line(self, queue: QueueName) -> WaitingList:
-        found = self.lines.get(queue)
+    def list_of(self, queue: QueueName) -> WaitingList:
+        found = self.lists.get(queue)
         if found is None:
-            found = self.lines[queue] = WaitingList(self._log)
+            found = self.lists[queue] = WaitingList(self._log)
         return found
 
     # --- coming and going ---
@@ -78,26 +78,26 @@ class Pending:
     def push(self, workload: Workload, now: Millis, *, shapes_count: bool = True) -> None:
         """A workload arrives, or changed in a way that makes it worth another look (S-4.7)."""
         self.remove(workload)
-        line = self.line(workload.queue)
+        line = self.list_of(workload.queue)
         if not may_queue(workload, now):
             line.park_alone(workload)
         else:
-            line.enter(workload, rests=shapes_count and not line.strict and line.binds(workload))
+            line.enter(workload, parked=shapes_count and not line.strict and line.binds(workload))
         self.next_turns(workload)
 
     def refresh(self, workload: Workload) -> None:
         """Its object changed in nothing that matters to a verdict: whether it waits or is parked stays (S-4.7)."""
-        line = self.line(workload.queue)
+        line = self.list_of(workload.queue)
         if workload.key not in line.members:
             return
-        kin = line.kin_of.get(workload.key)
+        kin = line.class_of.get(workload.key)
         if kin is None:
             line.park_alone(workload)
-        elif kin in line.resting:
+        elif kin in line.parked_classes:
             kept = line.verdict_of(workload.key)
             line.leave(workload.key)
-            if (shape(workload), workload.namespace) in line.resting:
-                line.enter(workload, rests=True)
+            if (shape(workload), workload.namespace) in line.parked_classes:
+                line.enter(workload, parked=True)
             else:
                 line.park_alone(workload)
             line.keep_verdict(workload.key, kept)
@@ -109,13 +109,13 @@ class Pending:
 
     def remove(self, workload: Workload) -> None:
         """It is gone, or holds quota now."""
-        self.line(workload.queue).leave(workload.key)
+        self.list_of(workload.queue).leave(workload.key)
 
     def forget(self, workload: Workload) -> None:
         """It reserved quota, was deleted or left the queue: who waited for it to come first need not any more."""
         self.remove(workload)
         self._on_forget(workload)
-        line = self.line(workload.queue)
+        line = self.list_of(workload.queue)
         if line.sticky.get("it") == workload.key:
             self._log.drop(line.sticky, "it")
         self.next_turns(workload)
@@ -124,24 +124,24 @@ class Pending:
 
     def in_use(self) -> list[QueueName]:
         """Queues with somebody in their line, by name."""
-        if len(self._names) != len(self.lines):
-            self._names = sorted(self.lines)
-        return [name for name in self._names if self.lines[name].fronts]
+        if len(self._names) != len(self.lists):
+            self._names = sorted(self.lists)
+        return [name for name in self._names if self.lists[name].class_heads]
 
     def find(self, queue: QueueName, key: WorkloadKey) -> Workload | None:
-        line = self.lines.get(queue)
+        line = self.lists.get(queue)
         return None if line is None else line.members.get(key)
 
     def head(
         self, queue: QueueName, *, due_only: bool, sticky_blocks: bool, but: Container[WorkloadKey] = ()
     ) -> Workload | None:
         """The workload that is looked at next (S-4.2); ``due_only``: refused ones wait for a wake, as ``but`` do."""
-        line = self.lines.get(queue)
-        if line is None or not line.fronts:
+        line = self.lists.get(queue)
+        if line is None or not line.class_heads:
             return None
         blocked = line.blocked if line.blocked and due_only and self._waits_for_pods() else {}
         if not line.sticky:  # the usual case, told without a search
-            first = line.fronts[0][-1]
+            first = line.class_heads[0][-1]
             if first not in but and first not in blocked and (not due_only or first not in line.refused):
                 return line.members[first]
         for key in line.ordered():
@@ -152,15 +152,15 @@ class Pending:
         return None
 
     def first(self, queue: QueueName) -> WorkloadKey | None:
-        return next(self.line(queue).ordered(), None)
+        return next(self.list_of(queue).ordered(), None)
 
     def in_order(self, queue: QueueName) -> list[WorkloadKey]:
         """The whole line, for those who ask for positions."""
-        return list(self.line(queue).ordered())
+        return list(self.list_of(queue).ordered())
 
     def pop(self, workload: Workload) -> int:
         """Take a head out of its line; returns how often the queue was woken so far."""
-        line = self.line(workload.queue)
+        line = self.list_of(workload.queue)
         if workload.key in line.members and not line.is_parked(workload.key):
             was_judged = workload.key in line.judged
             line.leave(workload.key)
@@ -176,7 +176,7 @@ class Pending:
 
         ``binds_larger``: nobody behind it who asks for as much or more can fare better, so all these are parked too.
         """
-        line = self.line(workload.queue)
+        line = self.list_of(workload.queue)
         if workload.key in line.members and not line.is_parked(workload.key):
             return False
         was_judged = workload.key in line.judged
@@ -197,7 +197,7 @@ class Pending:
         if moves:
             line.bind(shape(workload), workload.queued_at)
         if moves and not backs_off:
-            line.enter(workload, rests=True)
+            line.enter(workload, parked=True)
         else:
             line.park_alone(workload)
         if moves and binds_larger:
@@ -209,13 +209,13 @@ class Pending:
 
         ``turn``: it was displaced by time, so that the verdict is its own.
         """
-        line = self.line(workload.queue)
+        line = self.list_of(workload.queue)
         if turn is not None:
             self.pop(workload)
             self.requeue(workload, "NoFit", now, woken=False, has_untried=False, shapes_count=False)
             self.wait_turn(workload, turn)
             return
-        if line.strict or len(line.kin_of[workload.key]) != 2:
+        if line.strict or len(line.class_of[workload.key]) != 2:
             self.pop(workload)
             self.requeue(
                 workload, "NoFit", now, woken=False, has_untried=False, shapes_count=True, binds_larger=binds_larger
@@ -227,46 +227,46 @@ class Pending:
 
     def stick(self, workload: Workload) -> None:
         """It comes first in its line from now on; a strict line keeps its order (S-4.9)."""
-        line = self.line(workload.queue)
+        line = self.list_of(workload.queue)
         if not line.strict:
             self._log.put(line.sticky, "it", workload.key)
 
     def _park_larger(self, line: WaitingList, workload: Workload) -> None:
         """Those behind it who ask for no less get the same verdict: look at none of them (S-4.5.3)."""
         where = place(workload)
-        behind = line.fronts[bisect_left(line.fronts, where) :]
+        behind = line.class_heads[bisect_left(line.class_heads, where) :]
         if not behind:
             return
-        own, kin_of = shape(workload), line.kin_of
+        own, kin_of = shape(workload), line.class_of
         for each in dict.fromkeys([kin_of[front[-1]][0] for front in behind]):
-            if is_at_least(each, own) and min(line.kins[kin][0] for kin in line.of_shape[each]) > where:
+            if is_at_least(each, own) and min(line.classes[kin][0] for kin in line.of_shape[each]) > where:
                 line.bind(each, workload.queued_at)
 
     def keep_free(self, workload: Workload, standing: HeadReservation) -> None:
         self._kept_free = True
-        self._log.put(self.line(workload.queue).standing, workload.key, standing)
+        self._log.put(self.list_of(workload.queue).reservations, workload.key, standing)
 
     def standing(self) -> dict[QueueName, dict[WorkloadKey, HeadReservation]]:
         """What is kept free for refused heads, queue by queue."""
         if not self._kept_free:
             return {}
-        return {queue: dict(line.standing) for queue, line in self.lines.items() if line.standing}
+        return {queue: dict(line.reservations) for queue, line in self.lists.items() if line.reservations}
 
     def end_standing_in(self, queue: QueueName) -> None:
         """A head of the queue is looked at: what was kept free for one before it is so no more (S-5.13)."""
-        line = self.line(queue)
-        for key in list(line.standing) if line.standing else ():
-            self._log.drop(line.standing, key)
+        line = self.list_of(queue)
+        for key in list(line.reservations) if line.reservations else ():
+            self._log.drop(line.reservations, key)
 
     def end_standing(self) -> None:
         """Nothing is kept free any more for who is no longer first."""
-        for queue, line in self.lines.items() if self._kept_free else ():
-            for key in [key for key in line.standing if key != self.first(queue)]:
-                self._log.drop(line.standing, key)
+        for queue, line in self.lists.items() if self._kept_free else ():
+            for key in [key for key in line.reservations if key != self.first(queue)]:
+                self._log.drop(line.reservations, key)
 
     def hold_back(self, workload: Workload) -> None:
         """It lost to what is kept free for another, and is due when that changes (S-5.1)."""
-        line = self.line(workload.queue)
+        line = self.list_of(workload.queue)
         self._log.put(line.refused, workload.key, None)
         self._log.put(line.held_back, workload.key, None)
         self._log.drop(line.judged, workload.key)  # it heard something else
@@ -275,14 +275,14 @@ class Pending:
     def free_again(self, queues: Iterable[QueueName], but: frozenset[WorkloadKey]) -> None:
         """What was kept free in the tree of these queues has changed: who lost to it is due, but for ``but``."""
         for queue in queues:
-            line = self.line(queue)
+            line = self.list_of(queue)
             for key in [key for key in line.held_back if key not in but]:
                 self._log.drop(line.held_back, key)
                 self._log.drop(line.refused, key)
 
     def free_alone(self, workload: Workload) -> None:
         """What this one lost to has changed since: it is due."""
-        line = self.line(workload.queue)
+        line = self.list_of(workload.queue)
         self._log.drop(line.held_back, workload.key)
         self._log.drop(line.refused, workload.key)
 
@@ -291,7 +291,7 @@ class Pending:
 
         Those behind it would hear the same, one after the other, whenever an admission begins to block again.
         """
-        self._log.put(self.line(workload.queue).blocked, workload.key, None)
+        self._log.put(self.list_of(workload.queue).blocked, workload.key, None)
 
     def is_blocked(self, line: WaitingList, key: WorkloadKey) -> bool:
         """Whether it was found to wait for pods, and there are still pods to wait for."""
@@ -310,12 +310,12 @@ class Pending:
         """
         returned: list[WorkloadKey] = []
         for queue in sorted(set(queues)):
-            line = self.lines.get(queue)
+            line = self.lists.get(queue)
             if line is None:
                 continue
             self._due(line)
-            if is_hopeless is not None and line.resting and not line.alone:
-                least = line.least_of_resting()
+            if is_hopeless is not None and line.parked_classes and not line.parked_singly:
+                least = line.least_of_parked()
                 if least is not None and is_hopeless(queue, least):
                     continue
             self._log.put(line.wakes, "count", line.wakes.get("count", 0) + 1)
@@ -324,9 +324,9 @@ class Pending:
                 self._log.drop(line.turn_shapes, known)
             rising = _of_matching(line, matches)
             for kin in rising if lists_returned else ():
-                returned += [where[-1] for where in line.kins[kin]]
-            line.rise(rising)
-            for each in [line.members[key] for key in line.alone]:
+                returned += [where[-1] for where in line.classes[kin]]
+            line.unpark(rising)
+            for each in [line.members[key] for key in line.parked_singly]:
                 if may_queue(each, now) and matches(each):
                     line.enter(each)
                     returned.append(each.key)
@@ -335,7 +335,7 @@ class Pending:
     def due(self, queues: Iterable[QueueName]) -> None:
         """Refused workloads of these queues are worth another look; the parked ones are not."""
         for queue in queues:
-            self._due(self.line(queue))
+            self._due(self.list_of(queue))
 
     def _due(self, line: WaitingList) -> None:
         for table in (line.refused, line.held_back, line.blocked):
@@ -346,13 +346,13 @@ class Pending:
 
     def refuse(self, workload: Workload) -> None:
         """It is not looked at again before something happens, or ``due_again`` is called."""
-        line = self.line(workload.queue)
+        line = self.list_of(workload.queue)
         if workload.key in line.members and not line.is_parked(workload.key):
             self._log.put(line.refused, workload.key, None)
 
     def due_again(self, workload: Workload) -> None:
         """Something that concerns only this workload has changed."""
-        self._log.drop(self.line(workload.queue).refused, workload.key)
+        self._log.drop(self.list_of(workload.queue).refused, workload.key)
 
     # --- turns and holds ---
 
@@ -361,16 +361,16 @@ class Pending:
 
         ``shared``: those behind it that look alike wait with it, for they would be told the same.
         """
-        line = self.line(workload.queue)
+        line = self.list_of(workload.queue)
         self._of_interest[workload.queue] = None
         self._log.put(line.turns, workload.key, turn)
-        if shared and turn.behind is not None and workload.key in line.alone and not line.has_options:
+        if shared and turn.behind is not None and workload.key in line.parked_singly and not line.has_options:
             self._log.put(line.turn_shapes, shape(workload), None)
             line.bind(shape(workload), workload.queued_at)
 
     def next_turns(self, workload: Workload) -> None:
         """A workload that others stood behind has changed, or waits no more: they are due (S-4.6.9)."""
-        line = self.line(workload.queue)
+        line = self.list_of(workload.queue)
         if line.turns:
             for key in [key for key, turn in line.turns.items() if turn.behind == workload.key]:
                 self._end_turn(line, key)
@@ -378,43 +378,43 @@ class Pending:
     def turns_after_admission(self, queues: Collection[QueueName]) -> None:
         """Somebody was admitted in a tree: those that stand behind others in it are due, they only (S-4.6.9)."""
         for queue in self._of_interest if len(self._of_interest) < len(queues) else queues:
-            line = self.lines.get(queue)
+            line = self.lists.get(queue)
             if line is not None and line.turns and queue in queues:
                 for key in [key for key, turn in line.turns.items() if turn.behind is not None]:
                     self._end_turn(line, key)
 
     def turns_come(self, queue: QueueName, now: Millis) -> None:
         """Those that waited because they were displaced by time are due, once they have waited long enough."""
-        line = self.line(queue)
+        line = self.list_of(queue)
         come = [key for key, turn in line.turns.items() if turn.at is not None and now >= turn.at]
         for workload in sorted((line.members[key] for key in come), key=place):
-            self._end_turn(line, workload.key, rests=not line.strict and line.binds(workload))
+            self._end_turn(line, workload.key, parked=not line.strict and line.binds(workload))
 
     def next_turn(self, queue: QueueName) -> Millis | None:
         """When ``turns_come`` has somebody to look at."""
-        line = self.lines.get(queue)
+        line = self.lists.get(queue)
         return None if line is None else min((t.at for t in line.turns.values() if t.at is not None), default=None)
 
-    def _end_turn(self, line: WaitingList, key: WorkloadKey, *, rests: bool = False) -> None:
+    def _end_turn(self, line: WaitingList, key: WorkloadKey, *, parked: bool = False) -> None:
         self._log.drop(line.turns, key)
         self._log.drop(line.refused, key)
         self._log.drop(line.held_back, key)
         workload = line.members[key]
         if line.turn_shapes and shape(workload) in line.turn_shapes:
             line.unbind(shape(workload))
-        if key in line.alone:
-            line.enter(workload, rests=rests)
+        if key in line.parked_singly:
+            line.enter(workload, parked=parked)
 
     def entitle(self, workload: Workload, usage: Usage) -> None:
         """Only lent quota keeps it out: while it waits, what it asks for is not lent again (S-5.14)."""
         self._of_interest[workload.queue] = None
-        self._log.put(self.line(workload.queue).entitled, workload.key, usage)
+        self._log.put(self.list_of(workload.queue).entitled, workload.key, usage)
 
     def holds(self) -> dict[QueueName, tuple[WorkloadKey, Usage]]:
         """By queue, the first that is entitled, and what it asks for."""
         found = {}
         for queue in self._of_interest:
-            line = self.lines.get(queue)
+            line = self.lists.get(queue)
             if line is not None and line.entitled:
                 sticky = line.sticky.get("it")
                 first = min(line.entitled, key=lambda key: (key != sticky, place(line.members[key])))
@@ -422,13 +422,13 @@ class Pending:
         return found
 
     def contents(self) -> object:
-        return {queue: line.contents() for queue, line in sorted(self.lines.items())}
+        return {queue: line.contents() for queue, line in sorted(self.lists.items())}
 
 
 def _of_matching(line: WaitingList, matches: Callable[[Workload], bool]) -> list[EquivalenceClass]:
     """Kin at rest whose namespace may use the queue; kin of one namespace need not be asked about twice."""
     may: dict[str, bool] = {}
-    for kin in line.resting:
+    for kin in line.parked_classes:
         if kin[1] not in may:
-            may[kin[1]] = matches(line.members[line.kins[kin][0][-1]])
-    return [kin for kin in line.resting if may[kin[1]]]
+            may[kin[1]] = matches(line.members[line.classes[kin][0][-1]])
+    return [kin for kin in line.parked_classes if may[kin[1]]]

@@ -28,7 +28,7 @@ class Position:
 
 def positions(state: State, queue: QueueName) -> Iterator[Position]:
     """From the front; whoever stops early has not paid for the rest."""
-    line = state.pending.lines.get(queue)
+    line = state.pending.lists.get(queue)
     if line is None:
         return
     before: Counter[tuple[str, str]] = Counter()
@@ -45,7 +45,7 @@ def _in_order(line: WaitingList) -> Iterator[WorkloadKey]:
         first = None
     if first is not None:
         yield first
-    alone = sorted(place(line.members[key]) for key in line.alone)
-    for where in merge(*line.kins.values(), alone):
+    alone = sorted(place(line.members[key]) for key in line.parked_singly)
+    for where in merge(*line.classes.values(), alone):
         if where[-1] != first:
             yield where[-1]

@@ -60,23 +60,23 @@ class Prefilter:
                 continue
             amounts = found.setdefault(node.root, {})
             for pod_set in claimant.pod_sets:
-                for resource, amount in pod_set.look.totals.items():
+                for resource, amount in pod_set.signature.totals.items():
                     amounts[resource] = amounts.get(resource, 0) + amount
             for victim in still_charged(state, known.claim):
                 for (_, resource), amount in (victim.usage or {}).items():
                     amounts[resource] = amounts.get(resource, 0) + amount
         return found
 
-    def is_in_vain(self, head: Workload, now: Millis) -> bool:
+    def certainly_refused(self, head: Workload, now: Millis) -> bool:
         """Whether a look at a head would end as the one before: in a refusal that its shape shares."""
         state = self._state
-        line = state.pending.lines[head.queue]
-        if head.key not in line.judged or line.standing or head.family is not None or head.refusal:
+        line = state.pending.lists[head.queue]
+        if head.key not in line.judged or line.reservations or head.family is not None or head.refusal:
             return False
         if len(head.pod_sets) != 1 or head.pod_sets[0].min_count is not None:
             return False
         equals = own_turn(state, head, now) is None  # who was displaced by time displaces none of them for a while
-        if not self.is_short(head.queue, head.priority, head.pod_sets[0].look.totals, NOTHING, equals=equals):
+        if not self.is_short(head.queue, head.priority, head.pod_sets[0].signature.totals, NOTHING, equals=equals):
             return False
         return may_queue(head, now) and state.namespace_matches(head)
 

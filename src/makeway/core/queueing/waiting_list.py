@@ -37,7 +37,7 @@ def place(workload: Workload) -> Place:
 
 def shape(workload: Workload) -> Shape:
     """What a verdict depends on: who looks alike gets the same one (S-4.5.3)."""
-    return (workload.priority, *[each.look for each in workload.pod_sets])
+    return (workload.priority, *[each.signature for each in workload.pod_sets])
 
 
 def is_at_least(larger: Shape, smaller: Shape) -> bool:
@@ -102,18 +102,18 @@ class WaitingList:
     strict: bool = False
     by_age: bool = False  # an older workload may displace more than one that looks alike (S-4.5.3)
     members: dict[WorkloadKey, Workload] = field(default_factory=dict)  # in the line, and parked
-    kin_of: dict[WorkloadKey, EquivalenceClass] = field(default_factory=dict)
-    alone: dict[WorkloadKey, None] = field(default_factory=dict)  # parked, each for a reason of its own
-    kins: dict[EquivalenceClass, list[Place]] = field(default_factory=dict)  # each sorted, none empty
+    class_of: dict[WorkloadKey, EquivalenceClass] = field(default_factory=dict)
+    parked_singly: dict[WorkloadKey, None] = field(default_factory=dict)  # parked, each for a reason of its own
+    classes: dict[EquivalenceClass, list[Place]] = field(default_factory=dict)  # each sorted, none empty
     of_shape: dict[Shape, dict[EquivalenceClass, None]] = field(default_factory=dict)
-    fronts: list[Place] = field(default_factory=list)  # the first of each kin in the line, sorted
-    resting: dict[EquivalenceClass, None] = field(default_factory=dict)  # kin that is parked together
+    class_heads: list[Place] = field(default_factory=list)  # the first of each kin in the line, sorted
+    parked_classes: dict[EquivalenceClass, None] = field(default_factory=dict)  # kin that is parked together
     refused: dict[WorkloadKey, None] = field(default_factory=dict)  # in the line, but not due
     shapes: dict[Shape, Millis] = field(default_factory=dict)  # parked shapes: arrivals that are not older join them
     sticky: dict[Literal["it"], WorkloadKey] = field(default_factory=dict)  # at most one
     wakes: dict[Literal["count"], int] = field(default_factory=dict)
     _least: Least | None = None  # of those that rest, once somebody asked
-    standing: dict[WorkloadKey, HeadReservation] = field(default_factory=dict)  # of a refused strict head
+    reservations: dict[WorkloadKey, HeadReservation] = field(default_factory=dict)  # of a refused strict head
     held_back: dict[WorkloadKey, None] = field(default_factory=dict)  # refused because of what is kept free
     blocked: dict[WorkloadKey, None] = field(default_factory=dict)  # found to wait until pods of others are ready
     count_by: dict[LocalName, int] = field(default_factory=dict)  # members by LocalQueue
@@ -134,10 +134,10 @@ class WaitingList:
     def parked(self) -> Mapping[WorkloadKey, Workload]:
         return Members(self, parked=True)
 
-    def least_of_resting(self) -> Least | None:
+    def least_of_parked(self) -> Least | None:
         """No kin that rests has a higher priority or asks for less; None: that cannot be told of all of them."""
         if self._least is None:
-            self._least = _least(self.resting)
+            self._least = _least(self.parked_classes)
         return None if self._least is UNKNOWN else self._least
 
     @property
@@ -146,26 +146,26 @@ class WaitingList:
 
     def is_parked(self, key: WorkloadKey) -> bool:
         """Of one who waits: whether it is out of the line."""
-        return key in self.alone or self.kin_of[key] in self.resting
+        return key in self.parked_singly or self.class_of[key] in self.parked_classes
 
     def count_in_line(self) -> int:
-        return sum(len(places) for kin, places in self.kins.items() if kin not in self.resting)
+        return sum(len(places) for kin, places in self.classes.items() if kin not in self.parked_classes)
 
     def ordered(self) -> Iterator[WorkloadKey]:
         """The line from its front; whoever stops early has not paid for the rest."""
         sticky = self.sticky.get("it")
         if sticky is not None and sticky in self.members and not self.is_parked(sticky):
             yield sticky
-        if not self.fronts:
+        if not self.class_heads:
             return
-        if self.fronts[0][-1] != sticky:
-            yield self.fronts[0][-1]
-        heap = [(front, 0) for front in self.fronts]
+        if self.class_heads[0][-1] != sticky:
+            yield self.class_heads[0][-1]
+        heap = [(front, 0) for front in self.class_heads]
         heapify(heap)
         passed = 0
         while heap:
             at, index = heappop(heap)
-            places = self.kins[self.kin_of[at[-1]]]
+            places = self.classes[self.class_of[at[-1]]]
             if index + 1 < len(places):
                 heappush(heap, (places[index + 1], index + 1))
             if passed and at[-1] != sticky:
@@ -184,40 +184,40 @@ class WaitingList:
         earliest = min(since if self.by_age else DAWN, self.shapes.get(bound, since))
         self.log.put(self.shapes, bound, earliest)
         for kin in list(self.of_shape.get(bound, ())):
-            self.rest(kin, earliest)
+            self.park(kin, earliest)
 
     def unbind(self, bound: Shape) -> None:
         """What was found about this shape holds no more: all that are parked for it are in the line again."""
         self.log.drop(self.turn_shapes, bound)
         self.log.drop(self.shapes, bound)
-        self.rise([kin for kin in self.of_shape.get(bound, ()) if kin in self.resting])
+        self.unpark([kin for kin in self.of_shape.get(bound, ()) if kin in self.parked_classes])
 
-    def enter(self, workload: Workload, *, rests: bool = False) -> None:
-        """It joins its kin: in the line, or, if it ``rests``, where they are parked."""
+    def enter(self, workload: Workload, *, parked: bool = False) -> None:
+        """It joins its kin: in the line, or, if ``parked``, where they are parked."""
         kin: EquivalenceClass = (shape(workload), workload.namespace)
-        if kin in self.resting and not rests:
+        if kin in self.parked_classes and not parked:
             kin = (*kin, workload.key)
         self._put_member(workload)
-        self.log.drop(self.alone, workload.key)
-        self.log.put(self.kin_of, workload.key, kin)
-        places = self.kins.get(kin)
+        self.log.drop(self.parked_singly, workload.key)
+        self.log.put(self.class_of, workload.key, kin)
+        places = self.classes.get(kin)
         if places is None:
             places = []
-            self.log.put(self.kins, kin, places)
+            self.log.put(self.classes, kin, places)
             self.log.put(self.of_shape.setdefault(kin[0], {}), kin, None)
         where = place(workload)
         is_first = not places or where < places[0]
-        if is_first and kin not in self.resting:
+        if is_first and kin not in self.parked_classes:
             if places:
-                self._take(self.fronts, places[0])
-            self._put(self.fronts, where)
+                self._take(self.class_heads, places[0])
+            self._put(self.class_heads, where)
         self._put(places, where)
-        if rests:
-            self.rest(kin, self.shapes.get(kin[0], DAWN))
+        if parked:
+            self.park(kin, self.shapes.get(kin[0], DAWN))
 
     def park_alone(self, workload: Workload) -> None:
         self._put_member(workload)
-        self.log.put(self.alone, workload.key, None)
+        self.log.put(self.parked_singly, workload.key, None)
 
     def _put_member(self, workload: Workload) -> None:
         known, local = self.members.get(workload.key), workload.local
@@ -241,11 +241,11 @@ class WaitingList:
         """It is neither in the line nor parked any more."""
         known = self.members.get(key)
         if known is not None:
-            kin = self.kin_of.get(key)
+            kin = self.class_of.get(key)
             if kin is not None:
                 self._leave_kin(kin, place(known))
-                self.log.drop(self.kin_of, key)
-            self.log.drop(self.alone, key)
+                self.log.drop(self.class_of, key)
+            self.log.drop(self.parked_singly, key)
             self.log.drop(self.members, key)
             self._count(known.local, -1)
             self.log.drop(self.options, key)
@@ -253,54 +253,54 @@ class WaitingList:
         self._forget_verdict(key)
 
     def _leave_kin(self, kin: EquivalenceClass, where: Place) -> None:
-        places = self.kins[kin]
-        in_line = kin not in self.resting
+        places = self.classes[kin]
+        in_line = kin not in self.parked_classes
         was_first = places[0] == where
         self._take(places, where)
         if in_line and was_first:
-            self._take(self.fronts, where)
+            self._take(self.class_heads, where)
             if places:
-                self._put(self.fronts, places[0])
+                self._put(self.class_heads, places[0])
         if not places:
-            self.log.drop(self.kins, kin)
-            self.log.drop(self.resting, kin)
+            self.log.drop(self.classes, kin)
+            self.log.drop(self.parked_classes, kin)
             self._least = None
             self.log.drop(self.of_shape[kin[0]], kin)
             if not self.of_shape[kin[0]]:
                 self.log.drop(self.of_shape, kin[0])
 
-    def rest(self, kin: EquivalenceClass, since: Millis = DAWN) -> None:
+    def park(self, kin: EquivalenceClass, since: Millis = DAWN) -> None:
         """Park all of a kin, but for those queued before ``since``: these stay in the line, each by itself."""
-        if kin in self.resting:
+        if kin in self.parked_classes:
             return
-        places = self.kins[kin]
+        places = self.classes[kin]
         older = bisect_left(places, (-kin[0][0], since))
         if older and len(kin) != 2:
             return
         for where in places[:older]:
             self._stand_apart(where[-1])
-        if kin not in self.kins:
+        if kin not in self.classes:
             return
-        self._take(self.fronts, self.kins[kin][0])
-        self.log.put(self.resting, kin, None)
+        self._take(self.class_heads, self.classes[kin][0])
+        self.log.put(self.parked_classes, kin, None)
         self._least = None
         if self.log.trials:
             self.log.save(self._forget_least)
-        if self.refused or self.held_back or self.standing or self.blocked:
-            for key in [k for table in (self.refused, self.held_back, self.standing, self.blocked) for k in table]:
-                if self.kin_of.get(key) == kin:
+        if self.refused or self.held_back or self.reservations or self.blocked:
+            for key in [k for table in (self.refused, self.held_back, self.reservations, self.blocked) for k in table]:
+                if self.class_of.get(key) == kin:
                     self._forget_refusal(key)
 
     def _stand_apart(self, key: WorkloadKey) -> None:
         """It leaves its kin, and keeps its place in the line and all that was found about it."""
         found, was_judged, workload = self.verdict_of(key), key in self.judged, self.members[key]
-        kin = (*self.kin_of[key][:2], key)
-        self._leave_kin(self.kin_of[key], place(workload))
-        self.log.put(self.kin_of, key, kin)
+        kin = (*self.class_of[key][:2], key)
+        self._leave_kin(self.class_of[key], place(workload))
+        self.log.put(self.class_of, key, kin)
         places: list[Place] = []
-        self.log.put(self.kins, kin, places)
+        self.log.put(self.classes, kin, places)
         self.log.put(self.of_shape.setdefault(kin[0], {}), kin, None)
-        self._put(self.fronts, place(workload))
+        self._put(self.class_heads, place(workload))
         self._put(places, place(workload))
         self.keep_verdict(key, found)
         if was_judged:
@@ -308,7 +308,7 @@ class WaitingList:
 
     def verdict_of(self, key: WorkloadKey) -> Found:
         """What was found about one that waits: refused, held back, blocked, what is kept free for it, its turn."""
-        standing, turn, entitled = self.standing.get(key), self.turns.get(key), self.entitled.get(key)
+        standing, turn, entitled = self.reservations.get(key), self.turns.get(key), self.entitled.get(key)
         return key in self.refused, key in self.held_back, key in self.blocked, standing, turn, entitled
 
     def keep_verdict(self, key: WorkloadKey, found: Found) -> None:
@@ -320,7 +320,7 @@ class WaitingList:
         if is_blocked:
             self.log.put(self.blocked, key, None)
         if standing is not None:
-            self.log.put(self.standing, key, standing)
+            self.log.put(self.reservations, key, standing)
         if turn is not None:
             self.log.put(self.turns, key, turn)
         if entitled is not None:
@@ -335,22 +335,22 @@ class WaitingList:
         self.log.drop(self.refused, key)
         self.log.drop(self.held_back, key)
         self.log.drop(self.blocked, key)
-        self.log.drop(self.standing, key)
+        self.log.drop(self.reservations, key)
 
-    def rise(self, kins: Sequence[EquivalenceClass]) -> None:
+    def unpark(self, kins: Sequence[EquivalenceClass]) -> None:
         """All of these kin, who rest, are in the line again."""
         if not kins:
             return
-        firsts = [self.kins[kin][0] for kin in kins]
-        self.fronts += firsts
-        self.fronts.sort()
+        firsts = [self.classes[kin][0] for kin in kins]
+        self.class_heads += firsts
+        self.class_heads.sort()
         self._least = None
         for kin in kins:
-            self.log.drop(self.resting, kin)
+            self.log.drop(self.parked_classes, kin)
         if self.log.trials:
             self.log.save(self._forget_least)
             for where in firsts:
-                self.log.save(_take_out, self.fronts, where)
+                self.log.save(_take_out, self.class_heads, where)
 
     def _forget_least(self) -> None:
         self._least = None
@@ -370,9 +370,9 @@ class WaitingList:
             list(self.ordered()), sorted(self.parked), sorted(self.refused),
             sorted((repr(known), since) for known, since in self.shapes.items()),
             dict(sorted(self.turns.items())), dict(sorted(self.entitled.items())), sorted(map(repr, self.turn_shapes)),
-            dict(self.sticky), dict(self.wakes), sorted(self.standing), sorted(self.held_back), sorted(self.blocked),
-            self.fronts[:],
-            sorted((key, repr(kin)) for key, kin in self.kin_of.items()), sorted(map(repr, self.resting)),
+            dict(self.sticky), dict(self.wakes), sorted(self.reservations), sorted(self.held_back),
+            sorted(self.blocked), self.class_heads[:],
+            sorted((key, repr(kin)) for key, kin in self.class_of.items()), sorted(map(repr, self.parked_classes)),
             dict(sorted(self.count_by.items())), sorted(self.options), sorted(self.judged),
         )  # fmt: skip
 

@@ -138,7 +138,7 @@ class LocalFigures:
 
 def waiting_in(state: State, queue: QueueName) -> PendingCounts:
     """All pending workloads of a queue; an inactive queue has only inadmissible ones."""
-    line = state.pending.lines.get(queue)
+    line = state.pending.lists.get(queue)
     if line is None:
         return PendingCounts(0, 0)
     if line.has_options:
@@ -153,12 +153,12 @@ def _seen_from(state: State, queue: QueueName, waiting: PendingCounts) -> Pendin
 
 def equivalence_classes(state: State, queue: QueueName) -> PendingCounts:
     """How many classes of workloads that get the same verdict are pending; one may have members of both sorts."""
-    line = state.pending.lines.get(queue)
+    line = state.pending.lists.get(queue)
     if line is None:
         return PendingCounts(0, 0)
-    parked: set[Shape] = {kin[0] for kin in line.resting}
-    parked.update(shape(line.members[key]) for key in line.alone)
-    active = {kin[0] for kin in line.kins if kin not in line.resting}
+    parked: set[Shape] = {kin[0] for kin in line.parked_classes}
+    parked.update(shape(line.members[key]) for key in line.parked_singly)
+    active = {kin[0] for kin in line.classes if kin not in line.parked_classes}
     return PendingCounts(len(active), len(parked)) if state.is_active(queue) else PendingCounts(0, len(active | parked))
 
 
@@ -169,7 +169,7 @@ def pending_requests(state: State, queue: QueueName) -> dict[ResourceName, int]:
     """
     configured = state.queues.get(queue)
     total = {name: 0 for group in (configured.groups if configured is not None else ()) for name in group.resources}
-    line = state.pending.lines.get(queue)
+    line = state.pending.lists.get(queue)
     for alike, count in () if line is None else _pending_shapes(state, line):
         for look in alike[1:]:
             assert isinstance(look, PodSetSignature)
@@ -183,8 +183,8 @@ def pending_requests(state: State, queue: QueueName) -> dict[ResourceName, int]:
 def _pending_shapes(state: State, line: WaitingList) -> Iterable[tuple[Shape, int]]:
     """What pending workloads look like, and how many look so."""
     if not line.has_options:
-        yield from ((kin[0], len(places)) for kin, places in line.kins.items())
-        yield from ((shape(line.members[key]), 1) for key in line.alone)
+        yield from ((kin[0], len(places)) for kin, places in line.classes.items())
+        yield from ((shape(line.members[key]), 1) for key in line.parked_singly)
         return
     families = set()
     for key in sorted(line.members):
@@ -209,7 +209,7 @@ class LocalTotals:
 
 def local_totals(state: State, queue: QueueName, local: LocalName) -> LocalTotals:
     """Of a LocalQueue to this queue: who waits there by it, and who holds anywhere by it."""
-    line, node = state.pending.lines.get(queue), state.tree.queues.get(queue)
+    line, node = state.pending.lists.get(queue), state.tree.queues.get(queue)
     waiting = 0
     if line is not None and not line.has_options:
         waiting = line.count_by.get(local, 0)
@@ -231,7 +231,7 @@ def no_figures(declared: Iterable[FR]) -> LocalFigures:
 
 def figures_by_local_queue(state: State, queue: QueueName) -> dict[LocalName, LocalFigures]:
     """Of every LocalQueue that somebody holds or waits by in this queue."""
-    line = state.pending.lines.get(queue)
+    line = state.pending.lists.get(queue)
     holders = _by_local_queue(state.holders.of_queue.get(queue, {}).values())
     in_line = _by_local_queue(() if line is None else line.waiting.values())
     parked = _by_local_queue(() if line is None else line.parked.values())

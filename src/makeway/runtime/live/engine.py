@@ -1,4 +1,4 @@
-"""The engine at work on a Store that calls: with its writer, its events and its desk, all in one thread of its own.
+"""The engine on a Store that calls, with its writer, its events and its queue of questions, in a thread of its own.
 
 The Store calls after every commit, and so does whoever was answered: between two calls nothing is done, but for what
 was to happen at a time. A restart is a new one over the same Store, and takes up where the other was.
@@ -60,9 +60,9 @@ class LiveEngine:
         )  # fmt: skip
         self.engine.set_aside.heard.append(logged)
         self.recorder = Recorder(self.engine.notes, self.engine.get, store.submit, self.poke)
-        self.desk = QueryQueue(self.engine, self.poke)
+        self.queries = QueryQueue(self.engine, self.poke)
         self._troubles: deque[tuple[Ref, str, Exception | None]] = deque(maxlen=TROUBLES_MAX)
-        actors: list[Actor] = [self, self.engine, self.recorder, self.desk]
+        actors: list[Actor] = [self, self.engine, self.recorder, self.queries]
         self.live = Live(clock, actors, poll_ms=POLL_MS, rest_ms_max=REST_MS_MAX)
         self._thread = LiveThread(self.live, failed)
         self._stopped = False
@@ -107,7 +107,7 @@ class LiveEngine:
         """Finish the step that runs; whether that was in time. Writes that are under way are the Store's to finish."""
         self._stopped = True
         in_time = self._thread.stop(seconds)
-        self.desk.close()
+        self.queries.close()
         return in_time
 
     def not_ready(self) -> str:

@@ -17,7 +17,7 @@ from makeway.core.policy import Policy
 from makeway.core.queueing.waiting_list import Shape, shape
 
 
-def surroundings(objects: Iterable[Wire], policy: Policy) -> LoweringContext:
+def context(objects: Iterable[Wire], policy: Policy) -> LoweringContext:
     """What the requests of pods depend on beside the pods."""
     ranges: dict[str, tuple[LimitRange, ...]] = {}
     classes: dict[str, RuntimeClass] = {}
@@ -30,11 +30,11 @@ def surroundings(objects: Iterable[Wire], policy: Policy) -> LoweringContext:
     return LoweringContext(policy, {}, ranges, classes)
 
 
-def asked_by(workloads: Iterable[Workload], around: LoweringContext, configured: Iterable[str]) -> dict[str, int]:
+def asked_by(workloads: Iterable[Workload], context: LoweringContext, configured: Iterable[str]) -> dict[str, int]:
     """The sum by resource; zero for what is configured and not asked for."""
     total = dict.fromkeys(configured, 0)
     for each in workloads:
-        for pod_set in workload_of(each, around, QueueName("any")).pod_sets:
+        for pod_set in workload_of(each, context, QueueName("any")).pod_sets:
             for name, amount in pod_set.requests.items():
                 total[name] = total.get(name, 0) + amount * pod_set.count
             if PODS in total:
@@ -42,6 +42,6 @@ def asked_by(workloads: Iterable[Workload], around: LoweringContext, configured:
     return total
 
 
-def classes_of(workloads: Iterable[Workload], around: LoweringContext) -> set[Shape]:
+def classes_of(workloads: Iterable[Workload], context: LoweringContext) -> set[Shape]:
     """The scheduling equivalence classes that they belong to."""
-    return {shape(workload_of(each, around, QueueName("any"))) for each in workloads}
+    return {shape(workload_of(each, context, QueueName("any"))) for each in workloads}

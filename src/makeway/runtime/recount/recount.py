@@ -31,7 +31,7 @@ from makeway.runtime.metrics.exposition import Counter, Labels, Number
 from makeway.runtime.metrics.queue_gauges import shown
 from makeway.runtime.metrics.registry import MetricsRegistry
 from makeway.runtime.metrics.workload_gauges import unadmitted_because
-from makeway.runtime.recount.demand import asked_by, classes_of, surroundings
+from makeway.runtime.recount.demand import asked_by, classes_of, context
 from makeway.runtime.recount.shares import share_of
 
 Amounts = dict[FR, int]
@@ -59,7 +59,7 @@ def recount(objects: Iterable[Wire], state: State, metrics: MetricsRegistry | No
     if metrics is None:
         return found
     shares = _share_differences(counted, metrics) if state.policy.fair_sharing else []
-    pending = _pending_differences(counted, metrics, surroundings(stored, state.policy))
+    pending = _pending_differences(counted, metrics, context(stored, state.policy))
     return [*found, *_metric_differences(counted, metrics), *pending, *shares]
 
 
@@ -362,7 +362,7 @@ def _state_differences(counted: _Counted, state: State) -> list[Mismatch]:
         *_compared("state", "reserving", _sizes({n: t.reserving for n, t in tallies.items()}), _sizes(reserving)),
         *_compared("state", "admitted", _sizes({n: t.admitted for n, t in tallies.items()}), _sizes(admitted)),
         *_compared("state", "pending", _sizes({n: t.pending for n, t in tallies.items()}),
-                   {(queue,): waiting_in(state, QueueName(queue)).total for queue in state.pending.lines}),
+                   {(queue,): waiting_in(state, QueueName(queue)).total for queue in state.pending.lists}),
     ]  # fmt: skip
 
 
@@ -469,7 +469,7 @@ def _above_zero(amounts: Amounts) -> Amounts:
     return {fr: amount for fr, amount in amounts.items() if amount > 0}
 
 
-def _pending_differences(counted: _Counted, metrics: MetricsRegistry, around: LoweringContext) -> list[Mismatch]:
+def _pending_differences(counted: _Counted, metrics: MetricsRegistry, context: LoweringContext) -> list[Mismatch]:
     """What waits in each queue: what it asks for, how many classes there are, and that stopped queues have no active.
 
     Members of a class may be active, parked or both, so that the two counts only bound how many there are.
@@ -479,10 +479,10 @@ def _pending_differences(counted: _Counted, metrics: MetricsRegistry, around: Lo
     for name, quota in counted.quotas.items():
         tally = counted.queues[name]
         by_who = {_who(each): each for each in sorted(tally.waiting, key=_place, reverse=True)}
-        asked = asked_by([by_who[who] for who in sorted(tally.pending)], around, {fr[1] for fr in quota.nominal})
+        asked = asked_by([by_who[who] for who in sorted(tally.pending)], context, {fr[1] for fr in quota.nominal})
         expected |= {(name, resource): shown(amount, resource) for resource, amount in asked.items()}
         active, parked = (_value(metrics, "kueue_pending_scheduling_hashes", name, s) for s in STATUSES)
-        classes = len(classes_of(tally.waiting, around)) if around.policy.gates.scheduling_equivalence_hashing else 0
+        classes = len(classes_of(tally.waiting, context)) if context.policy.gates.scheduling_equivalence_hashing else 0
         if not max(active, parked) <= classes <= active + parked:
             found.append(Mismatch("kueue_pending_scheduling_hashes", "classes", (name,), classes, active + parked))
         for metric in ("kueue_pending_workloads", "kueue_pending_scheduling_hashes") if quota.is_stopped else ():

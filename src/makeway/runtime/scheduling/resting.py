@@ -59,7 +59,7 @@ class Resting:
 
         A workload that has no words yet gets them in its time.
         """
-        line = view.state.pending.lines.get(queue)
+        line = view.state.pending.lists.get(queue)
         if line is None or not line.members or view.policy.profile == "parity":
             return
         told: dict[bool, list[WorkloadKey]] = {True: [], False: []}
@@ -121,9 +121,9 @@ class Resting:
         waiting = state.pending.find(queue, key)
         if waiting is None or not state.is_active(queue):
             return None
-        line = state.pending.line(queue)
-        kin = line.kin_of.get(key)
-        is_shared = kin is not None and kin in line.resting and is_true_of_all_alike(state, waiting)
+        line = state.pending.list_of(queue)
+        kin = line.class_of.get(key)
+        is_shared = kin is not None and kin in line.parked_classes and is_true_of_all_alike(state, waiting)
         if kin is None or not is_shared or state.claims.find(key) is not None:
             return unseen(state, waiting, now) or found_about(state, waiting, now)
         wakes, known = line.wakes.get("count", 0), self._of_kin.get((queue, kin))

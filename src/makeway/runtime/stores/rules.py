@@ -110,7 +110,7 @@ class StoreRules(StoredObjects):
 
     def __init__(
         self, history: History, clock: Clock, names: Names, *, looks: int | None = None, careful: bool = True,
-        needs_namespaces: bool = False, mode: Mode = "Strict", around: ValidationContext | None = None,
+        needs_namespaces: bool = False, mode: Mode = "Strict", context: ValidationContext | None = None,
         admission: Admission | None = None, on_trouble: Callable[[Stored, Exception], None] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(history)
@@ -123,7 +123,7 @@ class StoreRules(StoredObjects):
         self._careful = careful
         self._needs_namespaces = needs_namespaces
         self._mode: Mode = mode
-        self._around = around or ValidationContext()
+        self._around = context or ValidationContext()
         self._by_uid: dict[str, Stored] = {}
         self._dependents: dict[str, dict[str, None]] = {}  # uid of an owner -> uids of what it owns
         self._suspects = Suspects()  # whom the collector has to look at

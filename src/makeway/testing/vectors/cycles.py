@@ -86,7 +86,7 @@ def delete(state: State, key: str) -> QueueName:
         if name in members:
             state.release(members[name])
             return queue
-    for queue, line in state.pending.lines.items():
+    for queue, line in state.pending.lists.items():
         workload = line.waiting.get(name) or line.parked.get(name)
         if workload is not None:
             state.pending.forget(workload)

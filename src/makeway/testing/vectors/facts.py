@@ -140,7 +140,7 @@ def load(case: Case, objects: Iterable[Mapping[str, Any]] | None = None) -> Load
 
 def workload_from(tree: Mapping[str, Any], loaded: Loaded, queue: str | None = None) -> Workload:
     wire: WireWorkload = wire_of(tree)
-    return workload_of(wire, loaded.around, None if queue is None else QueueName(queue))
+    return workload_of(wire, loaded.context, None if queue is None else QueueName(queue))
 
 
 def waiting(state: State) -> dict[str, list[str]]:
@@ -154,7 +154,7 @@ def parked(state: State) -> dict[str, list[str]]:
 
 def _lines(state: State) -> list[tuple[QueueName, WaitingList]]:
     """Of the queues that exist; the record knows no others."""
-    return [(name, state.pending.lines[name]) for name in sorted(state.pending.lines) if name in state.queues]
+    return [(name, state.pending.lists[name]) for name in sorted(state.pending.lists) if name in state.queues]
 
 
 def listed(record: Mapping[str, Any], name: str) -> dict[str, list[str]]:

@@ -342,16 +342,16 @@ def validation(case: Case) -> Findings:
     found = Findings()
     classes = classes_from(case.tree)
     default = default_class(classes)
-    around = ValidationContext(
+    context = ValidationContext(
         priority_classes={name: each.value for name, each in classes.items()},
         default_class=default.name if default else "",
     )
     new, problems = _written(case.given["new"])
     if new is not None and case.given["operation"] == "update":
         old, _ = _written(case.given["old"])
-        problems += validate_update(old, new, around) if old is not None else []
+        problems += validate_update(old, new, context) if old is not None else []
     elif new is not None:
-        problems += validate(new, around)
+        problems += validate(new, context)
     errors = [each for each in problems if each.severity == "error"]
     found.same("valid", not errors, case.want["valid"])
     if "reason" in case.want:

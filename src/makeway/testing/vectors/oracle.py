@@ -120,7 +120,7 @@ def _forget_after_cycle(state: State, plan: cycle.Plan, told: Told) -> None:
 def _forget_after_release(state: State, queues: Iterable[QueueName]) -> None:
     """The gate off: scans of all that wait in a queue begin anew when quota of that queue was released."""
     for queue in queues:
-        line = state.pending.line(queue)
+        line = state.pending.list_of(queue)
         for workload in (*line.waiting.values(), *line.parked.values()):
             state.forget_progress(workload)
 

@@ -80,7 +80,7 @@ def requeue(case: Case) -> Findings:
     got = _requeue(loaded.state, workload, case.given["requeueReason"], now_of(case), has_untried=has_untried)
     found.same("inadmissible", got, case.want["inadmissible"])
     if "stickyHead" in case.want:
-        sticky = loaded.state.pending.line(QUEUE).sticky.get("it") == workload.key
+        sticky = loaded.state.pending.list_of(QUEUE).sticky.get("it") == workload.key
         found.same("sticky", sticky, case.want["stickyHead"])
     return found
 
@@ -92,7 +92,7 @@ def equivalence(case: Case) -> Findings:
     first, alike = (workload_from(_plain(name), loaded, QUEUE) for name in ("a", "b"))
     state.push(alike, now)
     _requeue(state, first, case.given["requeueReason"], now)
-    got = alike.key in state.pending.line(QUEUE).parked
+    got = alike.key in state.pending.list_of(QUEUE).parked
     found.same("parks those alike", got, case.want["marksEquivalentWorkloadsInadmissible"])
     return found
 
@@ -100,7 +100,7 @@ def equivalence(case: Case) -> Findings:
 def flush(case: Case) -> Findings:
     found = Findings()
     state, now = load(case).state, now_of(case)
-    for line in list(state.pending.lines.values()):
+    for line in list(state.pending.lists.values()):
         for each in list(line.waiting.values()):
             state.pending.pop(each)
             _requeue(state, each, "", now)
@@ -122,7 +122,7 @@ def operations(case: Case) -> Findings:
             _operate(loaded, step, tree, known, queue, now)
     if given.get("6_flushInadmissible"):
         state.wake(queue, now)
-    line = state.pending.line(queue)
+    line = state.pending.list_of(queue)
     found.same("active", sorted(line.waiting), sorted(rows(case.want, "active")))
     found.same("pending", len(line.waiting) + len(line.parked), case.want["pendingTotal"])
     return found
@@ -160,7 +160,7 @@ def eligibility(case: Case) -> Findings:
     trees = [*case.objects, tree] if case.given["existsInApiServer"] else list(case.objects)
     state = load(case, trees).state
     key = WorkloadKey(f"{tree['metadata'].get('namespace') or 'default'}/{tree['metadata']['name']}")
-    there = [line.waiting[key] for line in state.pending.lines.values() if key in line.waiting]
+    there = [line.waiting[key] for line in state.pending.lists.values() if key in line.waiting]
     if queued:
         there = [each for each in there if _requeue(state, each, "", now_of(case))]
     found.same("requeued", bool(there), case.want["requeued"])

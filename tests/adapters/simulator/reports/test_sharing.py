@@ -24,9 +24,9 @@ def who_should_not_rest(state: State, now: Millis) -> list[str]:
     if state.claims:
         return []
     found = []
-    for name, line in state.pending.lines.items():
-        for kin in line.resting if state.is_active(name) else ():
-            member = line.members[line.kins[kin][0][-1]]
+    for name, line in state.pending.lists.items():
+        for kin in line.parked_classes if state.is_active(name) else ():
+            member = line.members[line.classes[kin][0][-1]]
             with state.trial():
                 entry = nominate(state, member, now)
             if entry.refused is None and (entry.assignment.mode is Mode.FIT or entry.targets):
@@ -41,10 +41,10 @@ def story(seed: int, *, passing: bool) -> tuple[list[object], int]:
     )
     state = simulation.engine.engine.state
     told: list[object] = []
-    is_in_vain = state.hope.is_in_vain
+    certainly_refused = state.prefilter.certainly_refused
 
     def watched(head: Workload, now: Millis) -> bool:
-        if not passing or not is_in_vain(head, now):
+        if not passing or not certainly_refused(head, now):
             return False
         with state.trial():
             entry = nominate(state, head, now)
@@ -57,7 +57,7 @@ def story(seed: int, *, passing: bool) -> tuple[list[object], int]:
         if entry.what not in ("waiting", "skipped") or any(step[0] == "cycle/deferred-fit" for step in entry.steps):
             told.append((entry.at, entry.what, entry.workload, entry.queue, entry.reason, entry.by, entry.victims))
 
-    state.hope.is_in_vain = watched  # type: ignore[method-assign]
+    state.prefilter.certainly_refused = watched  # type: ignore[method-assign]
     simulation.journal.heard.append(heard)
     simulation.run()
     return told, simulation.engine.decisions
@@ -80,8 +80,8 @@ def decisions(seed: int, *, widely: bool) -> int:
         SimulationSettings(seed=seed, eviction_ms=(seed % 3) * 5000), arrivals_of(objects(seed, SHAPE))
     )
     engine = simulation.engine.engine
-    assert engine.state.shares_widely
-    engine.state.shares_widely = widely
+    assert engine.state.propagates_refusals
+    engine.state.propagates_refusals = widely
     step = simulation.engine.step
 
     def watched(now: Millis) -> bool:

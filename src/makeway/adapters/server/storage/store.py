@@ -102,7 +102,7 @@ class SqliteStore:
 
     def __init__(
         self, path: Path, clock: Clock, names: Names | None = None, *, history: int = 10_000, careful: bool = True,
-        needs_namespaces: bool = False, mode: Mode = "Strict", around: ValidationContext | None = None,
+        needs_namespaces: bool = False, mode: Mode = "Strict", context: ValidationContext | None = None,
         size_max: int | None = None, admission: Admission | None = None,
     ) -> None:  # fmt: skip
         self._file = DataFile(path, size_max=size_max)
@@ -112,7 +112,7 @@ class SqliteStore:
             self._shown = StoredObjects(History(history, begin))
             self._ahead = StoreRules(
                 History(_NEVER_FORGETS, begin, _NEVER_FORGETS), clock, names or _new_names(), careful=careful,
-                needs_namespaces=needs_namespaces, mode=mode, around=around, admission=admission,
+                needs_namespaces=needs_namespaces, mode=mode, context=context, admission=admission,
                 looks=LOOKS_PER_CALL, on_trouble=_leave_be,
             )  # fmt: skip
             for each in self._file.objects():
