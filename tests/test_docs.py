@@ -43,6 +43,8 @@ FENCE = re.compile(r"^(?P<indent> *)(?P<fence>```+)(?P<info>[^\n`]*)\n(?P<body>.
 LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} +(?P<title>.+?) *$", re.M)
 ID = re.compile(r"<a id=\"(?P<id>[^\"]+)\"></a>")
+NAMED_FILE = re.compile(r"`(?P<path>[\w/]+/\w+\.py)`")
+CODE_FOLDERS = (ROOT, ROOT / "src", ROOT / "src" / "makeway", ROOT / "tests")
 CODE = re.compile(r"`[^`\n]+`")  # a pattern in it may look like a link
 ANY_LINES = "..."
 SERVER = "console server"
@@ -146,6 +148,12 @@ def broken_links(page: Path, text: str) -> list[str]:
     return broken
 
 
+def missing_files(text: str) -> list[str]:
+    """The Python files that a page names in code marks and that are nowhere."""
+    named = {found["path"] for found in NAMED_FILE.finditer(FENCE.sub("", text))}
+    return sorted(each for each in named if not any((folder / each).exists() for folder in CODE_FOLDERS))
+
+
 def with_blocks(info: str) -> list[Path]:
     return [page for page in pages() if any(blocks(page.read_text("utf-8"), info))]
 
@@ -230,6 +238,11 @@ def test_python_runs(page: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", pages(), ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
     assert broken_links(page, page.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_files_that_a_page_names_are_there(page: Path) -> None:
+    assert missing_files(page.read_text("utf-8")) == []
 
 
 @pytest.mark.parametrize("folder", sorted(p for p in (ROOT / "examples").iterdir() if p.is_dir()), ids=name_of)
@@ -320,6 +333,10 @@ def test_what_a_server_prints_may_differ_where_nobody_can_know_it(
     printed: list[str], expected: list[str], same: bool
 ) -> None:
     assert matches_vaguely(printed, expected) is same
+
+
+def test_missing_files_are_found() -> None:
+    assert missing_files("see `core/state.py`, `tests/test_docs.py` and `core/no_such.py`") == ["core/no_such.py"]
 
 
 def test_broken_links_are_found(tmp_path: Path) -> None:
