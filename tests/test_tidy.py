@@ -191,6 +191,30 @@ def test_nine_of_ten_functions_are_shorter_still() -> None:
     assert ninetieth_percentile(lengths) <= FUNCTION_LINES_P90
 
 
+def undefined_exports(text: str) -> set[str]:
+    """The names that a module exports and does not have; ruff does not ask that of a door."""
+    tree = ast.parse(text)
+    names: set[str] = set()
+    exports: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {each.asname or each.name for each in node.names}
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+            names |= targets
+            if "__all__" in targets and node.value is not None:
+                exports |= set(ast.literal_eval(node.value))
+    return exports - names
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if path.name == "__init__.py"], ids=name_of)
+def test_a_door_exports_what_is_behind_it(path: Path) -> None:
+    modules = {file.stem for file in path.parent.iterdir()}
+    assert undefined_exports(path.read_text("utf-8")) - modules == set()
+
+
 def test_changelog_has_an_unreleased_section() -> None:
     assert has_unreleased_section((ROOT / "CHANGELOG.md").read_text("utf-8"))
 
@@ -278,6 +302,11 @@ def test_a_missing_or_empty_unreleased_section_is_found() -> None:
     assert has_unreleased_section("# Changelog\n\n## Unreleased\n\n- something\n")
     assert not has_unreleased_section("# Changelog\n\n## 0.1.0\n\n- something\n")
     assert not has_unreleased_section("# Changelog\n\n## Unreleased\n\n## 0.1.0\n")
+
+
+def test_an_export_of_nothing_is_found() -> None:
+    assert undefined_exports('__all__ = ["A", "b"]\n\nfrom c import A\n') == {"b"}
+    assert undefined_exports('__all__ = ["A", "b"]\n\nfrom c import b as A\n\n\ndef b() -> None: ...\n') == set()
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ from makeway.api.validation.configuration import check_configuration
 from makeway.api.validation.fields import check_metadata
 from makeway.api.versions import Kind, kind_of
 
-__all__ = ["Surroundings", "validate", "validate_update"]
+__all__ = ["ValidationContext", "validate", "validate_update"]
 
 
 @dataclass(frozen=True, slots=True)
