@@ -215,6 +215,34 @@ def test_a_door_exports_what_is_behind_it(path: Path) -> None:
     assert undefined_exports(path.read_text("utf-8")) - modules == set()
 
 
+IMPORTED = re.compile(r"\bfrom (makeway(?:\.\w+)*) import (\w+(?:, \w+)*)")
+
+
+@functools.cache
+def words_in(module: str) -> frozenset[str] | None:
+    """All words of a module, and the modules in it; None: there is no such module."""
+    place = ROOT / "src" / Path(*module.split("."))
+    file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    if not file.is_file():
+        return None
+    return frozenset({each.stem for each in place.glob("*")} | set(re.findall(r"\w+", file.read_text("utf-8"))))
+
+
+def imports_of_nothing(text: str) -> list[str]:
+    """Names that a text imports and that are not there; no other check sees those of a program in a string."""
+    found = []
+    for module, names in IMPORTED.findall(text):
+        known = words_in(module)
+        missing = [module] if known is None else [f"{module}.{n}" for n in names.split(", ") if n not in known]
+        found += missing
+    return found
+
+
+def test_programs_in_strings_import_what_is_there() -> None:
+    found = {name_of(path): imports_of_nothing(path.read_text("utf-8")) for path in ALL_PYTHON}
+    assert {name: missing for name, missing in found.items() if missing} == {}
+
+
 def test_changelog_has_an_unreleased_section() -> None:
     assert has_unreleased_section((ROOT / "CHANGELOG.md").read_text("utf-8"))
 
@@ -307,6 +335,12 @@ def test_a_missing_or_empty_unreleased_section_is_found() -> None:
 def test_an_export_of_nothing_is_found() -> None:
     assert undefined_exports('__all__ = ["A", "b"]\n\nfrom c import A\n') == {"b"}
     assert undefined_exports('__all__ = ["A", "b"]\n\nfrom c import b as A\n\n\ndef b() -> None: ...\n') == set()
+
+
+def test_an_import_of_nothing_is_found() -> None:
+    assert imports_of_nothing('RUN = "from makeway.core.trace import Rule, WORDS"') == []
+    gone = "from makeway." + "cli import main, nowhere; from makeway." + "nowhere.at import all"
+    assert imports_of_nothing(gone) == ["makeway.cli.nowhere", "makeway.nowhere.at"]
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ END_SECONDS = 60
 
 LAUNCHER = """
 import os, signal, sys
-from makeway.cli import serve
+from makeway.cli.server import serve
 from makeway.cli.main import main
 
 for line in sys.stdin:

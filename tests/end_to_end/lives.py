@@ -34,7 +34,8 @@ OPTIONS = ("--node", f"{NODE}:cpu=4,memory=4Gi,pods=30")
 
 LAUNCHER = f"""
 import os, resource, sys
-from makeway.cli import control_plane, local_node, serve
+from makeway.cli.server import serve
+from makeway.embedded import control_plane, local_node
 from makeway.cli.main import main
 
 resource.setrlimit(resource.RLIMIT_AS, ({ADDRESS_SPACE_BYTES}, {ADDRESS_SPACE_BYTES}))
