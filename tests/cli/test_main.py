@@ -151,6 +151,12 @@ def test_importing_the_command_line_imports_little() -> None:
     assert [name for name in modules if name.startswith("makeway.")] == ["makeway.cli", "makeway.cli.main"]
 
 
+def test_a_simulation_without_nodes_does_without_numpy() -> None:
+    """It would be 14 MB, and a tenth of a second at every start."""
+    result = python("-c", "import makeway.cli.offline.simulate as _; import sys; print('numpy' in sys.modules)")
+    assert result.stdout == "False\n"
+
+
 def test_the_help_and_the_version_import_no_more() -> None:
     for arguments, more in ((["--help"], []), (["version", "--client"], ["makeway.cli.version"])):
         code = f"import sys; from makeway.cli.main import main; main({arguments!r}, standalone_mode=False)"

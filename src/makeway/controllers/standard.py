@@ -11,7 +11,6 @@ from makeway.controllers.jobs.pods import JobPods
 from makeway.controllers.jobs.running import JobRunning
 from makeway.controllers.pods.budgets import Budgets
 from makeway.controllers.pods.lost_nodes import LostNodes
-from makeway.controllers.pods.scheduling import PodScheduling
 from makeway.controllers.queues.status import INTERVAL_MS, QueueStatus
 from makeway.controllers.workloads.lifecycle import Workloads, no_linger
 from makeway.controllers.workloads.over_quota import OverQuota
@@ -22,4 +21,8 @@ def standard(
 ) -> list[Controller]:
     """All that react, in the order in which they are told. ``on_nodes``: also what Kubernetes would bring beside us."""
     found: list[Controller] = [Workloads(linger), JobRunning(), OverQuota(), QueueStatus(figures_ms)]
-    return [*found, JobGangs(), JobPods(), PodScheduling(), LostNodes(), Budgets()] if on_nodes else found
+    if not on_nodes:
+        return found
+    from makeway.controllers.pods.scheduling import PodScheduling  # brings numpy: 14 MB that only nodes need
+
+    return [*found, JobGangs(), JobPods(), PodScheduling(), LostNodes(), Budgets()]

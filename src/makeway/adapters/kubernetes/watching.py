@@ -66,9 +66,8 @@ class WatchFollower:
         self._events: deque[WatchEvent] = deque(WatchEvent("ADDED", each.resource_version, each) for each in first)
         if first and bookmarks:
             self._events.append(WatchEvent("BOOKMARK", since, None))
-        self._stream: WatchStream | None = connect(
-            since
-        )  # here, so that who asks for a watch learns what is wrong with it
+        # Connected here, so that whoever asks for a watch learns what is wrong with it.
+        self._stream: WatchStream | None = connect(since)
         self._stopped = False
         self._failures = 0
         self._error: StoreError | None = None

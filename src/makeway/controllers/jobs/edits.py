@@ -179,7 +179,7 @@ class Report:
         return workload if after is before.conditions else replace(workload, status=replace(before, conditions=after))
 
     def _pods_ready(self, workload: Workload) -> Workload:
-        """S-10.12. Who is leaving is told nothing more; who never was admitted reads as waiting without our word."""
+        """A Workload that is leaving keeps its last word; one that never was admitted has none yet (S-10.12)."""
         found = next(_pods_ready(workload, self.ready), None)
         return workload if found is None else self._told(workload, "PodsReady", *found)
 

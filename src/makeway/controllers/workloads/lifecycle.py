@@ -218,7 +218,7 @@ def _leaves_pods(look: WorkloadContext) -> bool:
 
 
 def keep_finished(look: WorkloadContext) -> Answer:
-    """S-10.11. Options go with their Parent."""
+    """Keep a finished Workload for the configured time, then remove it; an Option goes with its Parent (S-10.11)."""
     keep = look.policy.keep_finished_ms
     if keep is None or look.is_option:
         return None
@@ -230,7 +230,7 @@ def keep_finished(look: WorkloadContext) -> Answer:
 
 
 def keep_deactivated(look: WorkloadContext) -> Answer:
-    """S-10.11: who was switched off by us may be removed together with its job."""
+    """Remove a Workload that makeway deactivated, with its job, after the configured time (S-10.11)."""
     keep = look.policy.keep_deactivated_ms
     if keep is None or look.workload.spec.active:
         return None
@@ -247,7 +247,7 @@ def keep_deactivated(look: WorkloadContext) -> Answer:
 
 
 def deactivate(look: WorkloadContext) -> Answer:
-    """S-10.10: first what is wanted, in the spec; then what follows from it, in the status."""
+    """Deactivate in two writes: what is wanted, in the spec; then what follows, in the status (S-10.10)."""
     workload, target = look.workload, condition(look.workload, "DeactivationTarget")
     wanted = target is not None and target.status == "True"
     if workload.spec.active:
@@ -292,7 +292,7 @@ def heed_rejection(look: WorkloadContext) -> Answer:
 
 
 def stop_with_queue(look: WorkloadContext) -> Answer:
-    """S-3.3: a reservation of a stopped queue ends; what runs stays, unless the queue is drained.
+    """A reservation in a stopped queue ends; what runs stays, unless the queue is drained (S-3.3).
 
     So does a reservation of a ClusterQueue that is being deleted, or is gone: it is not used yet, and would keep the
     queue for as long as a check takes.
@@ -327,7 +327,7 @@ def heed_retry(look: WorkloadContext) -> Answer:
 
 
 def expect_pods(look: WorkloadContext) -> Answer:
-    """S-10.7: pods that are not ready in time send the workload back, and too often is for good."""
+    """Pods that are not ready in time send the Workload back; too often, and it stays out (S-10.7)."""
     settings = look.policy.pods_ready
     if settings is None or look.is_option or not look.stays or not says(look.workload, "Admitted"):
         return None
@@ -362,7 +362,7 @@ def _pods_expected(workload: Workload, settings: PodsReady, now: Millis) -> tupl
 
 
 def give_back(look: WorkloadContext) -> Answer:
-    """S-10.3 of a workload that nobody runs: its quota is free as soon as it has been asked to leave.
+    """The quota of a Workload without a job is free as soon as it has been asked to leave (S-10.3).
 
     A Parent goes after its Option was asked too, so that it does not take the same admission over again (S-12.10).
     """
@@ -399,7 +399,7 @@ def pass_checks(look: WorkloadContext) -> Answer:
 
 
 def end_back_off(look: WorkloadContext) -> Answer:
-    """S-10.5. A time to wait for that came beside another eviction ends the same way, whatever that one's reason."""
+    """Put a Workload back into its queue once its back-off is over, whatever it was evicted for (S-10.5)."""
     workload, requeued = look.workload, condition(look.workload, "Requeued")
     if holds_quota(workload) or not workload.spec.active:
         return None

@@ -228,7 +228,7 @@ class _Search:
         return False
 
     def _by_second_strategy(self) -> bool:
-        """S-9.9: only those who failed the first one, and one of each queue at most."""
+        """Try the candidates that the first strategy refused, at most one of each queue (S-9.9)."""
         order = Richest(self._tree, self._own, self._aside.get)
         while (queue := order.next()) is not None:
             mine, theirs = sides(self._own, queue)

@@ -211,7 +211,7 @@ def _is_accounted(each: Workload) -> bool:
 
 
 def _is_queueable(each: Workload, parent: Workload | None, *, heeds_gates: bool) -> bool:
-    """S-3.5; whose gates and hold count: the Parent's, where there is one."""
+    """Whether it may wait in a queue (S-3.5); for an Option the gates and the hold of its Parent count."""
     if _mode(each) == "Parent" or _is(each, "QuotaReserved") or not _may_wait(each):
         return False
     if heeds_gates and (parent or each).metadata.annotations.get(ADMISSION_GATED_BY, "").strip():
