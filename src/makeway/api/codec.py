@@ -72,7 +72,7 @@ class Reading:
 
 
 def read(tree: Tree, mode: Mode = "Strict", *, limits: bool = True) -> Reading:
-    """An object from a tree that somebody wrote. ``limits=False`` checks types only, as for recorded objects."""
+    """An object from a tree of a user or client. ``limits=False`` checks types only, as for recorded objects."""
     kind, problems = _kind(tree)
     if kind is None:
         return Reading(None, "", None, problems)

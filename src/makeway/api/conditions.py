@@ -1,7 +1,7 @@
 """Conditions of an object: the one function that sets one, and how they are asked for.
 
 Promises: setting twice is setting once; ``lastTransitionTime`` moves only when ``status`` does (api 0.7); the order of
-the list stays; whoever gets the same tuple back has nothing to write.
+the list stays. A caller that gets the same tuple back has nothing to write.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def set_condition(
         status=status,
         reason=reason,
         message=cut(message, MESSAGE_BYTES_MAX),
-        # A stored condition without a time is somebody's mistake; readers rely on one, so it gets it now.
+        # A stored condition without a time is a writer's mistake; readers rely on one, so it gets it now.
         last_transition_time=since if since is not None else Time.of_millis(now.seconds * 1000),
         observed_generation=observed_generation,
     )

@@ -4,7 +4,7 @@ A Go client decodes what it reads into structs and encodes those when it writes.
 zero is dropped where the struct has no pointer, and a quantity gets its canonical spelling: cpu ``1`` becomes ``"1"``.
 Nothing was changed, so nothing that depends on a change may happen.
 
-Promises: known fields are compared by their types, fields that nobody knows (decision 0010) as they are written; the
+Promises: known fields are compared by their types, unknown fields (decision 0010) as they are written; the
 order of keys never counts, that of list items always does; one pass over each part, and none where the bytes are equal.
 
 Not here: whether a Job still asks for what its Workload says (``controllers.jobs.templates``), which counts only what

@@ -1,9 +1,9 @@
 """How texts are written that Kubernetes reads as more than text: names, keys, ports, paths, percentages.
 
 A ``TextForm`` is named in a ``Limit`` and judged where a tree is read (``structure``). The plain questions below it are
-for whoever holds a text already.
+for callers that hold a text already.
 
-Promise: a question costs what the text is long, whatever is in it.
+Promise: the cost of a question is linear in the length of the text, whatever is in it.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def find_gate(name: str) -> Gate | None:
 
 
 def check_gates(gates: Mapping[str, bool], path: str) -> list[Problem]:
-    """What is wrong with the gates that somebody wrote at ``path``, in the order in which they are written."""
+    """What is wrong with the gates that are set at ``path``, in the order in which they are written."""
     problems: list[Problem] = []
     for name, value in gates.items():
         here, gate = entry(path, name), find_gate(name)

@@ -63,7 +63,7 @@ DEFAULT_PRIORITY_CLASS = "default"  # the WorkloadPriorityClass of jobs that nam
 ANY_OPTION = "any"  # the one Option of a Workload without flavors to choose from (S-12.1)
 
 DEFAULT_NAMESPACE = "default"
-LASTING_NAMESPACES = (DEFAULT_NAMESPACE, "kube-system", "kube-public")  # nobody can delete them
+LASTING_NAMESPACES = (DEFAULT_NAMESPACE, "kube-system", "kube-public")  # they cannot be deleted
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"  # every namespace carries its own name
 SCHEDULERS = ("", "default-scheduler", "makeway-scheduler")  # names that pods may ask for and get our pod scheduler
 SYSTEM_CLASSES = {

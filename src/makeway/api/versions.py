@@ -427,7 +427,7 @@ def _event_up(tree: dict[str, Tree], problems: list[Problem]) -> None:
     for stored, shown in _EVENT_NAMES:
         tree.pop(
             stored, None
-        )  # a word of the other group: here it is an unknown field, and nobody has judged its value
+        )  # a word of the other group: here it is an unknown field, and its value has not been validated
         _rename(tree, shown, stored)
 
 

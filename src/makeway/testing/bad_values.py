@@ -1,7 +1,7 @@
 """Bad values for every field of every kind: each stands in an object that is otherwise small and good.
 
 ``places`` walks the shape of a kind and names every field that can be reached, through lists and maps too;
-``bad_values`` says what to try there; ``planted`` puts a value into its place. Whoever takes such an object in must
+``bad_values`` says what to try there; ``planted`` puts a value into its place. Code that takes such an object in must
 refuse it, or come to no harm by it.
 
 Promises: equal calls give equal values, in the same order; ``good_value`` is one that its place can hold.

@@ -146,7 +146,7 @@ def workload(
     min_count: int | None = None,
     **settings: Any,
 ) -> Workload:
-    """One that waits: ``count`` pods of ``cpu`` cores; ``settings`` are fields of ``Workload``."""
+    """A waiting workload: ``count`` pods of ``cpu`` cores; ``settings`` are fields of ``Workload``."""
     asked = {ResourceName(key): units(value, key) for key, value in (requests or {"cpu": cpu}).items()}
     one = PodSet(name="main", count=count, requests=asked, min_count=min_count)
     return Workload(
@@ -163,7 +163,7 @@ def workload(
 
 
 def holder(name: str, *, reserved: Amount | None = 0, usage: Amounts | None = None, **settings: Any) -> Workload:
-    """One that holds quota since ``reserved`` (None: just assumed): ``usage``, by default its ``cpu`` cores."""
+    """A workload that holds quota since ``reserved`` (None: just assumed): ``usage``, by default its ``cpu`` cores."""
     settings = {"queued": reserved or 0, **settings}
     return replace(
         workload(name, **settings),
@@ -211,10 +211,10 @@ def leave(on: State, *names: str, reason: str = "", at: Amount = 0, returns: boo
 
 
 def outcomes(plan: Plan) -> dict[str, str]:
-    """What became of each head, by its uid."""
+    """The status of each head's verdict, by its uid."""
     return {each.workload.uid: each.requeue or each.status for each in plan.verdicts}
 
 
 def evictions(plan: Plan) -> list[tuple[str, str]]:
-    """Who is asked to leave and on what ground, in the order in which they were chosen."""
+    """The victims and the reason for each, in the order in which they were chosen."""
     return [(target.workload.uid, target.reason) for each in plan.verdicts for target in each.targets]

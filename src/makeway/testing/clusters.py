@@ -1,6 +1,6 @@
-"""Random clusters: nodes that differ, pods and gangs of every sort on them, budgets, and somebody who waits.
+"""Random clusters: nodes that differ, pods and gangs of every sort on them, budgets, and a pod or gang that waits.
 
-Nobody stands where there is no room for it, so what is found is what a scheduler could meet. Equal seeds give equal
+No pod runs where it does not fit, so these are clusters that a scheduler could meet. Equal seeds give equal
 clusters.
 """
 
@@ -38,11 +38,11 @@ DEDICATED = Taint("dedicated", "x", "NoSchedule")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementCase:
-    """A cluster and for whom a place is sought in it."""
+    """A cluster, and the pod or gang for which a place is sought in it."""
 
     cluster: Cluster
     preemptor: Preemptor
-    is_plain: bool  # nobody asks for others beside it, keeps them away or asks for evenness
+    is_plain: bool  # no pod has affinity, anti-affinity or a spread
 
 
 def scene(seed: int, *, nodes_max: int = 40, pods_max: int = 300) -> PlacementCase:
@@ -229,7 +229,7 @@ class _Maker:
         return found
 
     def _with_promises(self, waiting: list[Pod], running: list[Pod], nodes: tuple[Node, ...]) -> list[Pod]:
-        """Some of them were promised a node earlier, and so were others who wait."""
+        """Nominate some of them, and some others that wait, to a node."""
         dice = self._dice
         if self._chance(0.15):
             waiting = [

@@ -56,7 +56,7 @@ def changed(each: Stored, **fields: Any) -> Tree:
 
 
 def pending(each: Stored) -> int:
-    """What the status says; nobody promises a status before it was written."""
+    """The count in the status; there may be no status before it was written."""
     return int((each.tree().get("status") or {}).get("pendingWorkloads", 0))
 
 

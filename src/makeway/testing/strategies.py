@@ -4,7 +4,7 @@
 few items of a list, so that hundreds of them cost seconds. What they draw passes ``codec.read`` without an error; it
 need not make sense beyond that, since the rules between fields are for ``validation``.
 
-With ``unknown=True`` the parts that Kubernetes defines also carry fields that nobody knows: they must be kept.
+With ``unknown=True`` the parts that Kubernetes defines also carry unknown fields: they must be kept.
 """
 
 from __future__ import annotations

@@ -231,7 +231,7 @@ CHANGES = (
     "stop queue", "stop local queue", "quota", "priority", "switch", "labels", "delete work", "delete local queue",
     "delete queue",
 )  # fmt: skip
-HARMLESS = tuple(each for each in CHANGES if each not in ("quota", "delete queue"))  # nobody finds less than before
+HARMLESS = tuple(each for each in CHANGES if each not in ("quota", "delete queue"))  # no quota gets less
 
 
 class People:

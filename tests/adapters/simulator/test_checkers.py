@@ -62,7 +62,7 @@ def test_an_admission_above_quota_is_seen(play: Play) -> None:
     assert play.seen() == []
     play.put(holder("b", 2))
     [found] = play.seen()
-    assert (found.promise, found.who) == (EXCEEDS, "default/b")
+    assert (found.promise, found.subject) == (EXCEEDS, "default/b")
     assert found.at.startswith("revision ")
     assert "2000 of ('f', 'cpu'), 1000 are free" in str(found)
 
@@ -76,7 +76,7 @@ def test_an_admission_above_quota_is_seen_though_it_ended_before_anybody_looked(
 def test_who_was_evicted_is_counted_until_it_has_left(play: Play) -> None:
     play.put(holder("a", 3, condition("Evicted")))
     play.put(holder("b", 3))
-    assert [each.who for each in play.seen()] == ["default/b"]
+    assert [each.subject for each in play.seen()] == ["default/b"]
     assert play.witness.evictions == {"default/a": 1}
 
 
@@ -97,7 +97,7 @@ def test_quota_of_a_cohort_that_another_queue_uses_is_not_free() -> None:
     play.put(holder("a", 3, queue="left"))
     assert play.seen() == []
     play.put(holder("b", 2, queue="right"))
-    assert [each.who for each in play.seen()] == ["default/b"]
+    assert [each.subject for each in play.seen()] == ["default/b"]
 
 
 def test_quota_that_was_lowered_later_makes_no_admission_wrong(play: Play) -> None:
@@ -112,7 +112,7 @@ def test_quota_that_was_lowered_later_makes_no_admission_wrong(play: Play) -> No
 def test_a_second_admission_is_seen(play: Play) -> None:
     play.put(holder("a", 2))
     play.put(holder("a", 3))
-    assert [(each.promise, each.who) for each in play.seen()] == [(TWICE, "default/a")]
+    assert [(each.promise, each.subject) for each in play.seen()] == [(TWICE, "default/a")]
 
 
 def test_a_change_of_its_conditions_is_no_second_admission(play: Play) -> None:
@@ -135,7 +135,7 @@ def test_who_waits_although_it_would_be_admitted_is_seen(play: Play) -> None:
     play.put(holder("a", 3))
     play.put(workload("stuck"))
     [found] = play.at_rest()
-    assert (found.promise, found.who, found.at) == ("nothing waits that could go on", "default/stuck", "the end")
+    assert (found.promise, found.subject, found.at) == ("nothing waits that could go on", "default/stuck", "the end")
     assert found.detail == "it would be admitted"
 
 
@@ -145,7 +145,7 @@ def test_who_waits_behind_a_head_that_does_not_fit_is_seen(play: Play) -> None:
     play.put(workload("large", count=2, priority=5))
     assert play.at_rest() == []
     play.put(workload("stuck"))
-    assert [each.who for each in play.at_rest()] == ["default/stuck"]
+    assert [each.subject for each in play.at_rest()] == ["default/stuck"]
 
 
 def test_who_waits_although_it_would_preempt_is_seen() -> None:
@@ -176,7 +176,7 @@ def test_a_queued_job_without_a_workload_is_seen(play: Play) -> None:
     for name, meta in (("ours", {"labels": labels}), ("not-ours", {})):
         job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": "default", **meta}}
         play.store.create({**job, "spec": {"template": template, "suspend": True}})
-    assert [(each.promise, each.who) for each in play.at_rest()] == [("a managed Job has a Workload", "ours")]
+    assert [(each.promise, each.subject) for each in play.at_rest()] == [("a managed Job has a Workload", "ours")]
 
 
 def test_what_was_wrong_on_the_way_is_told_at_the_end_too(play: Play) -> None:
@@ -203,7 +203,9 @@ def test_a_workload_that_the_engine_never_hears_of_is_seen() -> None:
     told = objects._on_expected
     objects._on_expected = lambda ref, before, after: None if ref.name == "work-1" else told(ref, before, after)
     ready.run(Millis(BEGIN_MS + 600 * MINUTE_MS))
-    assert [(each.promise, each.who) for each in ready.broken()] == [("nothing waits that could go on", "team/work-1")]
+    assert [(each.promise, each.subject) for each in ready.broken()] == [
+        ("nothing waits that could go on", "team/work-1")
+    ]
     assert {each.what for each in recount(ready.store_objects(), ready.engine.engine.state)} == {"pending"}
 
 

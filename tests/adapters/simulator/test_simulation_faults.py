@@ -120,7 +120,7 @@ def test_the_trouble_of_one_workload_costs_no_other_its_place(
         left = [each for each in ready.world.lives.recorded(ready.clock.now) if each.finished_at is None]
         others = [each.workload for each in left if bad not in each.workload and each.gone_at is None]
         assert not others, f"world {seed}: {others} wait for ever because of {bad}"
-        assert not [each for each in ready.broken() if bad not in each.who], f"world {seed}"
+        assert not [each for each in ready.broken() if bad not in each.subject], f"world {seed}"
 
 
 def engine_with(ready: Simulation, probe: Callable[[str, Ref], None]) -> Engine:

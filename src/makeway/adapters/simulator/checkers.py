@@ -35,12 +35,12 @@ class Broken(NamedTuple):
     """A promise that was not kept."""
 
     promise: str
-    who: str
+    subject: str
     at: str  # the revision, or "the end"
     detail: str
 
     def __str__(self) -> str:
-        return f"{self.promise}: {self.who} at {self.at}: {self.detail}"
+        return f"{self.promise}: {self.subject} at {self.at}: {self.detail}"
 
 
 class Witness:
@@ -52,14 +52,14 @@ class Witness:
         self._watches = [(kind, store.watch(kind)) for kind in self._kinds]
         self._objects: dict[str, dict[Ref, Any]] = {kind.name: {} for kind in self._kinds}
         self._tree = QuotaTree(UndoLog())
-        self._is_outdated = False  # the tree, by changes that nobody was charged or asked about since
+        self._is_outdated = False  # the tree, by changes since the last charge or question
         self._held: dict[Ref, tuple[str, dict[FR, int]]] = {}
         self.broken: list[Broken] = []
         self.admissions = 0
         self.evictions: dict[str, int] = {}  # by workload
 
     def look(self) -> None:
-        """Take in all revisions since the last look, in their order."""
+        """Take in all revisions since the last call, in their order."""
         events: list[tuple[int, Kind, WatchEvent]] = []
         for kind, watch in self._watches:
             while batch := watch.poll():

@@ -67,7 +67,7 @@ PROFILES: Mapping[str, Mapping[str, int]] = {
 
 
 class Crashed(Exception):
-    """The engine is no more; what it had sent may have happened."""
+    """The engine has ended; the writes that it had sent may have happened."""
 
 
 class Unreadable(Exception):
@@ -75,7 +75,7 @@ class Unreadable(Exception):
 
 
 class Faults:
-    """The dice of one run."""
+    """The seeded dice of one run, and which points have fired."""
 
     def __init__(self, seed: int, chances: Mapping[str, int]) -> None:
         unknown = sorted(set(chances) - set(POINTS))
@@ -158,7 +158,7 @@ class FaultyStore:
         return self._watches[-1]
 
     def forget_watches(self) -> None:
-        """Whoever had them is no more."""
+        """The engine that had them is gone."""
         self._watches.clear()
 
     def step(self, now: Millis) -> bool:
@@ -222,7 +222,7 @@ class FaultyWatch:
 
 
 class FaultyWriter:
-    """Calls that meet faults. Whoever drops it drops what it had not sent yet."""
+    """A writer whose calls meet faults. Dropping it drops the calls that it has not sent yet."""
 
     def __init__(self, store: Store, faults: Faults) -> None:
         self._store = store

@@ -87,7 +87,7 @@ class GlimpseStatus(Wire, frozen=True):
 
 @ready
 class Glimpse(Wire, frozen=True):
-    """A Workload without its pod templates: nobody here looks at them."""
+    """A Workload without its pod templates, which are not needed here."""
 
     metadata: ObjectMeta = made(ObjectMeta)
     spec: GlimpseSpec = made(GlimpseSpec)
@@ -146,7 +146,7 @@ class Glimpse(Wire, frozen=True):
 
 
 def moment(stored: Time | None, now: Millis) -> Millis:
-    """When something happened that is told ``now``, by the time that is stored with it."""
+    """When something happened that is reported ``now``, by the time that is stored with it."""
     if stored is None or now - stored.millis < 1000:
         return now
     return Millis(stored.millis)
@@ -214,7 +214,7 @@ class Lives:
         return len(self._records)
 
     def recorded(self, until: Millis) -> list[Life]:
-        """All lives by workload, those of one name in their order; who still runs has run until ``until``."""
+        """All lives by workload, those of one name in their order; one that still runs has run until ``until``."""
         return [each.life(until) for each in sorted(self._records, key=lambda each: each.key)]
 
     # --- told by the world ---

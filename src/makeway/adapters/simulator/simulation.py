@@ -67,7 +67,7 @@ class SimulationSettings:
 
 
 def was_meant(error: Exception) -> bool:
-    """Whether an object is set aside for it: a fault that was ordered; any other ends the run, and is seen."""
+    """Whether an object is set aside for this error: only a fault that was drawn is; any other error ends the run."""
     return isinstance(error, Unreadable)
 
 
@@ -274,7 +274,7 @@ class Simulation:
                 continue
             name = each.spec.queue_name if isinstance(each, Workload) else meta.labels.get(QUEUE_LABEL, "")
             queue = queues.get((meta.namespace, name))
-            with suppress(ValueError):  # whoever reads files refuses it
+            with suppress(ValueError):  # readers of files refuse it
                 interval = span_of(meta.annotations, CHECKPOINT_INTERVAL, 1)
                 if queue is not None and interval is not None:
                     yield queue, f"{meta.namespace}/{meta.name}", interval

@@ -14,8 +14,8 @@ from makeway.core.model import Millis, WorkloadKey
 from makeway.runtime.journal import JournalEntry
 from makeway.runtime.ports import NotFound
 
-TURNS_MAX = 20  # of each who has quota, while nobody gets any further; more would be the same again
-STARTING_MS_MAX = 3_600_000  # from quota to work; who takes longer waits for something that does not come
+TURNS_MAX = 20  # of each workload that has quota, while none gets any further; more would be the same again
+STARTING_MS_MAX = 3_600_000  # from quota to work; a workload that takes longer waits for something that does not come
 
 
 class GoesRound(Exception):

@@ -9,8 +9,9 @@ An actor beside the engine: it sees the store through its own watches, and write
 - Work without a run time never ends by itself. Work that is stopped keeps what it had saved at its last checkpoint
   and goes on from there; without a checkpoint interval it begins anew. Checkpoints are counted by the time worked.
 
-Promises: exact to the millisecond if it is stepped whenever ``next_at`` says; no more than some thousand looks in a
-step; equal stores and steps give equal writes. Who is evicted in the millisecond in which it would finish finishes.
+Promises: exact to the millisecond if it is stepped whenever ``next_at`` says; at most some thousand objects are
+examined in a step; equal stores and steps give equal writes. A workload that is evicted in the millisecond in which it
+would finish finishes.
 
 Not here: pods and nodes as objects, and faults: it writes to the store itself.
 """
@@ -255,7 +256,7 @@ class World:
         return run
 
     def _start(self, run: _Run, since: Millis, end: Edit, now: Millis) -> None:
-        """``since``: when it began by what is stored. That counts for who ran before we looked at all."""
+        """``since``: when it began by what is stored. That counts for workloads that ran before the world began."""
         if run.began_at is not None:
             return
         began_at = run.began_at = now if run.turn else since
@@ -265,7 +266,7 @@ class World:
             self._push(run, max(now, Millis(began_at + run.total_ms - run.saved_ms)), end)
 
     def _stop(self, run: _Run, now: Millis) -> bool:
-        """Whether it stands still now; who has just worked to its end does not, and will be written as such."""
+        """Whether it has stopped; work that has just come to its end has not, and will be written as finished."""
         if run.began_at is None:
             return True
         if run.is_done(now):
@@ -301,7 +302,7 @@ class World:
         return run is not None and run.turn == due.turn
 
     def _write(self, run: _Run, edit: Edit, now: Millis) -> None:
-        """Read, change, write; again if somebody else was faster, and later if the store cannot now."""
+        """Read, change, write: again on a conflict, and later if the store cannot answer now."""
         kind = WORKLOADS if run.place.kind == WORKLOADS.name else JOBS
         for _ in range(TRIES_MAX):
             try:
@@ -356,7 +357,7 @@ class _Feed:
 def _span(meta: ObjectMeta, name: str, least_ms: int) -> int | None:
     try:
         return span_of(meta.annotations, name, least_ms)
-    except ValueError:  # whoever reads files refuses it; from elsewhere it says nothing
+    except ValueError:  # readers of files refuse it; from elsewhere it says nothing
         return None
 
 

@@ -1,4 +1,4 @@
-"""The configuration file: how the system behaves, written once by whoever runs it (api 9)."""
+"""The configuration file: how the system behaves, written once by its administrator (api 9)."""
 
 from __future__ import annotations
 

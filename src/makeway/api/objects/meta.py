@@ -82,7 +82,7 @@ REASON = Limit(
 
 
 def shown(value: T) -> T:
-    """A default that is written out: who reads the object sees it, also where nobody set it (api 19.1)."""
+    """A default that is written out: readers of the object see it, also where its writer did not set it (api 19.1)."""
     result: T = msgspec.field(default_factory=lambda: value)
     return result
 

@@ -3,7 +3,7 @@
 A view is for reading (``objects.kubernetes.view``). It ignores what it does not name, and what is absent reads as
 Kubernetes would default it, so encoding a view would lose fields: changes go through ``amended``. Where Kubernetes
 has a closed set of words a view has plain text: it reads what some cluster stored, and must not fail over a word
-that is younger than we are.
+that a newer Kubernetes has added.
 """
 
 from __future__ import annotations
@@ -291,17 +291,17 @@ class ConfigMapVolumeSource(Wire, frozen=True):
 
 
 class PersistentVolumeClaimVolumeSource(Wire, frozen=True):
-    """Read to be told: no volume is bound."""
+    """Read for the warning that no volume is bound."""
 
     claim_name: str = ""
 
 
 class EphemeralVolumeSource(Wire, frozen=True):
-    """A claim that is made for the pod; read to be told."""
+    """A claim that is made for the pod; read for the same warning."""
 
 
 class Volume(Wire, frozen=True):
-    """A volume of a sort that we do not know has none of these."""
+    """One volume; all sources are None where it is of a sort that makeway does not know."""
 
     name: str = ""
     empty_dir: EmptyDirVolumeSource | None = None
@@ -316,13 +316,13 @@ class Volume(Wire, frozen=True):
 
 
 class PodResourceClaim(Wire, frozen=True):
-    """A device that is allocated by claim; read to be told."""
+    """A device that is allocated by claim; read for the warning that it is not heeded."""
 
     name: str = ""
 
 
 class PodSchedulingGroup(Wire, frozen=True):
-    """The gang of a pod where gangs are PodGroup objects; read to be told."""
+    """The gang of a pod where gangs are PodGroup objects; read for the warning that it is not heeded."""
 
     pod_group_name: str = ""
 
@@ -384,7 +384,7 @@ class ContainerStateTerminated(Wire, frozen=True):
 
 
 class ContainerState(Wire, frozen=True):
-    """At most one is there; none reads as waiting."""
+    """What a container does: at most one of the three is set, and none of them means waiting."""
 
     waiting: ContainerStateWaiting | None = None
     running: ContainerStateRunning | None = None

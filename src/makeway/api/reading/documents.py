@@ -5,7 +5,7 @@ dict, list, str, int, float, bool and None. What is wrong with the text itself (
 that JSON cannot hold) is told as problems; nothing here raises for bad input, however odd.
 
 Promises: time and memory are bounded by the size of the text (aliases cannot explode, nesting is limited), and
-lines are looked up only when somebody asks; then the text of that one document is read once more.
+lines are looked up only on request; then the text of that one document is read once more.
 
 Stricter than kubectl where that helps: a key set twice, text after the end of a document, bytes that are not UTF-8,
 documents too large or too deep for an API server. A list that is too large as a whole can be read item by item

@@ -1,6 +1,6 @@
 """Paths and the lines they stand on, and JSON text: the part of ``documents`` that knows no YAML.
 
-JSON is read twice: into a tree by ``json``, and only if somebody asks a second time for its lines. ``JsonReader``
+JSON is read twice: into a tree by ``json``, and a second time for its lines only on request. ``JsonReader``
 takes one value of a stream after the other; ``spots`` says where each of its paths stands. Both are linear in the
 text they read, and neither looks further than the value it was asked for.
 """

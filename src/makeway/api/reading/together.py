@@ -339,7 +339,7 @@ class _Tree:
         return self._roots[cohort]
 
     def most(self, queue: ClusterQueue) -> dict[FlavorResource, int]:
-        """What the queue can use at most, if nobody else uses anything; limits of cohorts are left out of account."""
+        """What the queue can use at most while no other queue uses anything; limits of cohorts are not counted."""
         name, cohort = queue.metadata.name, queue.spec.cohort_name
         if name not in self._most:
             quotas = _quotas(queue.spec.resource_groups).items()

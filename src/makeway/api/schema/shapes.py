@@ -1,6 +1,6 @@
 """The shape of a kind: which fields it has, of what type, within which limits.
 
-One description for all who need it: reading (``structure``), generated CRDs (``crds``), generated test objects.
+One description for all that need it: reading (``structure``), generated CRDs (``crds``), generated test objects.
 It is made from the wire structs where we define a kind, and where Kubernetes does from ``kubernetes_types`` and
 ``kubernetes_limits``.
 """

@@ -53,7 +53,7 @@ class ValidationContext:
 
     gates: Mapping[str, bool] = field(default_factory=dict)
     priority_classes: Mapping[str, int] | None = None
-    default_class: str = ""  # the one of who names none
+    default_class: str = ""  # the class of a pod that names none
 
     def on(self, gate: str) -> bool:
         return self.gates.get(gate, GATES[gate].ours)

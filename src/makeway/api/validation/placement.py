@@ -34,7 +34,7 @@ def not_heeded(spec: PodSpec) -> Iterator[Problem]:
 
 
 def in_one_line(spec: PodSpec) -> str:
-    """The same for an event; of volumes the node tells that has none for the pod. "": there is nothing to tell."""
+    """The same as one line for an event; the node reports missing volumes itself. "": there is nothing to say."""
     found = (each for each in not_heeded(spec) if not each.path.startswith("volumes["))
     words = "; ".join(f"spec.{each.path}: {each.message}" for each in found)
     return words if len(words) <= WORDS_MAX else f"{words[: WORDS_MAX - 1]}…"

@@ -37,7 +37,7 @@ def check_pod_update(old: Pod, new: Pod) -> Iterator[Problem]:
     kept = after.get("tolerations") or ()
     if any(each not in kept for each in before.get("tolerations") or ()):
         yield Problem("spec.tolerations", "existing tolerations cannot be changed or removed", cause="Forbidden")
-    is_open = bool(gates)  # nobody has looked for a place yet
+    is_open = bool(gates)  # no place has been searched for yet
     if _fixed_part(before, is_open) != _fixed_part(after, is_open):
         yield Problem("spec", f"pod updates may not change fields other than {_OPEN}", cause="Forbidden")
 

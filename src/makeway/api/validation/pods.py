@@ -85,7 +85,7 @@ def _check_ends(policy: str | None, allowed: tuple[str, ...], path: str) -> Iter
 
 
 def check_readable(raw: msgspec.Raw, kind: type[msgspec.Struct], path: str) -> Iterator[Problem]:
-    """What no rule has refused and we could still not read, so that it breaks nothing that comes later.
+    """Refuse what no other rule has refused and the typed views still cannot read, so that no later reader fails.
 
     Words of closed sets are judged by ``kubernetes_limits``, and not told a second time.
     """

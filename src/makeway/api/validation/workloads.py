@@ -229,6 +229,6 @@ def _gate_names(value: str) -> list[str]:
 
 
 def advise_workload(workload: Workload) -> Iterator[Problem]:
-    """What is legal, but surely not meant."""
+    """Warnings about what is legal and most likely not meant."""
     if not workload.spec.queue_name:
         yield warning("spec.queueName", "empty: the Workload is never queued", "name a LocalQueue of its namespace")

@@ -1,4 +1,4 @@
-"""Suites about scheduling cycles: who gets quota, who must leave, who waits where, and what their conditions say."""
+"""Suites about scheduling cycles: admissions, victims, where workloads wait, and what their conditions say."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PodSets = list[tuple[str, int, Mapping[Any, str], Mapping[Any, int]]]  # name, c
 
 @dataclass(slots=True)
 class PlayedCycles:
-    """What cycles changed since the last comparison."""
+    """The changes that cycles made since the last comparison."""
 
     verdicts: list[cycle.Verdict] = field(default_factory=list)
     conditions: dict[str, Conditions] = field(default_factory=dict)  # as they are now, by workload
@@ -128,7 +128,7 @@ def _conditions(trees: Iterable[Mapping[str, Any]]) -> dict[str, Conditions]:
 
 
 def compare_outcome(found: Findings, state: State, verdicts: list[cycle.Verdict], want: Mapping[str, Any]) -> None:
-    """Who got what, who is displaced by whom, who waits where."""
+    """Compare admissions, preemptions and where workloads wait."""
     reserved = {each.workload.key: given_to(each) for each in verdicts if each.status == "admitted"}
     wanted = {
         each["workload"]: (each["clusterQueue"], wanted_pod_sets(rows(each, "podSets")))

@@ -144,7 +144,7 @@ def workload_from(tree: Mapping[str, Any], loaded: Loaded, queue: str | None = N
 
 
 def waiting(state: State) -> dict[str, list[str]]:
-    """Who is in the line of each queue; queues without anybody are left out."""
+    """The workloads that wait in each queue; empty queues are left out."""
     return {name: sorted(line.waiting) for name, line in _lines(state) if line.waiting}
 
 

@@ -1,4 +1,4 @@
-"""Suites about victims: who may have to leave, in which order, and who does."""
+"""Suites about victims: the candidates, their order, and the targets that are chosen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from makeway.core.quota.tree import QuotaNode
 from makeway.testing.vectors.facts import Findings, load, now_of, policy_of, rows, table, wire_of, workload_from
 from makeway.testing.vectors.reading import Case
 
-ABOVE_ALL = 2**40  # a priority against which everybody is a candidate
+ABOVE_ALL = 2**40  # a priority against which every workload is a candidate
 
 
 def targets(case: Case) -> Findings:

@@ -1,4 +1,4 @@
-"""Suites about queues: who comes first, who is parked, who returns."""
+"""Suites about queues: heads, parked workloads, and which of them return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Suites about quota and requests: who may use how much, who uses what."""
+"""Suites about quota and requests: what is available to whom, and what is used."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def compare_node(found: Findings, tree: QuotaTree, node: QuotaNode, want: Mappin
 
 
 def compare_tree(found: Findings, state: State, want: Mapping[str, Any]) -> None:
-    """Queues that take part, and cohorts that are no part of a cycle; nobody else is in the record."""
+    """Compare queues that take part, and cohorts that are not in a circle; the record has no others."""
     tree = state.tree
     active = sorted(name for name in tree.queues if state.is_active(QueueName(name)))
     found.same("active queues", active, sorted(table(want, "clusterQueues")))

@@ -35,7 +35,7 @@ DIRECTIONS: Mapping[str, Direction] = {
     "waiting mean": "less",
     **{f"waiting p{percent}": "less" for percent in PERCENTILES},
     "utilisation": "more",
-    "borrowed": "neither",  # good for who borrows, a debt to who lends
+    "borrowed": "neither",  # good for the borrower, a debt to the lender
     "lent": "neither",
     "fairness spread": "less",
     "fairness jain": "more",
@@ -50,7 +50,7 @@ CPU_TOLERANCE = Fraction(1, 10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureScope:
-    """Whom a measure speaks of; nothing set: the whole run."""
+    """What a measure is about: a queue, cohort, class or flavor; nothing set: the whole run."""
 
     queue: str | None = None
     priority: int | None = None
@@ -148,7 +148,7 @@ def _missing(ours: Measures, theirs: Measures) -> tuple[str, ...]:
 
 
 def measures_of(measures: Measures) -> Iterator[Measure]:
-    """Every number of a run that can be better or worse, with whom it speaks of."""
+    """Every number of a run that can be better or worse, with what it is about."""
     yield from _total(measures)
     for quota in measures.quotas:
         yield from _quota(MeasureScope(of=quota.of), quota)

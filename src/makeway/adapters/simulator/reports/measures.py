@@ -55,7 +55,7 @@ class WaitingTimes:
 
     count: int
     total_ms: int
-    percentiles_ms: tuple[int, ...]  # of ``PERCENTILES``; empty where nobody is
+    percentiles_ms: tuple[int, ...]  # of ``PERCENTILES``; empty where there are no workloads
 
     @property
     def mean_ms(self) -> Fraction | None:
@@ -67,7 +67,7 @@ class Fairness:
     """How evenly equals were served: workloads of one queue and priority, by the time that they ran."""
 
     spread_ms: int
-    jain: Fraction | None  # 1: all the same; 1/n: one had it all; None: nobody ran
+    jain: Fraction | None  # 1: all the same; 1/n: one had it all; None: none ran
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class WorkloadTotals:
 class PriorityMeasures:
     priority: int
     tally: WorkloadTotals
-    fairness: Fairness | None = None  # None: across queues, where nobody is equal
+    fairness: Fairness | None = None  # None: across queues, where workloads are no equals
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ def _seen(run: Run, life: Life, options: Sequence[Life]) -> MeasuredLife:
 
 
 def _with_options(run: Run, parent: MeasuredLife, options: Sequence[Life]) -> MeasuredLife:
-    """A Parent tells the evictions of its Options again, without who asked for them; theirs count, not its own."""
+    """A Parent reports the evictions of its Options again, without their preemptors; theirs count, not its own."""
     evictions = sorted((each for option in options for each in option.evictions), key=lambda each: each.at)
     return parent._replace(
         admitted=parent.admitted or any(option.spells for option in options),
@@ -240,14 +240,14 @@ def percentile(ordered: Sequence[int], percent: int) -> int:
 
 
 def fairness(ran_ms: Sequence[int]) -> Fairness:
-    """Of equals, at least one."""
+    """Jain's index and the spread of run times among equals; there is at least one."""
     squares = sum(each * each for each in ran_ms)
     jain = Fraction(sum(ran_ms) ** 2, len(ran_ms) * squares) if squares else None
     return Fairness(max(ran_ms) - min(ran_ms), jain)
 
 
 def _preemptions(lives: Sequence[Life], everyone: Sequence[MeasuredLife]) -> dict[tuple[str, str], int]:
-    """Who made whom leave, queue by queue; evictions that nobody asked for are left out."""
+    """Preemptions by the preemptor's and the victim's queue; evictions without a preemptor are left out."""
     homes = {life.workload: life.queue for life in lives}
     counted = Counter(
         (homes.get(WorkloadKey(eviction.by), ""), each.life.queue)

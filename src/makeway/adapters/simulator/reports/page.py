@@ -265,7 +265,7 @@ def _evictions(measures: Measures) -> str:
 
 
 def _preemptions(measures: Measures) -> str:
-    """A matrix: who asked stands left, who left stands above. The busiest queues on their own, the others together."""
+    """A matrix with preemptors on the left and victims above. The busiest queues on their own, the others together."""
     if not measures.preemptions:
         return _section("preemptions", "Who preempted whom", "<p>Nobody was preempted.</p>")
     involved: Counter[str] = Counter()

@@ -410,7 +410,7 @@ def preemption_table(measures: Measures) -> ReportTable:
 
 
 def fairness_table(measures: Measures, *, exact: bool) -> ReportTable:
-    """Equals are at least two."""
+    """How evenly groups of at least two equals were served."""
     rows = []
     for queue in measures.queues:
         for each in queue.priorities:

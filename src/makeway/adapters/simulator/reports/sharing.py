@@ -26,7 +26,7 @@ class Sharing(NamedTuple):
 
 @dataclass(slots=True)
 class NodeShares:
-    """Of one queue or cohort."""
+    """The shares that one queue or cohort had through a run."""
 
     name: str
     is_queue: bool
@@ -68,7 +68,7 @@ def shares_through(
     found = {node: NodeShares(node.name, node.is_queue, node.weight) for node in nodes}
     since = dict.fromkeys(nodes, began_at)
     for at, node, stay, begins in sorted(_changes(tree, stays), key=lambda change: (change[0], change[1].name)):
-        if at >= ended_at:  # who has quota at the end keeps it, as far as we know
+        if at >= ended_at:  # a workload that has quota at the end keeps it, as far as is known
             break
         (tree.charge_all if begins else tree.release_all)(node, stay.usage)
         for each in (node, *node.ancestors()):

@@ -2,7 +2,7 @@
 
 At any moment a queue that uses more than its nominal quota of a flavor-resource borrows the rest, and what is
 borrowed in a tree comes from the queues of that tree that leave something idle, from each in proportion to what it
-leaves idle and may lend. What is borrowed beyond that comes from the cohorts' own quota, and nobody lent it.
+leaves idle and may lend. What is borrowed beyond that comes from the cohorts' own quota, and no queue lent it.
 
 One sweep over the beginnings and ends of stays; at each only the queue that changes is looked at. What a unit of
 idle quota has lent so far is kept as one running sum per tree, so that the price does not grow with the queues.
@@ -203,7 +203,7 @@ class Course:
         return min(self.parts - 1, ((at - self.began_at + 1) * self.parts - 1) // span)
 
     def add(self, began: int, ended: int, amount: int) -> None:
-        """Something is held; the price does not depend on how long."""
+        """Count an amount that is held for a time; the cost does not depend on how long."""
         if began >= ended:
             return
         first, last = self.part_of(began), self.part_of(ended - 1)

@@ -168,7 +168,7 @@ class SourceError(Exception):
 
 
 class Slips:
-    """What is wrong with a file, collected to be told at once; of very many the first, and how many more."""
+    """All that is wrong with a file, to be reported at once: of very many the first, and how many more."""
 
     def __init__(self, file: str) -> None:
         self.file = file
