@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from makeway.api.objects.configuration import Configuration
@@ -27,7 +27,7 @@ Tree = dict[str, Any]
 class Living:
     """A control plane that runs, and what is asked of it."""
 
-    def __init__(self, plane: ControlPlane, client: httpx.Client, folder: Path) -> None:
+    def __init__(self, plane: ControlPlane, client: httpx2.Client, folder: Path) -> None:
         self.plane = plane
         self.client = client
         self._folder = folder
@@ -86,7 +86,7 @@ def living(folder: Path, configuration: Configuration | None = None) -> Iterator
         url = plane.start()
         trust = ssl.create_default_context(cafile=str(folder / "ca.crt"))
         headers = {"authorization": f"Bearer {plane.token}"}
-        with httpx.Client(base_url=url, verify=trust, headers=headers, timeout=30) as client:
+        with httpx2.Client(base_url=url, verify=trust, headers=headers, timeout=30) as client:
             yield Living(plane, client, folder)
     assert plane.failure is None
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.cli.living import WORKLOADS, finished, flavor, path_of, queue, true_conditions, until, workload
@@ -87,8 +87,8 @@ class Server:
         self._trust = ssl.create_default_context(cafile=str(folder / "ca.crt"))
         self._headers = {"authorization": f"Bearer {(folder / 'admin.token').read_text().strip()}"}
 
-    def client(self) -> httpx.Client:
-        return httpx.Client(base_url=self.url, verify=self._trust, headers=self._headers, timeout=30)
+    def client(self) -> httpx2.Client:
+        return httpx2.Client(base_url=self.url, verify=self._trust, headers=self._headers, timeout=30)
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         os.kill(self._process, number)
@@ -142,7 +142,7 @@ def used(stored: list[Any], queue_name: str) -> int:
 # --- load -------------------------------------------------------------------------------------------------------------
 
 
-def write(told: Acknowledged, over: Event, prefix: str, seed: int, client: httpx.Client) -> None:
+def write(told: Acknowledged, over: Event, prefix: str, seed: int, client: httpx2.Client) -> None:
     dice = random.Random(seed)
     for i in range(10_000):
         if over.is_set():
@@ -159,7 +159,7 @@ def write(told: Acknowledged, over: Event, prefix: str, seed: int, client: httpx
             assert answer.status_code == 200, answer.text
 
 
-def finish(told: Acknowledged, over: Event, client: httpx.Client) -> None:
+def finish(told: Acknowledged, over: Event, client: httpx2.Client) -> None:
     """Those who run come to their end."""
     while not over.is_set():
         for each in client.get(WORKLOADS).json()["items"]:
@@ -184,16 +184,16 @@ def load(server: Server, told: Acknowledged, turn: int) -> Iterator[None]:
     """Clients at work, whose server goes away under them."""
     over, errors = Event(), []
 
-    def until_it_is_gone(work: Callable[[httpx.Client], None]) -> None:
+    def until_it_is_gone(work: Callable[[httpx2.Client], None]) -> None:
         try:
             with server.client() as client:
                 work(client)
-        except httpx.TransportError:
+        except httpx2.TransportError:
             pass
         except BaseException as error:
             errors.append(error)
 
-    works: list[Callable[[httpx.Client], None]] = [
+    works: list[Callable[[httpx2.Client], None]] = [
         partial(finish, told, over),
         *(partial(write, told, over, f"w-{turn}-{i}", turn * WRITERS + i) for i in range(WRITERS)),
     ]
@@ -209,7 +209,7 @@ def load(server: Server, told: Acknowledged, turn: int) -> Iterator[None]:
     assert errors == []
 
 
-def cleared(client: httpx.Client, told: Acknowledged) -> Acknowledged:
+def cleared(client: httpx2.Client, told: Acknowledged) -> Acknowledged:
     """All that was written goes, and what was told of it is remembered only as far as the test's end asks."""
     assert client.delete(WORKLOADS).status_code == 200
     until(lambda: client.get(WORKLOADS).json()["items"] == [], "the end of all Workloads")

@@ -6,7 +6,7 @@ import ssl
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from makeway.embedded.control_plane import ControlPlane, ControlPlaneSettings
@@ -50,7 +50,7 @@ def served(folder: Path, name: str, *, is_first: bool) -> None:
         )  # fmt: skip
         local.start()
         try:
-            with httpx.Client(base_url=url, verify=trust, headers=headers, timeout=30) as client:
+            with httpx2.Client(base_url=url, verify=trust, headers=headers, timeout=30) as client:
                 server = Living(plane, client, folder)
                 assert client.get("/readyz").status_code == 200
                 if is_first:

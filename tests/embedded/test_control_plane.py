@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from makeway.adapters.server.storage.data_file import DataFileRefused
@@ -150,7 +150,7 @@ def test_metrics_equal_a_count_of_the_objects(server: Living) -> None:
 
 
 def test_health_readiness_and_version_are_told_to_everybody(server: Living) -> None:
-    with httpx.Client(base_url=server.client.base_url, verify=False) as nobody:
+    with httpx2.Client(base_url=server.client.base_url, verify=False) as nobody:
         assert [nobody.get(path).text for path in ("/healthz", "/readyz", "/livez")] == ["ok"] * 3
         assert nobody.get("/version").json()["gitVersion"].startswith("v1.37.0+makeway.")
         assert nobody.get("/metrics").status_code == 401

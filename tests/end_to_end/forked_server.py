@@ -10,7 +10,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-import httpx
+import httpx2
 
 from makeway.embedded.control_plane import ControlPlane, ControlPlaneSettings
 
@@ -47,7 +47,7 @@ class ForkedServer:
         url, token, ca = mine.recv()
         headers = {"authorization": f"Bearer {token}"}
         trust = ssl.create_default_context(cafile=ca)
-        self.client = httpx.Client(base_url=url, verify=trust, headers=headers, timeout=LONG_S)
+        self.client = httpx2.Client(base_url=url, verify=trust, headers=headers, timeout=LONG_S)
         self.starts += 1
 
     def stop(self) -> None:

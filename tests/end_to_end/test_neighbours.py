@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import pytest
 
 from makeway.adapters.server.access.tokens import new_token, token_object
@@ -37,11 +37,11 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
         found.abandon()
 
 
-def client_of(machine: Machine, token: str = "") -> httpx.Client:
+def client_of(machine: Machine, token: str = "") -> httpx2.Client:
     url = (machine.folder / "address").read_text("ascii").strip()
     trust = ssl.create_default_context(cafile=str(machine.folder / "ca.crt"))
     token = token or (machine.folder / "admin.token").read_text("ascii").strip()
-    return httpx.Client(base_url=url, verify=trust, headers={"authorization": f"Bearer {token}"}, timeout=30)
+    return httpx2.Client(base_url=url, verify=trust, headers={"authorization": f"Bearer {token}"}, timeout=30)
 
 
 def test_neighbours(machine: Machine) -> None:
@@ -83,7 +83,7 @@ def follows_end_with_their_token(machine: Machine) -> None:
         machine.until(lambda: metric(admin, "makeway_streams{") == 0, "its share is given back")
 
 
-def metric(client: httpx.Client, series: str) -> int:
+def metric(client: httpx2.Client, series: str) -> int:
     lines = client.get("/metrics").text.splitlines()
     return next(int(line.rpartition(" ")[2]) for line in lines if line.startswith(series))
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.cli.living import Living, flavor, living, queue, until, workload
@@ -56,7 +56,7 @@ def older(name: str) -> Tree:
     }  # fmt: skip
 
 
-def sent(answer: httpx.Response, code: int) -> Any:
+def sent(answer: httpx2.Response, code: int) -> Any:
     assert answer.status_code == code, answer.text
     return answer.json()
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.cli.living import JOBS, QUEUEING, WORKLOADS, Living, flavor, job, living, queue, until, workload
@@ -26,7 +26,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Living]:
         yield server
 
 
-def causes(answer: httpx.Response) -> dict[str, str]:
+def causes(answer: httpx2.Response) -> dict[str, str]:
     """The path and reason of every mistake that a refusal names."""
     assert answer.status_code == 422, answer.text
     status = answer.json()
@@ -121,7 +121,7 @@ def test_403_is_left_to_who_may_not(server: Living) -> None:
 # --- what is not built says so ---------------------------------------------------------------------------------------
 
 
-def warnings(answer: httpx.Response) -> str:
+def warnings(answer: httpx2.Response) -> str:
     assert answer.status_code == 201, answer.text
     return " ".join(answer.headers.get_list("warning"))
 

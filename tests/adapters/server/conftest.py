@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import httpx
+import httpx2
 import pytest
 
 from tests.adapters.server.serving import Server, running
@@ -17,12 +17,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def admin(server: Server) -> Iterator[httpx.Client]:
+def admin(server: Server) -> Iterator[httpx2.Client]:
     with server.client() as client:
         yield client
 
 
 @pytest.fixture(scope="session")
-def viewer(server: Server) -> Iterator[httpx.Client]:
+def viewer(server: Server) -> Iterator[httpx2.Client]:
     with server.client("viewer") as client:
         yield client

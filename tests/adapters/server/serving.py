@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 
 from makeway.adapters.server.access.certificates import certificate
 from makeway.adapters.server.access.tokens import Access, Role
@@ -66,15 +66,15 @@ class Server:
     token: str
     trust: ssl.SSLContext
 
-    def client(self, role: Role | None = None, **more: Any) -> httpx.Client:
+    def client(self, role: Role | None = None, **more: Any) -> httpx2.Client:
         """A client with the first token, or with a new one of ``role``."""
         token = self.token if role is None else self.access.issue(f"some-{role}", role)
         headers = {"authorization": f"Bearer {token}", **more.pop("headers", {})}
-        return httpx.Client(base_url=self.url, verify=self.trust, headers=headers, timeout=10, **more)
+        return httpx2.Client(base_url=self.url, verify=self.trust, headers=headers, timeout=10, **more)
 
-    def nobody(self, token: str = "") -> httpx.Client:
+    def nobody(self, token: str = "") -> httpx2.Client:
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        return httpx.Client(base_url=self.url, verify=self.trust, headers=headers, timeout=10)
+        return httpx2.Client(base_url=self.url, verify=self.trust, headers=headers, timeout=10)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import msgspec
 import pytest
 
@@ -27,7 +27,7 @@ TOLD = 'Unsupported value: "noSchedule" is not supported; allowed: NoSchedule, P
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
     with (
         running(tmp_path_factory.mktemp("server") / "data", admission=AdmissionPlugins()) as server,
         server.client() as client,
@@ -40,7 +40,7 @@ def node(name: str, taints: list[Tree], **more: Any) -> Tree:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"taints": taints}, **more}
 
 
-def sent(client: httpx.Client, way: str, path: str, body: Any, media: str) -> httpx.Response:
+def sent(client: httpx2.Client, way: str, path: str, body: Any, media: str) -> httpx2.Response:
     return client.request(way, path, content=json.dumps(body), headers={"content-type": f"application/{media}"})
 
 
@@ -58,7 +58,7 @@ def sent(client: httpx.Client, way: str, path: str, body: Any, media: str) -> ht
     ids=lambda value: value if isinstance(value, str) and "/" not in value else None,
 )
 def test_a_bad_word_is_refused_in_whatever_way_it_comes(
-    client: httpx.Client, way: str, path: str, body: Any, media: str
+    client: httpx2.Client, way: str, path: str, body: Any, media: str
 ) -> None:
     answer = sent(client, way, path, body, media)
     assert answer.status_code == 422, answer.text
@@ -67,7 +67,7 @@ def test_a_bad_word_is_refused_in_whatever_way_it_comes(
 
 
 @pytest.mark.parametrize("media", ["merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml"])
-def test_a_bad_word_deep_in_a_pod_that_is_there_is_refused(client: httpx.Client, media: str) -> None:
+def test_a_bad_word_deep_in_a_pod_that_is_there_is_refused(client: httpx2.Client, media: str) -> None:
     """What completes a pod reads it before anybody has judged what a patch has made of it."""
     name = media.partition("-")[0]
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}
@@ -96,7 +96,7 @@ STATUS = {"conditions": [{"type": "Ready", "status": "yes"}]}
         ("PATCH", "apply-patch+yaml"),
     ],
 )
-def test_a_status_is_judged_too(client: httpx.Client, way: str, media: str) -> None:
+def test_a_status_is_judged_too(client: httpx2.Client, way: str, media: str) -> None:
     body: Any = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": STATUS}
     if media == "json-patch+json":
         body = [{"op": "add", "path": "/status", "value": STATUS}]
@@ -140,7 +140,7 @@ def test_what_is_wrong_anew_is_refused_and_told_alone(store: MemoryStore) -> Non
 
 
 @pytest.mark.parametrize("way", ["body", "query", "eviction"])
-def test_a_grace_period_that_no_client_could_read_is_refused(client: httpx.Client, way: str) -> None:
+def test_a_grace_period_that_no_client_could_read_is_refused(client: httpx2.Client, way: str) -> None:
     """It was taken, and stored in an object that then had no valid time."""
     path = f"{CORE}/namespaces/default/pods"
     made = client.post(path, json={**pod(way), "spec": {"nodeName": "n", **pod(way)["spec"]}})

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from makeway.adapters.server.changes.patches import COPIED_BYTES_MAX, PatchRefused, json_patch, strategic_merge
@@ -41,7 +41,7 @@ def test_nothing_small_asks_for_much() -> None:
 
 @pytest.mark.parametrize("name", ["fieldSelector", "labelSelector"])
 @pytest.mark.parametrize("watch", ["false", "true"])
-def test_a_long_selector_is_refused_by_its_length(viewer: httpx.Client, name: str, watch: str) -> None:
+def test_a_long_selector_is_refused_by_its_length(viewer: httpx2.Client, name: str, watch: str) -> None:
     query = {name: " " * 60_000 + "y", "watch": watch}
     answer = viewer.get(CONFIG_MAPS, params=query)
     assert answer.status_code == 400
@@ -121,7 +121,7 @@ GROWN = [
 
 
 @pytest.mark.parametrize("case", GROWN, ids=lambda case: case.says)
-def test_no_change_makes_an_object_too_large(admin: httpx.Client, case: Grown) -> None:
+def test_no_change_makes_an_object_too_large(admin: httpx2.Client, case: Grown) -> None:
     name = f"grown-{case.says.replace(' ', '-').lower()}"
     before = admin.post(NODES, json=node(name)).json()
     assert before["metadata"]["uid"], before
@@ -137,7 +137,7 @@ def test_no_change_makes_an_object_too_large(admin: httpx.Client, case: Grown) -
     assert admin.delete(f"{NODES}/{name}").status_code == 200
 
 
-def test_nothing_too_large_is_created(admin: httpx.Client) -> None:
+def test_nothing_too_large_is_created(admin: httpx2.Client) -> None:
     answer = admin.post(NODES, json=node("large", more=MORE))
     assert (answer.status_code, answer.json()["reason"]) == (413, "RequestEntityTooLarge")
     assert answer.json()["details"] == {"name": "large", "kind": "nodes"}
@@ -156,7 +156,7 @@ def test_nothing_too_large_is_created(admin: httpx.Client) -> None:
     ],
     ids=["a ConfigMap", "a Secret"],
 )
-def test_values_together_have_a_mebibyte(admin: httpx.Client, path: str, tree: Callable[[str, int], Any]) -> None:
+def test_values_together_have_a_mebibyte(admin: httpx2.Client, path: str, tree: Callable[[str, int], Any]) -> None:
     assert admin.post(path, json=tree("full", DATA_BYTES_MAX)).status_code == 201
     answer = admin.post(path, json=tree("fuller", DATA_BYTES_MAX + 1))
     assert answer.status_code == 422
@@ -167,7 +167,7 @@ def test_values_together_have_a_mebibyte(admin: httpx.Client, path: str, tree: C
         admin.delete(f"{path}/{name}")
 
 
-def test_copies_of_a_megabyte_are_refused_at_once(admin: httpx.Client, server: Server) -> None:
+def test_copies_of_a_megabyte_are_refused_at_once(admin: httpx2.Client, server: Server) -> None:
     assert admin.post(CONFIG_MAPS, json=config_map("big", data={"a": "x" * 1_000_000})).status_code == 201
     copies = [{"op": "copy", "path": f"/data/b{i}", "from": "/data/a"} for i in range(400)]
     answer = admin.patch(
@@ -177,14 +177,14 @@ def test_copies_of_a_megabyte_are_refused_at_once(admin: httpx.Client, server: S
     assert len(server.store.get(kind_of(ConfigMap), "default", "big").data) < 1_100_000
 
 
-def test_the_first_thousand_problems_are_told(admin: httpx.Client) -> None:
+def test_the_first_thousand_problems_are_told(admin: httpx2.Client) -> None:
     answer = admin.post(CONFIG_MAPS, json=config_map("odd", data={f"k{i}": i for i in range(2_500)}))
     assert answer.status_code == 422
     assert len(answer.json()["details"]["causes"]) == 1000
     assert answer.json()["message"].endswith("] and 1500 more")
 
 
-def test_a_namespace_says_in_few_bytes_what_it_waits_for(admin: httpx.Client) -> None:
+def test_a_namespace_says_in_few_bytes_what_it_waits_for(admin: httpx2.Client) -> None:
     """The finalizers of what is in it have more bytes together than an object may have."""
     assert admin.post(f"{CORE}/namespaces", json={"metadata": {"name": "ending"}}).status_code == 201
     assert admin.post(f"{CORE}/namespaces", json={"metadata": {"name": "other"}}).status_code == 201

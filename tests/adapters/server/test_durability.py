@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from makeway.adapters.server.storage.data_file import DataFileRefused
@@ -32,7 +32,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-def fill(client: httpx.Client) -> tuple[list[str], set[int]]:
+def fill(client: httpx2.Client) -> tuple[list[str], set[int]]:
     """Write until nothing goes any more; what was taken, and the codes of what was not."""
     taken, codes = [], set()
     for i in range(400):
@@ -48,7 +48,7 @@ def fill(client: httpx.Client) -> tuple[list[str], set[int]]:
     return taken, codes
 
 
-def names(client: httpx.Client) -> set[str]:
+def names(client: httpx2.Client) -> set[str]:
     return {each["metadata"]["name"] for each in client.get(CONFIG_MAPS).json()["items"]}
 
 

@@ -16,7 +16,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from click.testing import CliRunner
 
@@ -280,7 +280,7 @@ def test_a_disk_that_can_be_read_only_is_told_and_is_over_by_itself(small_disk: 
 @pytest.mark.slow
 def test_a_whole_makeway_is_not_ready_once_its_file_is_gone(tmp_path: Path) -> None:
     folder = tmp_path / "data"
-    with live_server(folder) as plane, httpx.Client(base_url=plane.url, verify=trust(folder)) as client:
+    with live_server(folder) as plane, httpx2.Client(base_url=plane.url, verify=trust(folder)) as client:
         assert client.get("/readyz").status_code == 200
         (folder / DATA).unlink()
         until(lambda: client.get("/readyz").status_code == 503)  # though nobody has asked for anything
@@ -292,7 +292,7 @@ def test_a_whole_makeway_is_not_ready_once_its_file_is_gone(tmp_path: Path) -> N
     saved.rename(folder / DATA)
     for name in (LOG, INDEX):
         (folder / name).unlink(missing_ok=True)
-    with live_server(folder) as plane, httpx.Client(base_url=plane.url, verify=trust(folder)) as client:
+    with live_server(folder) as plane, httpx2.Client(base_url=plane.url, verify=trust(folder)) as client:
         assert client.get("/readyz").status_code == 200
 
 
@@ -304,7 +304,7 @@ def test_clients_are_told_why_nothing_is_written(tmp_path: Path) -> None:
     with running(tmp_path / "data") as server, server.client() as client:
         assert client.post(CONFIG_MAPS, json=config_map("a")).status_code == 201
         (tmp_path / "data" / DATA).unlink()
-        answer: httpx.Response = client.post(CONFIG_MAPS, json=config_map("b"))
+        answer: httpx2.Response = client.post(CONFIG_MAPS, json=config_map("b"))
         assert (answer.status_code, answer.json()["reason"]) == (503, "ServiceUnavailable")
         assert "makeway.db was removed" in answer.json()["message"]
         assert client.get(f"{CONFIG_MAPS}/a").status_code == 200

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from makeway.adapters.server.http.limits import Limits
@@ -162,7 +162,7 @@ class Fuzz:
         return {**tree, key: self._changed(tree[key])}
 
 
-async def asked(client: httpx.AsyncClient, requests: Iterable[tuple[str, str, dict[str, str], bytes]]) -> list[str]:
+async def asked(client: httpx2.AsyncClient, requests: Iterable[tuple[str, str, dict[str, str], bytes]]) -> list[str]:
     """What went wrong."""
     found: list[str] = []
     gate = asyncio.Semaphore(AT_ONCE)
@@ -183,12 +183,12 @@ async def asked(client: httpx.AsyncClient, requests: Iterable[tuple[str, str, di
 
 async def fuzzed(server: Server, rounds: Iterable[int]) -> list[str]:
     headers = {"authorization": f"Bearer {server.token}"}
-    async with httpx.AsyncClient(
+    async with httpx2.AsyncClient(
         base_url=server.url,
         verify=server.trust,
         headers=headers,
         timeout=60,
-        limits=httpx.Limits(max_connections=AT_ONCE),
+        limits=httpx2.Limits(max_connections=AT_ONCE),
     ) as client:
         for seed in rounds:
             fuzz = Fuzz(seed)

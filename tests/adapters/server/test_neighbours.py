@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import pytest
 import yaml
 
@@ -30,7 +30,7 @@ WATCH = f"{CONFIG_MAPS}?watch=1"
 PATIENT = Limits(write_seconds=600, header_seconds=600, unknown_seconds=600)
 
 
-def metric(client: httpx.Client, series: str) -> float:
+def metric(client: httpx2.Client, series: str) -> float:
     answer = client.get("/metrics")
     assert answer.status_code == 200, answer.text
     role = 'replica_role="standalone"}'
@@ -38,7 +38,7 @@ def metric(client: httpx.Client, series: str) -> float:
     return next(float(line.rpartition(" ")[2]) for line in answer.text.splitlines() if line.startswith(wanted + " "))
 
 
-def stalled(client: httpx.Client) -> float:
+def stalled(client: httpx2.Client) -> float:
     return metric(client, 'makeway_connections{state="stalled"}')
 
 
@@ -205,7 +205,7 @@ def assert_ended(line: ssl.SSLSocket) -> None:
         pass
 
 
-def held(server: Server, client: httpx.Client) -> int:
+def held(server: Server, client: httpx2.Client) -> int:
     return int(metric(client, 'makeway_connections{state="unknown"}'))
 
 

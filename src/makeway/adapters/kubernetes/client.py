@@ -28,7 +28,7 @@ from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
-import httpx
+import httpx2
 import msgspec
 
 from makeway import __version__
@@ -99,12 +99,12 @@ class Client:
         self._open: WeakSet[_Open] = WeakSet()
         self._is_closed = False
         host = urlsplit(target.server).hostname or ""
-        timeout = httpx.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS))
-        pool = httpx.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=16)
+        timeout = httpx2.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS))
+        pool = httpx2.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=16)
         transport = None
         if not target.proxy and (host in LOCAL_HOSTS or not _wants_proxy()):
-            transport = httpx.HTTPTransport(verify=_tls(target), limits=pool, socket_options=_KEEP_ALIVE)
-        self._http = httpx.Client(
+            transport = httpx2.HTTPTransport(verify=_tls(target), limits=pool, socket_options=_KEEP_ALIVE)
+        self._http = httpx2.Client(
             base_url=target.server, verify=True if transport else _tls(target), timeout=timeout, limits=pool,
             transport=transport, proxy=target.proxy or None, trust_env=transport is None and not target.proxy,
             headers=[("User-Agent", f"makeway/{__version__}"), *_header_list(target.headers)],
@@ -203,7 +203,7 @@ class Client:
             stream.close()
         return stream
 
-    def _streamed(self, request: httpx.Request, seconds: float | None) -> httpx.Response:
+    def _streamed(self, request: httpx2.Request, seconds: float | None) -> httpx2.Response:
         """An answer that goes on. Once it has begun it may be silent for so long, or for ever."""
         response = self._sent(request, stream=True)
         if response.is_success:
@@ -211,7 +211,7 @@ class Client:
             return response
         try:
             response.read()
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             raise _unanswered(error, writes=False) from error
         finally:
             response.close()
@@ -262,7 +262,7 @@ class Client:
     def _request(
         self, method: str, path: str, query: Mapping[str, str], accept: str, body: Tree = None,
         content_type: str = PLAIN,
-    ) -> httpx.Request:  # fmt: skip
+    ) -> httpx2.Request:  # fmt: skip
         headers = {"Accept": accept}
         if body is not None:
             headers["Content-Type"] = content_type
@@ -274,7 +274,7 @@ class Client:
             request.extensions["sni_hostname"] = self.target.server_name
         return request
 
-    def _answered(self, request: httpx.Request) -> Reply:
+    def _answered(self, request: httpx2.Request) -> Reply:
         response = self._sent(request)
         if self._warn is not None:
             for text in response.headers.get_list("warning"):
@@ -283,13 +283,13 @@ class Client:
             return Reply(response.status_code, response.content)
         raise error_of(response.status_code, response.content, response.headers, writes=request.method != "GET")
 
-    def _sent(self, request: httpx.Request, *, stream: bool = False) -> httpx.Response:
+    def _sent(self, request: httpx2.Request, *, stream: bool = False) -> httpx2.Response:
         token = self._credentials.token()
         if token:
             request.headers["Authorization"] = f"Bearer {token}"
         try:
             return self._http.send(request, stream=stream)
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             raise _unanswered(error, writes=request.method != "GET") from error
 
 
@@ -300,7 +300,7 @@ class _Open:
     give its number to the next file that is opened, and that thread would read from there. So the reader gives it back.
     """
 
-    def __init__(self, response: httpx.Response) -> None:
+    def __init__(self, response: httpx2.Response) -> None:
         self._response = response
         self._beginning = Lock()  # for the next two
         self._is_closed = False
@@ -332,7 +332,7 @@ class _Open:
         try:
             if self._reader is not None:
                 yield from self._response.iter_bytes()
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             raise _unanswered(error, writes=False) from error
         finally:
             self._response.close()
@@ -388,7 +388,7 @@ def _warning(header: str) -> str:
     return text.rpartition('"')[0].replace('\\"', '"').replace("\\\\", "\\") or header
 
 
-def _unanswered(error: httpx.HTTPError, *, writes: bool) -> Retryable:
+def _unanswered(error: httpx2.HTTPError, *, writes: bool) -> Retryable:
     """No answer came. What never left is Unavailable; of a write that left nobody knows."""
     cause: BaseException | None = error
     while cause is not None:
@@ -398,7 +398,7 @@ def _unanswered(error: httpx.HTTPError, *, writes: bool) -> Retryable:
             return NotTrusted(f"no secure connection: {cause.reason or cause}")
         cause = cause.__cause__ or cause.__context__
     text = str(error) or type(error).__name__
-    never_left = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout | httpx.ProxyError)
+    never_left = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout | httpx2.ProxyError)
     if never_left or not writes:
         return Unavailable(f"cannot be reached: {text}" if never_left else f"gave no answer: {text}")
     return TimedOut(f"gave no answer: {text}")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import pytest
 from cryptography import x509
 
@@ -93,11 +93,11 @@ def served(server: Server) -> bytes | None:
 
 def test_nobody_is_served_without_tls_or_with_an_old_one(server: Server) -> None:
     plain = server.url.replace("https", "http")
-    with pytest.raises(httpx.HTTPError):
-        httpx.get(f"{plain}/healthz", timeout=5)
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{server.url}/healthz", verify=ssl.create_default_context())  # who does not know our CA
+    with pytest.raises(httpx2.HTTPError):
+        httpx2.get(f"{plain}/healthz", timeout=5)
+    with pytest.raises(httpx2.ConnectError):
+        httpx2.get(f"{server.url}/healthz", verify=ssl.create_default_context())  # who does not know our CA
     old = ssl.create_default_context(cafile=str(server.folder / "ca.crt"))
     old.maximum_version = ssl.TLSVersion.TLSv1_2
-    assert httpx.get(f"{server.url}/healthz", verify=old).text == "ok"
-    assert httpx.get(server.url.replace("127.0.0.1", "localhost") + "/healthz", verify=server.trust).text == "ok"
+    assert httpx2.get(f"{server.url}/healthz", verify=old).text == "ok"
+    assert httpx2.get(server.url.replace("127.0.0.1", "localhost") + "/healthz", verify=server.trust).text == "ok"

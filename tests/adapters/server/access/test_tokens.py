@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from makeway.adapters.server.access.tokens import AccessRequest, User, may, new_token, token_object
@@ -46,7 +46,7 @@ def test_nobody_gets_in_without_a_good_token(server: Server, header: str | None)
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
-def test_a_viewer_reads_all_but_secrets_and_writes_nothing(admin: httpx.Client, viewer: httpx.Client) -> None:
+def test_a_viewer_reads_all_but_secrets_and_writes_nothing(admin: httpx2.Client, viewer: httpx2.Client) -> None:
     admin.post(CONFIG_MAPS, json=config_map("seen"))
     admin.post(SECRETS, json={"metadata": {"name": "hidden"}, "stringData": {"p": "swordfish"}})
     assert viewer.get(f"{CONFIG_MAPS}/seen").status_code == 200
@@ -80,8 +80,8 @@ def test_a_viewer_cannot_get_at_secrets_by_any_name(resource: str) -> None:
         assert not may(viewer, AccessRequest(verb, "*", resource))
 
 
-def test_one_may_ask_what_one_may(admin: httpx.Client, viewer: httpx.Client) -> None:
-    def allowed(client: httpx.Client, **attributes: str) -> bool:
+def test_one_may_ask_what_one_may(admin: httpx2.Client, viewer: httpx2.Client) -> None:
+    def allowed(client: httpx2.Client, **attributes: str) -> bool:
         answer = client.post(REVIEW, json={"spec": {"resourceAttributes": attributes}})
         assert answer.status_code == 201, answer.text
         return bool(answer.json()["status"]["allowed"])
@@ -99,7 +99,7 @@ def test_one_may_ask_what_one_may(admin: httpx.Client, viewer: httpx.Client) -> 
     assert admin.get(REVIEW).status_code == 405
 
 
-def test_nobody_acts_for_another(admin: httpx.Client) -> None:
+def test_nobody_acts_for_another(admin: httpx2.Client) -> None:
     answer = admin.get(CONFIG_MAPS, headers={"impersonate-user": "somebody"})
     assert answer.status_code == 403
 
@@ -116,7 +116,7 @@ def test_a_revoked_token_ends_at_once_also_for_open_watches(server: Server) -> N
     assert not server.access.revoke("nobody")
 
 
-def test_tokens_can_be_made_listed_and_revoked_through_the_api(server: Server, admin: httpx.Client) -> None:
+def test_tokens_can_be_made_listed_and_revoked_through_the_api(server: Server, admin: httpx2.Client) -> None:
     id_, secret = new_token()
     body = codec.to_tree(token_object(id_, secret, "by-api", "viewer"))
     path = f"{CORE}/namespaces/kube-system/secrets"
@@ -158,7 +158,7 @@ def test_the_first_token_is_kept_and_made_anew_when_it_was_revoked(tmp_path: Pat
 
 
 def test_no_secret_reaches_a_log_or_an_error(
-    server: Server, admin: httpx.Client, caplog: pytest.LogCaptureFixture
+    server: Server, admin: httpx2.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     word = "73150917"
     caplog.set_level(logging.DEBUG)

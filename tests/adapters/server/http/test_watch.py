@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from makeway.adapters.server.http.limits import Limits
@@ -22,7 +22,7 @@ _numbers = count()
 
 
 @pytest.fixture
-def space(admin: httpx.Client) -> str:
+def space(admin: httpx2.Client) -> str:
     name = f"watched-{next(_numbers)}"
     assert admin.post(f"{CORE}/namespaces", json={"metadata": {"name": name}}).status_code == 201
     return f"{CORE}/namespaces/{name}"
@@ -41,7 +41,7 @@ def watching(server: Server, path: str, **query: Any) -> Iterator[Iterator[dict[
             yield (json.loads(line) for line in answer.iter_lines())
 
 
-def newest(client: httpx.Client, path: str) -> str:
+def newest(client: httpx2.Client, path: str) -> str:
     return str(client.get(path).json()["metadata"]["resourceVersion"])
 
 
@@ -49,7 +49,7 @@ def told(event: dict[str, Any]) -> tuple[str, str]:
     return event["type"], event["object"]["metadata"].get("name", "")
 
 
-def test_a_watch_tells_what_there_is_and_then_what_happens(server: Server, admin: httpx.Client, space: str) -> None:
+def test_a_watch_tells_what_there_is_and_then_what_happens(server: Server, admin: httpx2.Client, space: str) -> None:
     path = f"{space}/configmaps"
     admin.post(path, json=config_map("there"))
     with watching(server, path) as events:
@@ -70,7 +70,7 @@ def test_a_watch_tells_what_there_is_and_then_what_happens(server: Server, admin
 
 
 def test_a_watch_from_a_list_misses_nothing_and_repeats_nothing(
-    server: Server, admin: httpx.Client, space: str
+    server: Server, admin: httpx2.Client, space: str
 ) -> None:
     path = f"{space}/configmaps"
     admin.post(path, json=config_map("before"))
@@ -80,7 +80,7 @@ def test_a_watch_from_a_list_misses_nothing_and_repeats_nothing(
         assert told(next(events)) == ("ADDED", "between")
 
 
-def test_selectors_hold_for_watches_too(server: Server, admin: httpx.Client, space: str) -> None:
+def test_selectors_hold_for_watches_too(server: Server, admin: httpx2.Client, space: str) -> None:
     path = f"{space}/configmaps"
     version = newest(admin, path)
     with watching(server, path, resourceVersion=version, labelSelector="x=1") as events:
@@ -98,7 +98,7 @@ def test_selectors_hold_for_watches_too(server: Server, admin: httpx.Client, spa
         assert told(next(events)) == ("ADDED", "other")
 
 
-def test_what_there_is_ends_with_a_bookmark_for_who_asks(server: Server, admin: httpx.Client, space: str) -> None:
+def test_what_there_is_ends_with_a_bookmark_for_who_asks(server: Server, admin: httpx2.Client, space: str) -> None:
     path = f"{space}/configmaps"
     admin.post(path, json=config_map("one"))
     query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
@@ -124,18 +124,18 @@ def test_what_there_is_ends_with_a_bookmark_for_who_asks(server: Server, admin: 
         {"allowWatchBookmarks": "perhaps"},
     ],
 )
-def test_a_watch_that_makes_no_sense_is_refused(admin: httpx.Client, query: dict[str, str]) -> None:
+def test_a_watch_that_makes_no_sense_is_refused(admin: httpx2.Client, query: dict[str, str]) -> None:
     assert admin.get(CONFIG_MAPS, params={"watch": "1", **query}).status_code == 400
 
 
 @pytest.mark.slow
-def test_a_watch_ends_when_its_time_is_up(server: Server, admin: httpx.Client, space: str) -> None:
+def test_a_watch_ends_when_its_time_is_up(server: Server, admin: httpx2.Client, space: str) -> None:
     version = newest(admin, f"{space}/configmaps")
     with watching(server, f"{space}/configmaps", timeoutSeconds=1, resourceVersion=version) as events:
         assert list(events) == []
 
 
-def test_a_table_watch_names_its_columns_once(server: Server, admin: httpx.Client, space: str) -> None:
+def test_a_table_watch_names_its_columns_once(server: Server, admin: httpx2.Client, space: str) -> None:
     path = f"{space}/configmaps"
     admin.post(path, json=config_map("a"))
     with watching(server, path, headers=TABLE) as events:
@@ -148,7 +148,7 @@ def test_a_table_watch_names_its_columns_once(server: Server, admin: httpx.Clien
         assert second["object"]["rows"][0]["cells"][0] == "b"
 
 
-def test_a_watch_speaks_the_version_that_is_asked_for(server: Server, admin: httpx.Client) -> None:
+def test_a_watch_speaks_the_version_that_is_asked_for(server: Server, admin: httpx2.Client) -> None:
     version = newest(admin, f"{QUEUEING}/clusterqueues")
     with watching(server, "/apis/kueue.x-k8s.io/v1beta1/clusterqueues", resourceVersion=version) as events:
         body = {"metadata": {"name": "watched"}, "spec": {"cohortName": "all"}}
@@ -195,7 +195,7 @@ def test_watches_are_counted_and_given_back(tmp_path: Path) -> None:
         until(lambda: client.get(CONFIG_MAPS, params=brief).status_code == 200)  # who left is noticed soon, not at once
 
 
-def test_many_watchers_see_the_same_in_the_same_order(server: Server, admin: httpx.Client, space: str) -> None:
+def test_many_watchers_see_the_same_in_the_same_order(server: Server, admin: httpx2.Client, space: str) -> None:
     path, writes = f"{space}/configmaps", 30
     version = newest(admin, path)
     seen: list[list[tuple[str, str]]] = [[] for _ in range(8)]

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from makeway.adapters.server.resources.admission import AdmissionPlugins
@@ -35,7 +35,7 @@ def name() -> str:
     return f"p{next(_numbers)}"
 
 
-def made(client: httpx.Client, path: str, body: dict[str, Any]) -> dict[str, Any]:
+def made(client: httpx2.Client, path: str, body: dict[str, Any]) -> dict[str, Any]:
     answer = client.post(path, json=body)
     assert answer.status_code == 201, answer.text
     result: dict[str, Any] = answer.json()
@@ -45,7 +45,7 @@ def made(client: httpx.Client, path: str, body: dict[str, Any]) -> dict[str, Any
 # --- defaults --------------------------------------------------------------------------------------------------------
 
 
-def test_a_pod_gets_the_defaults_of_kubernetes(admin: httpx.Client, name: str) -> None:
+def test_a_pod_gets_the_defaults_of_kubernetes(admin: httpx2.Client, name: str) -> None:
     limited = {"name": "main", "image": "a/b:1", "resources": {"limits": {"cpu": "1"}, "requests": {"memory": "1Gi"}}}
     created = made(admin, PODS, pod(name, spec={"containers": [limited]}))
     spec = created["spec"]
@@ -57,7 +57,7 @@ def test_a_pod_gets_the_defaults_of_kubernetes(admin: httpx.Client, name: str) -
     assert spec["containers"][0]["imagePullPolicy"] == "IfNotPresent"
 
 
-def test_a_job_tells_its_pods_apart_and_waits_if_it_is_queued(admin: httpx.Client, name: str) -> None:
+def test_a_job_tells_its_pods_apart_and_waits_if_it_is_queued(admin: httpx2.Client, name: str) -> None:
     plain = made(admin, JOBS, {"metadata": {"name": name}, "spec": {"template": TEMPLATE}})
     uid = plain["metadata"]["uid"]
     assert plain["spec"]["selector"]["matchLabels"] == {"batch.kubernetes.io/controller-uid": uid}
@@ -68,7 +68,7 @@ def test_a_job_tells_its_pods_apart_and_waits_if_it_is_queued(admin: httpx.Clien
     assert queued["spec"]["suspend"] is True
 
 
-def test_a_secret_keeps_what_was_written_as_text(admin: httpx.Client, name: str) -> None:
+def test_a_secret_keeps_what_was_written_as_text(admin: httpx2.Client, name: str) -> None:
     path = f"{CORE}/namespaces/default/secrets"
     created = made(admin, path, {"metadata": {"name": name}, "stringData": {"a": "b"}, "data": {"c": "ZA=="}})
     assert (created["data"], "stringData" in created) == ({"a": "Yg==", "c": "ZA=="}, False)
@@ -79,13 +79,13 @@ def test_a_secret_keeps_what_was_written_as_text(admin: httpx.Client, name: str)
 
 
 @pytest.mark.parametrize("plural", ["clusterqueues", "resourceflavors", "admissionchecks"])
-def test_what_others_rest_on_begins_with_our_finalizer(admin: httpx.Client, name: str, plural: str) -> None:
+def test_what_others_rest_on_begins_with_our_finalizer(admin: httpx2.Client, name: str, plural: str) -> None:
     spec = {"controllerName": "example.com/c"} if plural == "admissionchecks" else {}
     created = made(admin, f"{QUEUEING}/{plural}", {"metadata": {"name": name}, "spec": spec})
     assert created["metadata"]["finalizers"] == ["kueue.x-k8s.io/resource-in-use"]
 
 
-def test_a_namespace_must_be_able_to_stand_in_a_label(admin: httpx.Client) -> None:
+def test_a_namespace_must_be_able_to_stand_in_a_label(admin: httpx2.Client) -> None:
     answer = admin.post(f"{CORE}/namespaces", json={"metadata": {"name": "a.b"}})
     assert (answer.status_code, answer.json()["details"]["causes"][0]["field"]) == (422, "metadata.name")
 
@@ -93,7 +93,7 @@ def test_a_namespace_must_be_able_to_stand_in_a_label(admin: httpx.Client) -> No
 # --- priorities ------------------------------------------------------------------------------------------------------
 
 
-def test_a_pod_gets_the_number_behind_its_class(admin: httpx.Client, name: str) -> None:
+def test_a_pod_gets_the_number_behind_its_class(admin: httpx2.Client, name: str) -> None:
     made(admin, CLASSES, {"metadata": {"name": name}, "value": 70, "preemptionPolicy": "Never"})
     spec = made(admin, PODS, pod(f"{name}-a", spec={"priorityClassName": name}))["spec"]
     assert (spec["priority"], spec["preemptionPolicy"]) == (70, "Never")
@@ -108,7 +108,7 @@ def test_a_pod_gets_the_number_behind_its_class(admin: httpx.Client, name: str) 
     assert made(admin, PODS, pod(f"{name}-f", spec={"priorityClassName": name, "priority": 70}))
 
 
-def test_a_scheduling_workload_is_let_in_with_its_priorities(admin: httpx.Client, name: str) -> None:
+def test_a_scheduling_workload_is_let_in_with_its_priorities(admin: httpx2.Client, name: str) -> None:
     path = "/apis/scheduling.k8s.io/v1alpha1/namespaces/default/workloads"
     groups = [{"name": "g", "policy": {"gang": {"minCount": 2}}}]
 
@@ -146,7 +146,7 @@ def test_there_is_one_default_class_and_it_counts(tmp_path: Path) -> None:
 # --- what a pod can be asked for -------------------------------------------------------------------------------------
 
 
-def test_the_node_that_a_pod_was_promised_goes_when_it_gets_one(admin: httpx.Client, name: str) -> None:
+def test_the_node_that_a_pod_was_promised_goes_when_it_gets_one(admin: httpx2.Client, name: str) -> None:
     made(admin, PODS, pod(name))
     promise = admin.patch(f"{PODS}/{name}/status", json={"status": {"nominatedNodeName": "n2"}}, headers=MERGE)
     assert promise.json()["status"]["nominatedNodeName"] == "n2"
@@ -155,7 +155,7 @@ def test_the_node_that_a_pod_was_promised_goes_when_it_gets_one(admin: httpx.Cli
     assert (bound["spec"]["nodeName"], "nominatedNodeName" in bound["status"]) == ("n1", False)
 
 
-def test_a_pod_is_bound_once(admin: httpx.Client, name: str) -> None:
+def test_a_pod_is_bound_once(admin: httpx2.Client, name: str) -> None:
     made(admin, PODS, pod(name))
     binding = {"target": {"kind": "Node", "name": "n1"}, "metadata": {"name": name, "annotations": {"a": "b"}}}
     assert admin.post(f"{PODS}/{name}/binding", json=binding).status_code == 201
@@ -168,20 +168,20 @@ def test_a_pod_is_bound_once(admin: httpx.Client, name: str) -> None:
     assert admin.post(f"{PODS}/{name}/binding", json={"target": {"kind": "Rack", "name": "r"}}).status_code == 422
 
 
-def started(client: httpx.Client, name: str, *, labels: dict[str, str], ready: bool = True) -> None:
+def started(client: httpx2.Client, name: str, *, labels: dict[str, str], ready: bool = True) -> None:
     made(client, PODS, pod(name, labels=labels, spec={"nodeName": "n1"}))
     condition = {"type": "Ready", "status": "True" if ready else "False"}
     status = {"phase": "Running", "conditions": [condition]}
     assert client.patch(f"{PODS}/{name}/status", json={"status": status}, headers=MERGE).status_code == 200
 
 
-def test_an_eviction_asks_the_budget(admin: httpx.Client, name: str) -> None:
+def test_an_eviction_asks_the_budget(admin: httpx2.Client, name: str) -> None:
     for i in range(3):
         started(admin, f"{name}-{i}", labels={"app": name})
     budget = {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": name}}, "minAvailable": 2}}
     made(admin, BUDGETS, budget)
 
-    def evict(pod_name: str, **more: Any) -> httpx.Response:
+    def evict(pod_name: str, **more: Any) -> httpx2.Response:
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod_name}, **more}
         return admin.post(f"{PODS}/{pod_name}/eviction", json=body)
 
@@ -218,7 +218,7 @@ class OneLog:
         return self._nothing("ContainerCreating") if options.previous else self._lines()
 
 
-def test_a_log_comes_from_whoever_runs_the_pod(tmp_path: Path, admin: httpx.Client, name: str) -> None:
+def test_a_log_comes_from_whoever_runs_the_pod(tmp_path: Path, admin: httpx2.Client, name: str) -> None:
     made(admin, PODS, pod(name))
     nobody = admin.get(f"{PODS}/{name}/log")
     assert nobody.status_code == 400

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 import yaml
 
@@ -39,7 +39,7 @@ def name() -> str:
 
 
 @pytest.fixture
-def space(admin: httpx.Client, name: str) -> Iterator[str]:
+def space(admin: httpx2.Client, name: str) -> Iterator[str]:
     """A namespace of one's own, as a path."""
     made = admin.post(f"{CORE}/namespaces", json={"metadata": {"name": f"ns-{name}"}})
     assert made.status_code == 201, made.text
@@ -47,14 +47,14 @@ def space(admin: httpx.Client, name: str) -> Iterator[str]:
     admin.delete(f"{CORE}/namespaces/ns-{name}")
 
 
-def made(client: httpx.Client, path: str, body: dict[str, Any], **more: Any) -> dict[str, Any]:
+def made(client: httpx2.Client, path: str, body: dict[str, Any], **more: Any) -> dict[str, Any]:
     answer = client.post(path, json=body, **more)
     assert answer.status_code == 201, answer.text
     result: dict[str, Any] = answer.json()
     return result
 
 
-def names(answer: httpx.Response) -> list[str]:
+def names(answer: httpx2.Response) -> list[str]:
     assert answer.status_code == 200, answer.text
     return [each["metadata"]["name"] for each in answer.json()["items"]]
 
@@ -62,7 +62,7 @@ def names(answer: httpx.Response) -> list[str]:
 # --- one object ------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_created_can_be_read_listed_changed_and_removed(admin: httpx.Client, name: str) -> None:
+def test_what_is_created_can_be_read_listed_changed_and_removed(admin: httpx2.Client, name: str) -> None:
     created = made(admin, LOCAL_QUEUES, queue(name))
     assert created["metadata"]["namespace"] == "default"
     at = f"{LOCAL_QUEUES}/{name}"
@@ -80,20 +80,20 @@ def test_what_is_created_can_be_read_listed_changed_and_removed(admin: httpx.Cli
     assert missing.json()["details"] == {"name": name, "group": "kueue.x-k8s.io", "kind": "localqueues"}
 
 
-def test_a_name_can_be_left_to_the_server(admin: httpx.Client) -> None:
+def test_a_name_can_be_left_to_the_server(admin: httpx2.Client) -> None:
     body = {**queue(""), "metadata": {"generateName": "some-"}}
     first, second = made(admin, LOCAL_QUEUES, body), made(admin, LOCAL_QUEUES, body)
     assert first["metadata"]["name"].startswith("some-")
     assert first["metadata"]["name"] != second["metadata"]["name"]
 
 
-def test_a_second_one_of_the_same_name_is_refused(admin: httpx.Client, name: str) -> None:
+def test_a_second_one_of_the_same_name_is_refused(admin: httpx2.Client, name: str) -> None:
     made(admin, LOCAL_QUEUES, queue(name))
     again = admin.post(LOCAL_QUEUES, json=queue(name))
     assert (again.status_code, again.json()["reason"]) == (409, "AlreadyExists")
 
 
-def test_what_the_body_leaves_out_is_taken_from_the_path(admin: httpx.Client, name: str) -> None:
+def test_what_the_body_leaves_out_is_taken_from_the_path(admin: httpx2.Client, name: str) -> None:
     created = made(admin, LOCAL_QUEUES, {"metadata": {"name": name}, "spec": {"clusterQueue": "shared"}})
     assert (created["apiVersion"], created["kind"]) == ("kueue.x-k8s.io/v1beta2", "LocalQueue")
 
@@ -107,12 +107,12 @@ def test_what_the_body_leaves_out_is_taken_from_the_path(admin: httpx.Client, na
     ],
     ids=["another version", "another kind", "another namespace"],
 )
-def test_a_body_that_contradicts_its_path_is_refused(admin: httpx.Client, body: dict[str, Any]) -> None:
+def test_a_body_that_contradicts_its_path_is_refused(admin: httpx2.Client, body: dict[str, Any]) -> None:
     answer = admin.post(LOCAL_QUEUES, json={**body, "spec": {"clusterQueue": "shared"}})
     assert (answer.status_code, answer.json()["reason"]) == (400, "BadRequest")
 
 
-def test_all_problems_of_an_object_are_told_at_once(admin: httpx.Client) -> None:
+def test_all_problems_of_an_object_are_told_at_once(admin: httpx2.Client) -> None:
     body = {"metadata": {"name": "Bad_Name"}, "spec": {"stopPolicy": "Perhaps"}}
     answer = admin.post(LOCAL_QUEUES, json=body)
     status = answer.json()
@@ -124,7 +124,7 @@ def test_all_problems_of_an_object_are_told_at_once(admin: httpx.Client) -> None
     assert causes["metadata.name"] == "FieldValueInvalid"
 
 
-def test_a_stale_update_conflicts_and_a_precondition_is_held(admin: httpx.Client, name: str) -> None:
+def test_a_stale_update_conflicts_and_a_precondition_is_held(admin: httpx2.Client, name: str) -> None:
     created = made(admin, CONFIG_MAPS, config_map(name))
     at = f"{CONFIG_MAPS}/{name}"
     assert admin.patch(at, json={"data": {"a": "2"}}, headers=MERGE).status_code == 200
@@ -137,7 +137,7 @@ def test_a_stale_update_conflicts_and_a_precondition_is_held(admin: httpx.Client
     assert admin.request("DELETE", at, json=right).status_code == 200
 
 
-def test_status_is_written_through_its_part_alone(admin: httpx.Client, name: str) -> None:
+def test_status_is_written_through_its_part_alone(admin: httpx2.Client, name: str) -> None:
     created = made(admin, LOCAL_QUEUES, queue(name, status={"pendingWorkloads": 7}))
     assert created.get("status", {}).get("pendingWorkloads", 0) == 0
     at = f"{LOCAL_QUEUES}/{name}"
@@ -157,7 +157,7 @@ def test_status_is_written_through_its_part_alone(admin: httpx.Client, name: str
 
 
 @pytest.mark.parametrize("verb", ["create", "update", "patch", "delete"])
-def test_a_dry_run_answers_and_leaves_no_trace(admin: httpx.Client, name: str, verb: str) -> None:
+def test_a_dry_run_answers_and_leaves_no_trace(admin: httpx2.Client, name: str, verb: str) -> None:
     at, dry = f"{CONFIG_MAPS}/{name}", {"dryRun": "All"}
     if verb == "create":
         answer = made(admin, CONFIG_MAPS, config_map(name), params=dry)
@@ -176,7 +176,7 @@ def test_a_dry_run_answers_and_leaves_no_trace(admin: httpx.Client, name: str, v
     assert admin.get(at).json() == created
 
 
-def test_an_unknown_field_is_refused_warned_of_or_dropped(admin: httpx.Client, name: str) -> None:
+def test_an_unknown_field_is_refused_warned_of_or_dropped(admin: httpx2.Client, name: str) -> None:
     body = queue(name, spec={"clusterQueue": "shared", "clusterQ": 1})
     strict = admin.post(LOCAL_QUEUES, json=body, params={"fieldValidation": "Strict"})
     assert strict.status_code == 400
@@ -190,7 +190,7 @@ def test_an_unknown_field_is_refused_warned_of_or_dropped(admin: httpx.Client, n
     assert "clusterQ" not in ignored.json()["spec"]
 
 
-def test_of_a_key_that_is_set_twice_the_last_counts_unless_that_is_refused(admin: httpx.Client, name: str) -> None:
+def test_of_a_key_that_is_set_twice_the_last_counts_unless_that_is_refused(admin: httpx2.Client, name: str) -> None:
     body = f'{{"metadata":{{"name":"{name}"}},"data":{{"a":"1","a":"2"}}}}'
     send = {"content": body, "headers": {"content-type": "application/json"}}
     strict = admin.post(CONFIG_MAPS, params={"fieldValidation": "Strict"}, **send)  # type: ignore[arg-type]
@@ -203,13 +203,13 @@ def test_of_a_key_that_is_set_twice_the_last_counts_unless_that_is_refused(admin
 # --- patches ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_merge_patch_merges(admin: httpx.Client, name: str) -> None:
+def test_a_merge_patch_merges(admin: httpx2.Client, name: str) -> None:
     made(admin, CONFIG_MAPS, config_map(name, data={"a": "1", "b": "2"}))
     answer = admin.patch(f"{CONFIG_MAPS}/{name}", json={"data": {"a": None, "c": "3"}}, headers=MERGE)
     assert answer.json()["data"] == {"b": "2", "c": "3"}
 
 
-def test_a_json_patch_is_carried_out_and_its_test_can_fail(admin: httpx.Client, name: str) -> None:
+def test_a_json_patch_is_carried_out_and_its_test_can_fail(admin: httpx2.Client, name: str) -> None:
     made(admin, CONFIG_MAPS, config_map(name))
     at = f"{CONFIG_MAPS}/{name}"
     good = [{"op": "test", "path": "/data/a", "value": "1"}, {"op": "add", "path": "/data/b", "value": "2"}]
@@ -219,7 +219,7 @@ def test_a_json_patch_is_carried_out_and_its_test_can_fail(admin: httpx.Client, 
     assert admin.patch(at, json={"op": "add"}, headers=JSON_PATCH).status_code == 400
 
 
-def test_a_strategic_merge_knows_the_keys_of_lists(admin: httpx.Client, name: str) -> None:
+def test_a_strategic_merge_knows_the_keys_of_lists(admin: httpx2.Client, name: str) -> None:
     made(admin, PODS, pod(name))
     change = {"spec": {"containers": [{"name": "main", "image": "pause:2"}]}}
     answer = admin.patch(f"{PODS}/{name}", json=change, headers=STRATEGIC)
@@ -230,16 +230,16 @@ def test_a_strategic_merge_knows_the_keys_of_lists(admin: httpx.Client, name: st
     assert ours.status_code in (404, 415)
 
 
-def test_a_patch_cannot_make_another_object_of_it(admin: httpx.Client, name: str) -> None:
+def test_a_patch_cannot_make_another_object_of_it(admin: httpx2.Client, name: str) -> None:
     made(admin, CONFIG_MAPS, config_map(name))
     answer = admin.patch(f"{CONFIG_MAPS}/{name}", json={"metadata": {"name": "other"}}, headers=MERGE)
     assert answer.status_code == 400
 
 
-def test_apply_creates_changes_and_meets_conflicts(admin: httpx.Client, name: str) -> None:
+def test_apply_creates_changes_and_meets_conflicts(admin: httpx2.Client, name: str) -> None:
     at = f"{CONFIG_MAPS}/{name}"
 
-    def apply(manager: str, data: dict[str, str], **more: Any) -> httpx.Response:
+    def apply(manager: str, data: dict[str, str], **more: Any) -> httpx2.Response:
         content = yaml.safe_dump({"apiVersion": "v1", "kind": "ConfigMap", "data": data})
         return admin.patch(at, content=content, headers=APPLY, params={"fieldManager": manager, **more})
 
@@ -255,7 +255,7 @@ def test_apply_creates_changes_and_meets_conflicts(admin: httpx.Client, name: st
     assert [each["manager"] for each in forced.json()["metadata"]["managedFields"]] == ["two"]
 
 
-def test_who_names_itself_is_remembered_and_who_does_not_costs_nothing(admin: httpx.Client, name: str) -> None:
+def test_who_names_itself_is_remembered_and_who_does_not_costs_nothing(admin: httpx2.Client, name: str) -> None:
     quiet = made(admin, CONFIG_MAPS, config_map(f"{name}-a"))
     named = made(admin, CONFIG_MAPS, config_map(f"{name}-b"), params={"fieldManager": "me"})
     assert "managedFields" not in quiet["metadata"]
@@ -269,7 +269,7 @@ def test_who_names_itself_is_remembered_and_who_does_not_costs_nothing(admin: ht
 # --- lists -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_list_comes_in_pages_that_show_one_moment(admin: httpx.Client, space: str) -> None:
+def test_a_list_comes_in_pages_that_show_one_moment(admin: httpx2.Client, space: str) -> None:
     for i in range(5):
         made(admin, f"{space}/configmaps", config_map(f"c{i}"))
     first = admin.get(f"{space}/configmaps", params={"limit": 2}).json()
@@ -284,11 +284,11 @@ def test_a_list_comes_in_pages_that_show_one_moment(admin: httpx.Client, space: 
     assert seen == ["c0", "c1", "c2", "c3", "c4"]
 
 
-def test_a_resource_version_says_which_moment_is_wanted(admin: httpx.Client, space: str) -> None:
+def test_a_resource_version_says_which_moment_is_wanted(admin: httpx2.Client, space: str) -> None:
     version = made(admin, f"{space}/configmaps", config_map("c1"))["metadata"]["resourceVersion"]
     made(admin, f"{space}/configmaps", config_map("c2"))
 
-    def asked(**query: str) -> httpx.Response:
+    def asked(**query: str) -> httpx2.Response:
         return admin.get(f"{space}/configmaps", params=query)
 
     assert names(asked(resourceVersion=version, resourceVersionMatch="Exact")) == ["c1"]
@@ -320,12 +320,12 @@ def test_a_resource_version_says_which_moment_is_wanted(admin: httpx.Client, spa
         ("", ["a", "b", "c"]),
     ],
 )
-def test_labels_choose(admin: httpx.Client, labelled: str, selector: str, chosen: list[str]) -> None:
+def test_labels_choose(admin: httpx2.Client, labelled: str, selector: str, chosen: list[str]) -> None:
     assert names(admin.get(labelled, params={"labelSelector": selector})) == chosen
 
 
 @pytest.fixture(scope="module")
-def labelled(admin: httpx.Client) -> str:
+def labelled(admin: httpx2.Client) -> str:
     """A path under which objects with labels are."""
     made(admin, f"{CORE}/namespaces", {"metadata": {"name": "labelled"}})
     path = f"{CORE}/namespaces/labelled/configmaps"
@@ -345,13 +345,13 @@ def labelled(admin: httpx.Client) -> str:
         ("status.phase=Running", []),
     ],
 )
-def test_fields_choose(admin: httpx.Client, space: str, selector: str, chosen: list[str]) -> None:
+def test_fields_choose(admin: httpx2.Client, space: str, selector: str, chosen: list[str]) -> None:
     made(admin, f"{space}/pods", pod("p1", spec={"nodeName": "n1"}))
     made(admin, f"{space}/pods", pod("p2"))
     assert names(admin.get(f"{space}/pods", params={"fieldSelector": selector})) == chosen
 
 
-def test_a_collection_can_be_removed_by_selector(admin: httpx.Client, space: str) -> None:
+def test_a_collection_can_be_removed_by_selector(admin: httpx2.Client, space: str) -> None:
     for name, labels in (("a", {"x": "1"}), ("b", {"x": "1"}), ("c", {})):
         made(admin, f"{space}/configmaps", config_map(name, labels=labels))
     dry = admin.delete(f"{space}/configmaps", params={"labelSelector": "x=1", "dryRun": "All"})
@@ -364,11 +364,11 @@ def test_a_collection_can_be_removed_by_selector(admin: httpx.Client, space: str
 # --- forms -----------------------------------------------------------------------------------------------------------
 
 
-def test_objects_come_as_tables_as_metadata_and_as_yaml(admin: httpx.Client, space: str) -> None:
+def test_objects_come_as_tables_as_metadata_and_as_yaml(admin: httpx2.Client, space: str) -> None:
     made(admin, f"{space}/configmaps", config_map("c1"))
     made(admin, f"{space}/configmaps", config_map("c2"))
 
-    def asked(accept: str, path: str = "configmaps") -> httpx.Response:
+    def asked(accept: str, path: str = "configmaps") -> httpx2.Response:
         return admin.get(f"{space}/{path}", headers={"accept": accept})
 
     table = asked("application/json;as=Table;v=v1;g=meta.k8s.io,application/json").json()
@@ -385,7 +385,7 @@ def test_objects_come_as_tables_as_metadata_and_as_yaml(admin: httpx.Client, spa
     assert asked("application/vnd.kubernetes.protobuf").status_code == 406
 
 
-def test_the_older_version_is_served_by_conversion(admin: httpx.Client, name: str) -> None:
+def test_the_older_version_is_served_by_conversion(admin: httpx2.Client, name: str) -> None:
     older = "/apis/kueue.x-k8s.io/v1beta1/clusterqueues"
     body = {"metadata": {"name": name}, "spec": {"cohort": "all", "namespaceSelector": {}}}
     assert made(admin, older, body)["spec"]["cohort"] == "all"
@@ -397,7 +397,7 @@ def test_the_older_version_is_served_by_conversion(admin: httpx.Client, name: st
     assert {each["apiVersion"] for each in listed["items"]} == {"kueue.x-k8s.io/v1beta1"}
 
 
-def test_broken_rules_are_told_at_the_paths_of_the_version_that_was_written(admin: httpx.Client, name: str) -> None:
+def test_broken_rules_are_told_at_the_paths_of_the_version_that_was_written(admin: httpx2.Client, name: str) -> None:
     both = {"kubeConfig": {"location": "k"}, "clusterProfileRef": {"name": "p"}}
     for version, spec, path in (("v1beta1", both, "spec"), ("v1beta2", {"clusterSource": both}, "spec.clusterSource")):
         body = {"metadata": {"name": name}, "spec": spec}
@@ -406,7 +406,7 @@ def test_broken_rules_are_told_at_the_paths_of_the_version_that_was_written(admi
         assert [each["field"] for each in refused.json()["details"]["causes"]] == [path]
 
 
-def test_the_other_workload_is_one_in_both_of_its_groups(admin: httpx.Client, name: str) -> None:
+def test_the_other_workload_is_one_in_both_of_its_groups(admin: httpx2.Client, name: str) -> None:
     first, second = (f"/apis/{group}/v1alpha1/namespaces/default/workloads" for group in
                      ("scheduling.makeway.dev", "scheduling.k8s.io"))  # fmt: skip
     body = {"metadata": {"name": name}, "spec": {"podGroups": [{"name": "g", "policy": {"basic": {}}}]}}
@@ -420,7 +420,7 @@ def test_the_other_workload_is_one_in_both_of_its_groups(admin: httpx.Client, na
     assert (patched.status_code, patched.json()["apiVersion"]) == (200, "scheduling.makeway.dev/v1alpha1")
 
 
-def test_large_answers_are_packed_for_who_can_unpack_them(server: Server, admin: httpx.Client, space: str) -> None:
+def test_large_answers_are_packed_for_who_can_unpack_them(server: Server, admin: httpx2.Client, space: str) -> None:
     for i in range(3):
         made(admin, f"{space}/configmaps", config_map(f"big{i}", data={"a": "x" * 100_000}))
     plain = admin.get(f"{space}/configmaps", headers={"accept-encoding": "identity"})
@@ -435,7 +435,7 @@ def test_large_answers_are_packed_for_who_can_unpack_them(server: Server, admin:
 # --- what is not an object -------------------------------------------------------------------------------------------
 
 
-def test_health_version_and_discovery(server: Server, admin: httpx.Client) -> None:
+def test_health_version_and_discovery(server: Server, admin: httpx2.Client) -> None:
     with server.nobody() as nobody:
         assert nobody.get("/healthz").text == nobody.get("/livez").text == nobody.get("/readyz").text == "ok"
         assert nobody.get("/version").json()["major"] == "1"
@@ -450,7 +450,7 @@ def test_health_version_and_discovery(server: Server, admin: httpx.Client) -> No
     assert absent.status_code == 404
 
 
-def test_a_namespace_takes_its_content_with_it(admin: httpx.Client, name: str) -> None:
+def test_a_namespace_takes_its_content_with_it(admin: httpx2.Client, name: str) -> None:
     made(admin, f"{CORE}/namespaces", {"metadata": {"name": name}})
     made(admin, f"{CORE}/namespaces/{name}/configmaps", config_map("inside"))
     held = made(admin, f"{CORE}/namespaces/{name}/configmaps", config_map("held", finalizers=["example.com/mine"]))
@@ -467,11 +467,11 @@ def test_a_namespace_takes_its_content_with_it(admin: httpx.Client, name: str) -
     until(lambda: admin.get(at).status_code == 404)
 
 
-def test_the_first_namespaces_stay(admin: httpx.Client) -> None:
+def test_the_first_namespaces_stay(admin: httpx2.Client) -> None:
     assert {"default", "kube-system", "kube-public"} <= set(names(admin.get(f"{CORE}/namespaces")))
     assert admin.delete(f"{CORE}/namespaces/default").status_code == 403
 
 
-def test_an_object_in_a_namespace_that_is_not_there_is_not_taken(admin: httpx.Client) -> None:
+def test_an_object_in_a_namespace_that_is_not_there_is_not_taken(admin: httpx2.Client) -> None:
     answer = admin.post(f"{CORE}/namespaces/nowhere/configmaps", json=config_map("a"))
     assert (answer.status_code, answer.json()["message"]) == (404, 'namespaces "nowhere" not found')
