@@ -2,7 +2,8 @@
 
 For changes that must not change behaviour: journals hold every decision with its reasons, and the other commands print
 the texts that people read. ``make same SINCE=REVISION`` compares the checkout with a revision; the inputs are made by
-that revision, so that both read the same files. Prints what differs, and how many agree; exits 1 if anything differs.
+that revision, so that both read the same files. What the revision answered is kept beside the checkout's packages, for
+the next time. Prints what differs, and how many agree; exits 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+KEPT = ROOT / ".venv" / "same"
 FAULTS = ("none", "watch", "writes", "crashes", "clock", "unreadable", "all")
 EVICTIONS = ("0s", "20s", "5s")
 WORLDS = 90  # each once classical and once fair
@@ -170,6 +172,21 @@ def run(tree: Path, folder: Path, cases: Sequence[Case], jobs: int) -> dict[str,
     return found
 
 
+def run_before(tree: Path, folder: Path, cases: Sequence[Case], jobs: int) -> dict[str, str]:
+    """What a revision answers, as kept from an earlier comparison with it, else found out now.
+
+    The tool and the packages are in the name: either could change the answers.
+    """
+    revision = subprocess.run(["git", "rev-parse", "HEAD"], cwd=tree, capture_output=True, check=True, text=True)
+    tool = hashlib.sha256(Path(__file__).read_bytes() + (ROOT / "requirements.lock").read_bytes()).hexdigest()[:12]
+    kept = KEPT / f"{revision.stdout.strip()}-{tool}.json"
+    if not kept.is_file():
+        found = run(tree, folder, cases, jobs)
+        KEPT.mkdir(exist_ok=True)
+        kept.write_text(json.dumps(found))
+    return dict(json.loads(kept.read_text()))
+
+
 def main() -> int:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--since", help="the revision to compare with")
@@ -188,7 +205,7 @@ def main() -> int:
         subprocess.run(["git", "worktree", "add", "-q", "--detach", str(tree), options.since], cwd=ROOT, check=True)
         try:
             cases = write_inputs(tree, folder)
-            before, now = (run(each, folder, cases, options.jobs) for each in (tree, ROOT))
+            before, now = run_before(tree, folder, cases, options.jobs), run(ROOT, folder, cases, options.jobs)
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", str(tree)], cwd=ROOT, check=True)
     different = [name for name in before if before[name] != now[name]]
