@@ -24,6 +24,7 @@ from makeway.core.model import (
 from makeway.core.policy import FairStrategy, Policy
 from makeway.core.preemption import fair_sharing as fair_share
 from makeway.core.preemption.classical import find_victims
+from makeway.core.queue_policies import ReclaimWithinCohort, WithinClusterQueue
 from makeway.core.quota.tree import QuotaSpec
 from makeway.core.state import State
 
@@ -149,8 +150,8 @@ def _queue(name: QueueName, heads: Heads) -> Queue:
     return Queue(
         name=name,
         groups=(FlavorGroup(resources=(CPU,), flavors=(FLAVOR,)),),
-        within="Never" if heads in ("fit", "reclaim") else "LowerPriority",
-        reclaim="Any" if heads == "reclaim" else "Never",
+        within=WithinClusterQueue("Never" if heads in ("fit", "reclaim") else "LowerPriority"),
+        reclaim=ReclaimWithinCohort("Any" if heads == "reclaim" else "Never"),
         namespaces=(),
     )
 

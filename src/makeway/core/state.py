@@ -55,7 +55,7 @@ class State:
         self.queues: dict[QueueName, Queue] = {}
         self.flavors: dict[FlavorName, Flavor] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}  # labels by name
-        self.propagates_refusals = policy.profile != "parity" and policy.gates.scheduling_equivalence_hashing
+        self.propagates_refusals = not policy.is_parity and policy.gates.scheduling_equivalence_hashing
         if policy.fair_sharing:  # who asks for more may fare better there, and a full queue take from others (0041)
             self.propagates_refusals = False
         self._progress: dict[WorkloadKey, FlavorProgress] = {}
@@ -93,7 +93,7 @@ class State:
         for queue, _ in pairs:
             line = self.pending.list_of(queue.name)
             line.strict = queue.strict
-            line.by_age = queue.within == "LowerOrNewerEqualPriority" and self.policy.profile != "parity"
+            line.by_age = queue.within.takes_newer_equals and not self.policy.is_parity
             self._generations[queue.name] = self._generations.get(queue.name, 0) + 1
 
     def is_active(self, name: QueueName) -> bool:

@@ -405,7 +405,7 @@ class Engine:
                 self._retries.set(waiting.key, Millis(now + backoff_ms(refusals)))
 
     def _cycle(self, now: Millis) -> int:
-        parity = self._policy.profile == "parity"
+        parity = self._policy.is_parity
         if parity and self._pause_until is not None and now < self._pause_until:
             return 0
         self._pause_until = None

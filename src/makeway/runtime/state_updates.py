@@ -348,7 +348,7 @@ class StateUpdater:
 
     def _local_queue(self, ref: Ref, after: Any) -> None:
         place = (ref.namespace, ref.name)
-        stopped = after is None or after.spec.stop_policy != "None"
+        stopped = after is None or after.spec.is_stopped
         queue = None if stopped else QueueName(after.spec.cluster_queue)
         if self._queue_of.get(place) == queue:
             return

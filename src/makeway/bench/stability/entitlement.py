@@ -107,11 +107,11 @@ def _can_have(state: State, workload: Workload, node: QuotaNode, usage: Mapping[
     if not need:
         return True
     reclaim = state.queues[workload.queue].reclaim
-    if reclaim == "Never" or node.parent is None or workload.gated:
+    if not reclaim.preempts or node.parent is None or workload.gated:
         return False
     with state.trial():
         for each, owner in _borrowers(state, node):
-            is_lower = reclaim == "Any" or each.priority < workload.priority
+            is_lower = each.priority < reclaim.below(workload.priority)
             if is_lower and any((each.usage or {}).get(fr) for fr in need) and _borrows(state, owner, node, need):
                 state.tree.release_all(owner, each.usage or {})
                 if all(amount <= state.tree.available(node, fr) for fr, amount in usage.items()):

@@ -468,6 +468,6 @@ def _kept_out(
     queue = queues.get((workload.metadata.namespace or DEFAULT_NAMESPACE, name))
     if queue is None:
         return "Misconfigured", f"LocalQueue {name} doesn't exist" if name else "The workload names no LocalQueue"
-    if queue.spec.stop_policy != "None":
+    if queue.spec.is_stopped:
         return "Suspended", f"LocalQueue {name} is inactive"
     return None

@@ -305,12 +305,12 @@ def stop_with_queue(look: WorkloadContext) -> Answer:
     if gone and not says(workload, "Admitted"):
         return look.change(Release(look.now, shown_reason("Misconfigured", look.policy), gone))
     for queue, reason in ((cluster, "ClusterQueueStopped"), (local, "LocalQueueStopped")):
-        if queue is None or queue.spec.stop_policy == "None":
+        if queue is None or not queue.spec.is_stopped:
             continue
         if not says(workload, "Admitted"):
             public = shown_reason("Suspended", look.policy)
             return look.change(Release(look.now, public, inactive(queue.kind, queue.metadata.name)))
-        if queue.spec.stop_policy == "HoldAndDrain" and look.stays:
+        if queue.spec.drains and look.stays:
             message = f"{queue.kind} {queue.metadata.name} is stopped"
             return look.change(Evict(reason, message, look.now), event_of_eviction(look.whom, reason, message))
     return None
@@ -411,7 +411,7 @@ def end_back_off(look: WorkloadContext) -> Answer:
     if reason in RESTARTS:
         kind = reason.removesuffix("Stopped")
         queue = look.cluster_queue if kind == "ClusterQueue" else look.local_queue
-        if queue is None or queue.spec.stop_policy != "None":
+        if queue is None or queue.spec.is_stopped:
             return None
         message = f"{kind} {queue.metadata.name} is started again"
         return look.change(Requeue(RESTARTS[reason], message, look.now))
@@ -476,7 +476,7 @@ def obstacle(look: WorkloadContext) -> tuple[str, str] | None:
         return "Misconfigured", gone
     if not look.view.state.is_active(name):
         return "Suspended", inactive("ClusterQueue", name)
-    if local.spec.stop_policy != "None":
+    if local.spec.is_stopped:
         return "Suspended", inactive("LocalQueue", local.metadata.name)
     gates = workload.metadata.annotations.get(ADMISSION_GATED_BY, "").strip()
     if gates and look.policy.gates.admission_gated_by and not look.is_option:

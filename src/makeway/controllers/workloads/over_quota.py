@@ -12,7 +12,7 @@ from __future__ import annotations
 from makeway.controllers.contract import NOTHING, Action, Change, Outcome, Ref, View
 from makeway.controllers.workloads.eviction import Evict, event_of_eviction, message_of_eviction
 from makeway.core.model import FR, Millis, QueueName, Workload
-from makeway.core.preemption.candidates import EVERYBODY
+from makeway.core.queue_policies import EVERYBODY
 from makeway.core.quota.tree import QuotaNode
 from makeway.core.state import State
 

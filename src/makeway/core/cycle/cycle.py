@@ -53,7 +53,7 @@ def heads(state: State) -> list[Workload]:
 
 def _heads_beside(state: State, ready: list[Workload]) -> list[Workload]:
     """One workload per active queue, those first that were not refused since the last change; no claimant."""
-    parity = state.policy.profile == "parity"
+    parity = state.policy.is_parity
     found = []
     for name in state.pending.in_use():
         if not state.is_active(name) and (parity or name in state.queues):
@@ -353,7 +353,7 @@ def departed(state: State, workload: Workload, reason: str, evicted_at: Millis, 
     by_time = reason == BY_TIME
     at = Millis(stored(evicted_at) + 1) if _moves_back(state, reason) else workload.queued_at
     ran = workload.ran_seconds
-    counts = state.policy.rotation == "Fair" and state.policy.profile != "parity"
+    counts = state.policy.counts_time_run
     if counts and workload.admitted and workload.family is None:
         ran += max(0, stored(now) - stored(workload.held_since(now))) // 1000
     return replace(

@@ -312,7 +312,7 @@ class EntryProcessor:
         closed may displace nobody, and waits for what is kept to change.
         """
         state = self._state
-        if state.policy.profile == "parity" or not state.policy.gates.preemption_claims:
+        if state.policy.is_parity or not state.policy.gates.preemption_claims:
             return False
         if not self._fits_beside(entry, but_for=is_kept, holds=False):
             return False
@@ -332,7 +332,7 @@ class EntryProcessor:
     def _lose(self, entry: Entry) -> Verdict:
         """Another has taken its room, or it is kept for others: then it is due when that changes (S-5.1)."""
         verdict = skip(entry, Rule.LOST)
-        if self._state.policy.profile == "parity" or not self._fits_beside(entry, but_for=is_kept, holds=False):
+        if self._state.policy.is_parity or not self._fits_beside(entry, but_for=is_kept, holds=False):
             return verdict
         if self._fits_beside(entry, but_for=ends_with_the_cycle):
             return verdict
@@ -459,7 +459,7 @@ class EntryProcessor:
     def _reserve(self, entry: Entry) -> dict[FR, int]:
         """Keep room for a head that must wait although nobody can be asked to leave (S-5.8)."""
         queue = self._state.queues[entry.workload.queue]
-        if queue.reclaim == "Any" and not reserves_anyway(self._state, entry.workload):
+        if queue.reclaim.takes_any and not reserves_anyway(self._state, entry.workload):
             return {}
         leaving = self._leaving.get(queue.name, {})
         amounts = {fr: amount for fr, amount in reservation(self._state, entry, leaving).items() if amount}
@@ -477,14 +477,13 @@ def _add_to(table: dict[QueueName, dict[FR, int]], queue: QueueName, amounts: Ma
 def reserves_anyway(state: State, workload: Workload) -> bool:
     """Whether it keeps room free also where it could reclaim it later: recorded of who waits for victims (0028)."""
     policy = state.policy
-    is_meant = policy.profile == "parity" and policy.gates.prioritize_preemptor_workloads
+    is_meant = policy.is_parity and policy.gates.prioritize_preemptor_workloads
     return is_meant and state.is_last_preemptor(workload)
 
 
 def stays_reserved(state: State, queue: QueueName) -> bool:
     """Whether what is reserved for a refused head outlives the cycle: that of a strict queue that does not lend."""
-    lends = state.policy.profile == "parity" or state.policy.strict_fifo_lends
-    return state.pending.list_of(queue).strict and not lends
+    return state.pending.list_of(queue).strict and not state.policy.lends_what_is_reserved
 
 
 def reservation(state: State, entry: Entry, leaving: Usage) -> dict[FR, int]:

@@ -32,7 +32,7 @@ class Hold(NamedTuple):
 def is_entitled(state: State, entry: Entry, reserved: Usage) -> bool:
     """Whether only lent quota keeps out a head that needs others to leave and may ask nobody."""
     queue, node = state.queues[entry.workload.queue], state.tree.queues[entry.workload.queue]
-    if state.policy.entitled_hold != "All" or queue.reclaim == "Any" or node.parent is None:
+    if not state.policy.holds_in_all_queues or queue.reclaim.takes_any or node.parent is None:
         return False
     if entry.assignment.level or (queue.strict and state.policy.strict_fifo_lends):
         return False

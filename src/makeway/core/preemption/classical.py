@@ -60,7 +60,7 @@ def find_victims(
         equals = equals_by_time(queue, now, time_based=state.policy.gates.time_based_same_priority_preemption)
     request = {fr: amount for fr, amount in request.items() if amount}  # asking for nothing needs nobody to leave
     lenders = Lenders({}, {})
-    if node.parent is not None and queue.reclaim != "Never":
+    if node.parent is not None and queue.reclaim.preempts:
         lenders = find_lenders(state.tree, node, need, request, state.is_active)
     stuck_before = Millis(now - state.policy.claim_timeout_ms) if state.policy.gates.preemption_claims else None
     candidates = Candidates(
@@ -82,7 +82,7 @@ def _attempts(search: _Search, lenders: Lenders) -> tuple[bool, ...]:
     """With or without borrowing, in which order (S-8.6). Who could be reclaimed is asked for only where it matters."""
     if not lenders.advantaged and not lenders.others:
         return (True,)
-    if search.queue.borrow != "Never":
+    if search.queue.borrow.preempts:
         return (True, False)
     if not search.is_below_nominal():
         return (True,)

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 from makeway.core.amounts import MOST
 from makeway.core.model import Millis, Queue, Workload
+from makeway.core.queue_policies import ReclaimWithinCohort, WithinClusterQueue
 from makeway.core.trace import Rule, Step
 
 Reason = Literal[
@@ -49,23 +50,18 @@ def _step(rule: Rule, running: Workload, *numbers: int) -> Step:
     return Step(rule, (running.key,), numbers)
 
 
-def may_preempt(incoming: Workload, running: Workload, policy: str, expiry: Millis | None, now: Millis) -> bool:
+def may_preempt(
+    incoming: Workload, running: Workload, policy: WithinClusterQueue | ReclaimWithinCohort,
+    expiry: Millis | None, now: Millis,
+) -> bool:  # fmt: skip
     """The policy test for one pair; searches read sorted runs instead and never ask it one by one."""
-    if policy == "Any":
+    if running.priority < policy.below(incoming.priority):
         return True
-    if policy == "Never" or running.priority > incoming.priority:
-        return False
-    if running.priority < incoming.priority:
-        return True
-    if policy != "LowerOrNewerEqualPriority":
+    if running.priority != incoming.priority or policy is not WithinClusterQueue.LOWER_OR_NEWER_EQUAL:
         return False
     return incoming.queued_at < running.queued_at or (expiry is not None and running.held_since(now) < expiry)
 
 
 def only_without_borrowing(queue: Queue, incoming: Workload, running: Workload) -> bool:
     """Whether a candidate of the cohort leaves only for one who ends within its own quota (S-8.4)."""
-    return (
-        queue.borrow == "Never"
-        or running.priority >= incoming.priority
-        or (queue.threshold is not None and running.priority > queue.threshold)
-    )
+    return running.priority >= queue.borrow.below(incoming.priority, queue.threshold)

@@ -39,7 +39,7 @@ def rests_until(state: State, workload: Workload) -> Millis | None:
 def turn_span(state: State, workload: Workload) -> Millis | None:
     """How long equals of its queue are safe, where turns are taken; None: they are not."""
     policy = state.policy
-    if policy.rotation != "Fair" or not policy.gates.time_based_same_priority_preemption:
+    if not policy.takes_turns or not policy.gates.time_based_same_priority_preemption:
         return None
     queue = state.queues.get(workload.queue)
     return None if queue is None else queue.min_admit

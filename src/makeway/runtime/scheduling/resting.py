@@ -48,7 +48,7 @@ class Resting:
     def note(self, workload: Workload, view: View, now: Millis) -> None:
         """A workload that waits is stored anew, or joins a queue: it may be one that no cycle evaluates."""
         queue = view.queue_of(workload)
-        if queue not in view.state.queues or view.policy.profile == "parity":
+        if queue not in view.state.queues or view.policy.is_parity:
             return  # the recorded system tells those that it evaluates, and no other
         reserved = find(status_of(workload).conditions, "QuotaReserved")
         is_outdated = reserved is not None and reserved.reason in EVALUATED_LATER and not _has_just_left(workload)
@@ -60,7 +60,7 @@ class Resting:
         A workload that has no words yet gets them in its time.
         """
         line = view.state.pending.lists.get(queue)
-        if line is None or not line.members or view.policy.profile == "parity":
+        if line is None or not line.members or view.policy.is_parity:
             return
         told: dict[bool, list[WorkloadKey]] = {True: [], False: []}
         for key in line.members:

@@ -1,0 +1,45 @@
+"""Whom a ClusterQueue may displace, by its policies (S-7.3, 8.1, 8.4)."""
+
+from __future__ import annotations
+
+from typing import get_args, get_type_hints
+
+import pytest
+
+from makeway.api.objects import queueing as wire
+from makeway.core.queue_policies import (
+    EVERYBODY,
+    NOBODY,
+    BorrowWithinCohortPolicy,
+    ReclaimWithinCohort,
+    WithinClusterQueue,
+)
+
+WRITTEN = {
+    WithinClusterQueue: get_type_hints(wire.Preemption)["within_cluster_queue"],
+    ReclaimWithinCohort: get_type_hints(wire.Preemption)["reclaim_within_cohort"],
+    BorrowWithinCohortPolicy: get_type_hints(wire.BorrowWithinCohort)["policy"],
+}
+
+
+@pytest.mark.parametrize("policy", WRITTEN, ids=lambda policy: policy.__name__)
+def test_every_value_that_may_be_written_is_known_and_no_other(policy: type[WithinClusterQueue]) -> None:
+    assert tuple(policy) == get_args(WRITTEN[policy])
+    assert [each for each in policy if not each.preempts] == ["Never"]
+
+
+def test_within_its_own_queue() -> None:
+    asked = [(each.below(7), each.below(7, equals=True)) for each in WithinClusterQueue]
+    assert asked == [(NOBODY, NOBODY), (7, 7), (7, 8)]
+    assert [each for each in WithinClusterQueue if each.takes_newer_equals] == ["LowerOrNewerEqualPriority"]
+
+
+def test_in_the_cohort() -> None:
+    assert [each.below(7) for each in ReclaimWithinCohort] == [NOBODY, 7, EVERYBODY]
+    assert [each for each in ReclaimWithinCohort if each.takes_any] == ["Any"]
+
+
+@pytest.mark.parametrize(("threshold", "below"), [(None, 7), (3, 4), (6, 7), (9, 7)])
+def test_while_borrowing(threshold: int | None, below: int) -> None:
+    assert BorrowWithinCohortPolicy.LOWER_PRIORITY.below(7, threshold) == below
+    assert BorrowWithinCohortPolicy.NEVER.below(7, threshold) == NOBODY
