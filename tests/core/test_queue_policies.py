@@ -7,6 +7,8 @@ from typing import get_args, get_type_hints
 import pytest
 
 from makeway.api.objects import queueing as wire
+from makeway.core.amounts import MOST
+from makeway.core.model import DAWN
 from makeway.core.queue_policies import (
     EVERYBODY,
     NOBODY,
@@ -14,6 +16,7 @@ from makeway.core.queue_policies import (
     ReclaimWithinCohort,
     WithinClusterQueue,
 )
+from makeway.core.trace import Rule
 
 WRITTEN = {
     WithinClusterQueue: get_type_hints(wire.Preemption)["within_cluster_queue"],
@@ -31,7 +34,16 @@ def test_every_value_that_may_be_written_is_known_and_no_other(policy: type[With
 def test_within_its_own_queue() -> None:
     asked = [(each.below(7), each.below(7, equals=True)) for each in WithinClusterQueue]
     assert asked == [(NOBODY, NOBODY), (7, 7), (7, 8)]
-    assert [each for each in WithinClusterQueue if each.takes_newer_equals] == ["LowerOrNewerEqualPriority"]
+    assert [each for each in WithinClusterQueue if each.takes_equals] == ["LowerOrNewerEqualPriority"]
+    assert [each for each in WithinClusterQueue if each.favours_age] == ["LowerOrNewerEqualPriority"]
+
+
+@pytest.mark.parametrize("policy", WithinClusterQueue)
+def test_which_equals_by_when_they_queued(policy: WithinClusterQueue) -> None:
+    queued = policy.equals_queued(1000)
+    assert bool(queued) is policy.takes_equals
+    assert [at for at in (DAWN, 999, 1000, 1001, MOST) if at in queued] == ([1001, MOST] if policy.takes_equals else [])
+    assert policy.equals_rule is Rule.NEWER_EQUAL or not policy.takes_equals
 
 
 def test_in_the_cohort() -> None:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from makeway.core.amounts import MOST
+from makeway.core.trace import Rule
+
 EVERYBODY = 2**62  # above every priority
 NOBODY = -EVERYBODY
 
@@ -29,15 +32,29 @@ class WithinClusterQueue(_PreemptionPolicy):
     LOWER_OR_NEWER_EQUAL = "LowerOrNewerEqualPriority"
 
     @property
-    def takes_newer_equals(self) -> bool:
-        """Whether workloads of the same priority that queued later may be displaced, or those that had their time."""
+    def takes_equals(self) -> bool:
+        """Whether some workloads of the same priority may be displaced, as may those that had their time (S-7.4)."""
         return self is WithinClusterQueue.LOWER_OR_NEWER_EQUAL
+
+    @property
+    def favours_age(self) -> bool:
+        """Whether an older workload may displace more than one of the same priority that looks alike (S-4.5.3)."""
+        return self is WithinClusterQueue.LOWER_OR_NEWER_EQUAL
+
+    @property
+    def equals_rule(self) -> Rule:
+        """On what ground equals are displaced that did not have their time."""
+        return Rule.NEWER_EQUAL
+
+    def equals_queued(self, queued_at: int) -> range:
+        """When the equals were queued that a workload queued at ``queued_at`` may displace."""
+        return range(queued_at + 1, MOST + 1) if self is WithinClusterQueue.LOWER_OR_NEWER_EQUAL else range(0)
 
     def below(self, priority: int, *, equals: bool = False) -> int:
         """Below which priority a workload of ``priority`` may displace others; ``equals`` counts those it may, too."""
         if self is WithinClusterQueue.NEVER:
             return NOBODY
-        return priority + (equals and self.takes_newer_equals)
+        return priority + (equals and self.takes_equals)
 
 
 class ReclaimWithinCohort(_PreemptionPolicy):

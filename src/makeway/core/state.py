@@ -93,7 +93,7 @@ class State:
         for queue, _ in pairs:
             line = self.pending.list_of(queue.name)
             line.strict = queue.strict
-            line.by_age = queue.within.takes_newer_equals and not self.policy.is_parity
+            line.by_age = queue.within.favours_age and not self.policy.is_parity
             self._generations[queue.name] = self._generations.get(queue.name, 0) + 1
 
     def is_active(self, name: QueueName) -> bool:

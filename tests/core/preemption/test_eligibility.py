@@ -65,7 +65,7 @@ def test_within_one_queue(case: Case) -> None:
     may = may_preempt(INCOMING, case.running, NEWER_EQUAL, expiry, NOON)
     assert may == (case.ground is not None)
     if case.ground is not None:
-        ground = own_queue_ground(INCOMING, case.running, expiry, NOON)
+        ground = own_queue_ground(INCOMING, case.running, NEWER_EQUAL, expiry, NOON)
         assert (ground.step.rule, ground.reason) == (case.ground, case.reason), str(ground.step)
 
 
@@ -92,7 +92,7 @@ def test_S_7_5_the_gate_or_a_missing_span_turns_time_off() -> None:
 
 
 def test_the_numbers_of_a_ground_explain_it() -> None:
-    held = own_queue_ground(INCOMING, runs("a", "7:00", "8:00"), EXPIRY, NOON)
+    held = own_queue_ground(INCOMING, runs("a", "7:00", "8:00"), NEWER_EQUAL, EXPIRY, NOON)
     assert str(held.step) == f"held quota for {4 * HOURS * 1000} ms, more than its {2 * HOURS * 1000} ms"
     assert held.step.subjects == ("default/a",)
 

@@ -174,7 +174,7 @@ class _Drawing:
             try_next_when_preempting=self._rarely(2),
             prefer_preemption=self._rarely(4),
             within=within,
-            min_admit=LONG if within.takes_newer_equals and self._rarely(4) else None,
+            min_admit=LONG if within.takes_equals and self._rarely(4) else None,
             reclaim=reclaim,
             borrow=BorrowWithinCohortPolicy("LowerPriority" if borrows else "Never"),
             threshold=self._between(-1, 2) if borrows and self._rarely(2) else None,

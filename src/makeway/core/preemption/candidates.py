@@ -124,15 +124,15 @@ class Candidates:
         if not self._queue.within.preempts:
             return
         yield from filter(self._may, holders.upto((own,), self._need, incoming.priority, evicted=evicted))
-        if not (self._queue.within.takes_newer_equals and self._equals.newer):
+        if not (self._queue.within.takes_equals and self._equals.by_age):
             return
         expired_before = self._equals.expired_before
         since = Millis(-(2**62)) if expired_before is None else expired_before
         if expired_before is not None:
             had_their_time = holders.expired(own, self._need, incoming.priority, expired_before, evicted=evicted)
             yield from filter(self._may, had_their_time)
-        newer = holders.newer(own, self._need, incoming.priority, incoming.queued_at, since, evicted=evicted)
-        yield from filter(self._may, newer)
+        queued = self._queue.within.equals_queued(incoming.queued_at)
+        yield from filter(self._may, holders.equals(own, self._need, incoming.priority, queued, since, evicted=evicted))
 
     def _may(self, each: Workload) -> bool:
         if each.key in self._excluded:
@@ -149,7 +149,7 @@ class Candidates:
         ``while_borrowing`` leaves out who would not leave for a borrower (S-8.4).
         """
         queue, priority = self._queue, self._incoming.priority
-        own = self._holders.freed_at_most(queue.name, fr, queue.within.below(priority, equals=self._equals.newer))
+        own = self._holders.freed_at_most(queue.name, fr, queue.within.below(priority, equals=self._equals.by_age))
         below = limit = self._below()
         if while_borrowing:
             limit = min(below, queue.borrow.below(priority, queue.threshold))

@@ -175,7 +175,7 @@ def _target(
 ) -> Target:  # fmt: skip
     running = each.workload
     if each.under is None:
-        ground = own_queue_ground(incoming, running, equals.expired_before, now)
+        ground = own_queue_ground(incoming, running, queue.within, equals.expired_before, now)
     elif each.advantaged or only_without_borrowing(queue, incoming, running):
         node = tree.queues[running.queue]
         above = max(node.usage.get(fr, 0) - node.subtree.get(fr, 0) for fr in need)

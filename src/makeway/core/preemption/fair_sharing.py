@@ -70,7 +70,7 @@ def find_victims(
         taken = search.run()
         if not taken:
             return Victims((), (search.why_not(incoming),))
-    return Victims(tuple(_target(each, incoming, equals, now) for each in taken))
+    return Victims(tuple(_target(each, incoming, queue, equals, now) for each in taken))
 
 
 def _borrowers(state: State, queue: Queue, node: QuotaNode, need: tuple[FR, ...]) -> dict[QueueName, QuotaNode]:
@@ -298,10 +298,10 @@ class _Search:
         return after
 
 
-def _target(each: Taken, incoming: Workload, equals: Equals, now: Millis) -> Target:
+def _target(each: Taken, incoming: Workload, queue: Queue, equals: Equals, now: Millis) -> Target:
     running, ground = each.workload, each.ground
     if ground is None:
-        found = own_queue_ground(incoming, running, equals.expired_before, now)
+        found = own_queue_ground(incoming, running, queue.within, equals.expired_before, now)
         return Target(running, found.reason, found.step)
     shares = (each.before, ground.new, ground.old, each.after)
     step = Step(
