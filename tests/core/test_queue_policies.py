@@ -38,12 +38,20 @@ def test_within_its_own_queue() -> None:
     assert [each for each in WithinClusterQueue if each.favours_age] == ["LowerOrNewerEqualPriority"]
 
 
+EQUALS: dict[WithinClusterQueue, tuple[list[int], Rule | None]] = {
+    WithinClusterQueue.NEVER: ([], None),
+    WithinClusterQueue.LOWER_PRIORITY: ([], None),
+    WithinClusterQueue.LOWER_OR_NEWER_EQUAL: ([1001, MOST], Rule.NEWER_EQUAL),
+}
+
+
 @pytest.mark.parametrize("policy", WithinClusterQueue)
 def test_which_equals_by_when_they_queued(policy: WithinClusterQueue) -> None:
+    taken, rule = EQUALS[policy]
     queued = policy.equals_queued(1000)
+    assert [at for at in (DAWN, 999, 1000, 1001, MOST) if at in queued] == taken
     assert bool(queued) is policy.takes_equals
-    assert [at for at in (DAWN, 999, 1000, 1001, MOST) if at in queued] == ([1001, MOST] if policy.takes_equals else [])
-    assert policy.equals_rule is Rule.NEWER_EQUAL or not policy.takes_equals
+    assert rule is None or policy.equals_rule is rule
 
 
 def test_in_the_cohort() -> None:
