@@ -40,7 +40,6 @@ STILL_LARGE = {
     "CheckedCluster": 21,
     "Client": 21,
     "Engine": 40,
-    "EntryProcessor": 28,
     "Pending": 39,
     "Placement": 34,
     "PodCluster": 28,

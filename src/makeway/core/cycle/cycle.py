@@ -12,9 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
-from makeway.core.cycle.entries import EntryProcessor, Redeeming, reservation, stays_reserved
+from makeway.core.cycle.entries import EntryProcessor, reservation, stays_reserved
 from makeway.core.cycle.holds import Holds
+from makeway.core.cycle.ledger import Ledger
 from makeway.core.cycle.nomination import Entry, nominate
+from makeway.core.cycle.redeeming import Redeeming
 from makeway.core.cycle.tournament import Contestant, Tournament
 from makeway.core.cycle.verdicts import Plan, Status, Verdict, refused_at_once
 from makeway.core.model import Millis, PodSetUse, QueueName, Workload, WorkloadKey, stored
@@ -79,59 +81,58 @@ def _stands_back(state: State, head: Workload, ready: list[Workload]) -> bool:
 def decide(state: State, now: Millis, of: Heads | None = None, *, passing: bool = False) -> Plan:
     """The plan of the next cycle; ``of`` its heads, where somebody has asked for them already.
 
-    ``passing``: who was refused before and has no hope is passed over, and not told the same again.
+    ``passing``: a head that was refused before and is certainly refused again is passed over, and not told the same.
     """
-    ready, found = Heads.of(state) if of is None else of
+    ready, others = Heads.of(state) if of is None else of
     passing = passing and state.propagates_refusals
     if not state.claims:
-        return _decide_as_it_is(state, now, found, passing=passing)
-    trees = {name for each in (*ready, *found) for name in (each.queue, *state.tree_of(each.queue))}
+        return _decide_as_it_is(state, now, others, passing=passing)
+    trees = {name for head in (*ready, *others) for name in (head.queue, *state.tree_of(head.queue))}
     known = claims.survey(state, now, sorted(trees))
     waits = state.waits_for_pods
     with state.trial():
         redeeming = Redeeming(state, now, known.standing, frozenset(each.uid for each in ready), waits=waits)
         first = redeeming.verdicts()
         claims.foresee(state, redeeming.left, now)
-        taking = EntryProcessor(state, now, redeeming.left, waits=redeeming.waits)
-        passed, found = _parted(state, now, found, taking) if passing else ((), found)
-        verdicts = _take_all(state, now, found, taking)
-    ended = (*known.ended, *taking.ended())
-    return Plan(now, (*first, *verdicts), ended, passed, taking.held_before)
+        ledger = Ledger(state, redeeming.left)
+        passed, others = _parted(state, now, others, ledger) if passing else ((), others)
+        verdicts = _take_all(state, now, others, EntryProcessor(state, now, ledger, waits=redeeming.waits))
+    return Plan(now, (*first, *verdicts), (*known.ended, *ledger.ended()), passed, ledger.held_before)
 
 
-def _decide_as_it_is(state: State, now: Millis, found: list[Workload], *, passing: bool) -> Plan:
+def _decide_as_it_is(state: State, now: Millis, heads: list[Workload], *, passing: bool) -> Plan:
     """Where nobody claims anything, the state will be as it is: that is known without a trial."""
-    taking = EntryProcessor(state, now, [], waits=state.waits_for_pods)
-    passed, found = _parted(state, now, found, taking) if passing else ((), found)
-    if not found:
-        return Plan(now, (), (), passed, taking.held_before)
+    ledger = Ledger(state, ())
+    passed, heads = _parted(state, now, heads, ledger) if passing else ((), heads)
+    if not heads:
+        return Plan(now, (), (), passed, ledger.held_before)
     with state.trial():
-        verdicts = _take_all(state, now, found, taking)
-    return Plan(now, tuple(verdicts), tuple(taking.ended()), passed, taking.held_before)
+        verdicts = _take_all(state, now, heads, EntryProcessor(state, now, ledger, waits=state.waits_for_pods))
+    return Plan(now, tuple(verdicts), tuple(ledger.ended()), passed, ledger.held_before)
 
 
 def _parted(
-    state: State, now: Millis, found: list[Workload], taking: EntryProcessor
+    state: State, now: Millis, heads: list[Workload], ledger: Ledger
 ) -> tuple[tuple[Workload, ...], list[Workload]]:
-    """Heads that are passed over, and those that are looked at."""
+    """Heads that are passed over, and those that become entries."""
     passed: list[Workload] = []
     others: list[Workload] = []
-    for each in found:
-        certainly_refused = state.prefilter.certainly_refused(each, now) and not taking.protected_claimants(each)
-        (passed if certainly_refused else others).append(each)
+    for head in heads:
+        certainly_refused = state.prefilter.certainly_refused(head, now) and not ledger.protected_claimants(head)
+        (passed if certainly_refused else others).append(head)
     return tuple(passed), others
 
 
-def _take_all(state: State, now: Millis, found: list[Workload], taking: EntryProcessor) -> list[Verdict]:
-    entries = [nominate(state, head, now, taking.protected_claimants) for head in found]
-    refused = [refused_at_once(each) for each in entries if each.refused is not None]
-    turns: list[_Turn] = [each for each in entries if each.refused is None]
+def _take_all(state: State, now: Millis, heads: list[Workload], processor: EntryProcessor) -> list[Verdict]:
+    entries = [nominate(state, head, now, processor.ledger.protected_claimants) for head in heads]
+    refused = [refused_at_once(entry) for entry in entries if entry.refused is not None]
+    turns: list[_Turn] = [entry for entry in entries if entry.refused is None]
     for queue, standing in state.pending.standing().items():
         refused_head = state.pending.first(queue)
         if refused_head in standing and refused_head in state.pending.list_of(queue).refused:
             turns.append(_Kept(queue, refused_head, standing[refused_head]))
-    taken = _take_by_shares if state.policy.fair_sharing else _take_in_order
-    return [*taken(state, turns, taking), *refused]
+    in_turn = _take_by_shares if state.policy.fair_sharing else _take_in_order
+    return [*in_turn(state, turns, processor), *refused]
 
 
 class _Kept(NamedTuple):
@@ -145,16 +146,16 @@ class _Kept(NamedTuple):
 _Turn = Entry | _Kept
 
 
-def _take_in_order(state: State, turns: list[_Turn], taking: EntryProcessor) -> Iterator[Verdict]:
+def _take_in_order(state: State, turns: list[_Turn], processor: EntryProcessor) -> Iterator[Verdict]:
     """All turns are put in order before the first is taken (S-5.6)."""
     for turn in sorted(turns, key=lambda turn: order(state, turn) if isinstance(turn, Entry) else turn.standing.order):
         if isinstance(turn, Entry):
-            yield taking.take(turn)
+            yield processor.take(turn)
         else:
-            taking.keep_free(turn.queue, turn.standing.amounts, turn.head)
+            processor.ledger.keep_free(turn.queue, turn.standing.amounts, turn.head)
 
 
-def _take_by_shares(state: State, turns: list[_Turn], taking: EntryProcessor) -> Iterator[Verdict]:
+def _take_by_shares(state: State, turns: list[_Turn], processor: EntryProcessor) -> Iterator[Verdict]:
     """Each turn is chosen by shares that count what those before it took (S-9.4)."""
     nodes = state.tree.queues
     contestants: list[Contestant[_Turn]] = []
@@ -164,15 +165,15 @@ def _take_by_shares(state: State, turns: list[_Turn], taking: EntryProcessor) ->
         else:
             head = state.pending.list_of(turn.queue).members[turn.head]
             contestants.append(Contestant(head, nodes[turn.queue], turn.standing.asked, turn))
-    tournament: Tournament[_Turn] = Tournament(state, contestants, taking.as_ordered)
+    tournament: Tournament[_Turn] = Tournament(state, contestants, processor.ledger.as_ordered)
     while (picked := tournament.pick()) is not None:
         turn, why = picked
         if isinstance(turn, Entry):
-            verdict = taking.take(turn)
+            verdict = processor.take(turn)
             yield replace(verdict, steps=(*verdict.steps, why))
         else:
-            taking.keep_free(turn.queue, turn.standing.amounts, turn.head)
-        tournament.refresh(nodes[queue] for queue in taking.left_since())
+            processor.ledger.keep_free(turn.queue, turn.standing.amounts, turn.head)
+        tournament.refresh(nodes[queue] for queue in processor.ledger.left_since())
 
 
 def order(state: State, entry: Entry) -> tuple[Any, ...]:

@@ -105,6 +105,11 @@ class Assignment:
     ended_before: frozenset[Scan] = frozenset()  # what ``ended`` was of the search that this one took the place of
 
     @property
+    def preempts(self) -> bool:
+        """Whether there is room only once others have left."""
+        return self.mode is not Mode.FIT and self.mode is not Mode.NO_FIT
+
+    @property
     def need(self) -> tuple[FR, ...]:
         """Flavor-resources that lack room (S-7.2)."""
         found = {

@@ -47,6 +47,20 @@ class Entry:
             excluded, replaces=replaces,
         )  # fmt: skip
 
+    @property
+    def leaving(self) -> list[Workload]:
+        """Who leaves for it now; the sibling that it replaces does only once nobody else has to (S-12.7.1)."""
+        if self.targets or self.replaces is None:
+            return [target.workload for target in self.targets]
+        return [self.replaces]
+
+    def renew(self, assignment: Assignment, victims: Victims) -> None:
+        """A later search takes the place of the first."""
+        assignment.ended_before = self.assignment.ended
+        self.assignment, self.targets, self.steps = assignment, victims.targets, victims.steps
+        self.round, self.spared = victims.round, self.spared or bool(victims.spared)
+        self.turn = victims.turn
+
 
 NOBODY = Victims()
 Barred = Callable[[Workload], frozenset[str]]  # whom a workload may not displace, whatever the policies say
@@ -86,7 +100,7 @@ def _nominate_beside(state: State, workload: Workload, sibling: Workload, now: M
         assignment, victims = find_assignment(state, workload, now, tried=tried, barred=barred)
         if assignment.mode is Mode.NO_FIT:
             return refused("NoFit", "WaitingForQuota", f"it does not fit beside {sibling.key}")
-    if assignment.mode not in (Mode.FIT, Mode.NO_FIT) and not state.policy.option_upgrade_preempts:
+    if assignment.preempts and not state.policy.option_upgrade_preempts:
         return refused("NoFit", "WaitingForQuota", f"{sibling.key} runs, and nobody is displaced for an upgrade")
     return Entry.of(workload, assignment, victims, barred(workload), replaces)
 
@@ -213,7 +227,7 @@ class _Finder:
         )  # fmt: skip
         assignment = search.assign(workload, counts)
         victims = NOBODY
-        if assignment.mode not in (Mode.FIT, Mode.NO_FIT):
+        if assignment.preempts:
             victims = self._within_rounds(assignment.need, assignment.usage)
         return assignment, victims
 
