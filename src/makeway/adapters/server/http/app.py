@@ -22,7 +22,7 @@ from makeway.adapters.server.changes.field_ownership import ApplyConflict
 from makeway.adapters.server.changes.patches import PatchRefused
 from makeway.adapters.server.http.answers import Header, Response, form_of, plain, text
 from makeway.adapters.server.http.bodies import Query
-from makeway.adapters.server.http.connections import Bounded, Connections
+from makeway.adapters.server.http.connections import ClientConnection, Connections
 from makeway.adapters.server.http.limits import Limits, files_allowed
 from makeway.adapters.server.http.load_metrics import LoadMetrics
 from makeway.adapters.server.http.routes import Route, is_stored, route, segments
@@ -319,7 +319,7 @@ class Exchange:
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, limits: Limits, bodies: BodyBytes) -> None:
         self.scope = scope
-        self.connection: Bounded = scope["state"]["connection"]
+        self.connection: ClientConnection = scope["state"]["connection"]
         self._bodies = bodies
         self._ticket: tuple[str, int] | None = None  # whose body it is, and how much is held for it
         self.route: Route | None = None
