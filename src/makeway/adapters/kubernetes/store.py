@@ -20,8 +20,9 @@ from typing import Any
 
 import msgspec
 
-from makeway.adapters.kubernetes.client import Client, Object, Reply
+from makeway.adapters.kubernetes.client import Client
 from makeway.adapters.kubernetes.resources import Resource, resource_of
+from makeway.adapters.kubernetes.transport import Object, Reply
 from makeway.adapters.kubernetes.watching import FollowedWatch, WatchFollower
 from makeway.api import codec
 from makeway.api.objects.meta import Wire

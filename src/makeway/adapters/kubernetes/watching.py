@@ -18,7 +18,8 @@ from collections.abc import Callable, Sequence
 from threading import Condition, Thread
 from typing import Any
 
-from makeway.adapters.kubernetes.client import Object, WatchStream
+from makeway.adapters.kubernetes.streams import WatchStream
+from makeway.adapters.kubernetes.transport import Object
 from makeway.runtime.ports import Expired, Retryable, Stored, StoreError, WatchEvent
 
 EVENTS_MAX = 10_000

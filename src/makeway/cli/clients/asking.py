@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-from makeway.adapters.kubernetes.client import PLAIN, Client, Object
+from makeway.adapters.kubernetes.client import Client
 from makeway.adapters.kubernetes.resources import Resource
+from makeway.adapters.kubernetes.transport import PLAIN, Object
 from makeway.api.quantity import Duration, Time
 from makeway.cli.clients.connection import Connection
 from makeway.core.model import Millis

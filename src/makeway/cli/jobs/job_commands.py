@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import click
 
-from makeway.adapters.kubernetes.client import Client, Object
+from makeway.adapters.kubernetes.client import Client
+from makeway.adapters.kubernetes.transport import Object
 from makeway.api.quantity import Duration
 from makeway.cli.clients.connection import Connection, connected, server_options
 from makeway.cli.clients.following import JOBS, PODS, PodLog, ended, seen, to_stdout
