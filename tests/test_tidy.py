@@ -44,7 +44,6 @@ STILL_LARGE = {
     "PodCluster": 28,
     "PodQueue": 21,
     "PodScheduling": 29,
-    "Rest": 23,
     "Room": 32,
     "Rounds": 28,
     "SqliteStore": 31,

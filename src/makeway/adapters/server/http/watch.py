@@ -24,7 +24,8 @@ from makeway.adapters.server.http.bodies import Query
 from makeway.adapters.server.http.limits import Limits
 from makeway.adapters.server.http.statuses import RequestRefused, bad_request, refusal
 from makeway.adapters.server.http.streams import OpenStream
-from makeway.adapters.server.resources.rest import Call, check_match
+from makeway.adapters.server.resources.calls import Call
+from makeway.adapters.server.resources.reads import check_match
 from makeway.adapters.server.storage.store import SharedWatch, SqliteStore
 from makeway.api.reading.documents import Tree
 from makeway.runtime.ports import Expired, Filter, KindKey, Revision, WatchEvent, kind_key
