@@ -46,7 +46,6 @@ STILL_LARGE = {
     "PodScheduling": 29,
     "Room": 32,
     "Rounds": 28,
-    "SqliteStore": 31,
     "State": 34,
     "StateUpdater": 36,
     "Supervisor": 26,

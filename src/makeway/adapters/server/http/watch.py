@@ -26,7 +26,8 @@ from makeway.adapters.server.http.statuses import RequestRefused, bad_request, r
 from makeway.adapters.server.http.streams import OpenStream
 from makeway.adapters.server.resources.calls import Call
 from makeway.adapters.server.resources.reads import check_match
-from makeway.adapters.server.storage.store import SharedWatch, SqliteStore
+from makeway.adapters.server.storage.shared import SharedWatch
+from makeway.adapters.server.storage.store import SqliteStore
 from makeway.api.reading.documents import Tree
 from makeway.runtime.ports import Expired, Filter, KindKey, Revision, WatchEvent, kind_key
 
