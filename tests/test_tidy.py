@@ -48,7 +48,6 @@ STILL_LARGE = {
     "Rounds": 28,
     "State": 34,
     "StateUpdater": 36,
-    "Supervisor": 26,
     "WaitingList": 27,
     "_Looking": 26,
 }

@@ -3,7 +3,7 @@
 A start ends when its first process has ended and nothing of it is left: whatever that process leaves behind is killed,
 and what was still in the pipe is written to the log. Only then the end is recorded.
 
-Not here: which container starts when, and who the processes that are left belong to (``supervisor``).
+Not here: which container starts when (``starting``), and whose the processes are that are left (``sweeping``).
 """
 
 from __future__ import annotations
