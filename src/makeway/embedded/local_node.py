@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 
-from makeway.adapters.node.agent import Agent, AgentSettings, GaveUp
+from makeway.adapters.node.agent import Agent, GaveUp
 from makeway.adapters.node.launching import Launcher
-from makeway.adapters.node.machine import Offer, base_environment, find_gpus, offers_of
+from makeway.adapters.node.machine import AgentSettings, Offer, base_environment, find_gpus, offers_of
 from makeway.adapters.server.storage.store import SqliteStore
 from makeway.api.objects.kubernetes import Pod
 from makeway.api.versions import kind_of

@@ -5,9 +5,9 @@ plan says, stops all when it is told to or when the time is up, and writes a rec
 its folder: a lock keeps a second one out, and a folder with a record is never started again.
 
 **Nothing is left behind.** A process that loses its parent below the supervisor becomes its child, also one that has
-left its session; a container has ended when no process of it is left, the pod when the supervisor has no child at all. If the
-supervisor itself is killed, first processes die with it, and what they leave is found by the zygote, whose child the
-supervisor is, or by the agent, through sessions and the mark in the environment.
+left its session; a container has ended when no process of it is left, the pod when the supervisor has no child at all.
+If the supervisor itself is killed, first processes die with it, and what they leave is found by the zygote, whose child
+the supervisor is, or by the agent, through sessions and the mark in the environment.
 
 It is told to stop by ``stop.json`` and SIGUSR1; SIGTERM alone means the same with the pod's own grace period.
 """
