@@ -9,7 +9,7 @@ Not here: which objects belong to the Store (``store``), where the server is (``
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Literal
@@ -19,7 +19,7 @@ from makeway.adapters.kubernetes.resources import Resource, preferred_versions, 
 from makeway.adapters.kubernetes.streams import Bytes, OpenAnswers, WatchStream
 from makeway.adapters.kubernetes.transport import ANSWER_SECONDS, PLAIN, TRIES_MAX, Object, Reply, Transport
 from makeway.api.reading.documents import Tree
-from makeway.runtime.ports import StoreError
+from makeway.runtime.ports import Expired, StoreError
 
 PatchType = Literal["json-patch+json", "merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml"]
 
@@ -95,6 +95,16 @@ class Client(AbstractContextManager["Client"]):
             token = str((page.get("metadata") or {}).get("continue") or "")
             if not token:
                 return
+
+    def whole(
+        self, resource: Resource, namespace: str | None = None, *, labels: str = "", fields: str = "",
+        accept: str = PLAIN,
+    ) -> Sequence[Object]:  # fmt: skip
+        """A list of everything: page by page, or as one where that took too long."""
+        try:
+            return [*self.pages(resource, namespace, labels=labels, fields=fields, accept=accept)]
+        except Expired:
+            return [self.list(resource, namespace, labels=labels, fields=fields, accept=accept)]
 
     def create(self, resource: Resource, namespace: str, body: Object, *, dry_run: bool = False) -> Reply:
         return self.send("POST", resource.all_path(namespace), query=_written(dry_run), body=body)

@@ -103,7 +103,7 @@ class _View:
                 click.echo()
         return len(rows)
 
-    def _pages(self, asked: Wanted) -> list[Object]:
+    def _pages(self, asked: Wanted) -> Sequence[Object]:
         """What the server answers; of several names those that are not there are told and counted."""
         accept = PLAIN if self.output in ("json", "yaml") else TABLE
         client, resource = self.connection.client, asked.resource
