@@ -26,7 +26,7 @@ LINE_BYTES_MAX = 16 * 1024 * 1024  # of a watch
 class OpenAnswer:
     """An answer that goes on. ``close`` may come from any thread.
 
-    It only ends what comes over the wire: who closed the socket while another thread is about to read from it would
+    It only ends what comes over the wire: to close the socket while another thread is about to read from it would
     give its number to the next file that is opened, and that thread would read from there. So the reader gives it back.
     """
 
@@ -50,7 +50,7 @@ class OpenAnswer:
             pass  # it is closed already
 
     def wait_for_reader(self, seconds: float) -> None:
-        """Until nobody reads it any more; who reads it does not wait for itself."""
+        """Wait until no thread reads it any more; the one that reads does not wait for itself."""
         if self._reader not in (None, get_ident()):
             self._is_left.wait(seconds)
 

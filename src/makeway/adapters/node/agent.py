@@ -10,7 +10,7 @@ again: an agent that comes back finds the pods in the Store, the folders on the 
 - A supervisor that is gone without a last record is lost: what it left is killed, and the pod has failed.
 - A supervisor that does not end its pod in time is passed by: it and all below it are killed.
 
-One thread at a time; ``step`` never waits. Whoever drives it calls it when ``files`` can be read, when the Store has
+One thread at a time; ``step`` never waits. Its driver calls it when ``files`` can be read, when the Store has
 news, and at ``next_at``.
 """
 
@@ -46,14 +46,14 @@ STRAYS_MS = 20  # between two looks at what a lost supervisor left; doubles
 INCOMPLETE_MS = 100  # until a pod without an object is looked at again, while not all objects have been told
 TROUBLE_MS = 5000  # until a pod that could not be looked after is looked at again
 log = logging.getLogger("makeway.node")
-NODE = "node"  # who gives up on an object here
+NODE = "node"  # the part that gives up on an object here
 
 GaveUp = Callable[[Ref, str, Exception | None], None]
 
 
-def _log_trouble(whom: Ref, part: str, error: Exception | None) -> None:
+def _log_trouble(about: Ref, part: str, error: Exception | None) -> None:
     if error is not None:
-        log.error("%s %s", whom.kind, whom.key, exc_info=error)
+        log.error("%s %s", about.kind, about.key, exc_info=error)
 
 
 class Agent:

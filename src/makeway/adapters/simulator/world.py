@@ -45,7 +45,7 @@ EVENTS_MAX = 1000  # looked at in a step, of each kind
 WRITES_MAX = 1000  # made in a step
 TRIES_MAX = 5  # of a write, at once
 RETRY_MS = 1000  # where a store does not say when
-JOB_CONTROLLER = ("", "kubernetes.io/job-controller")  # who runs the Jobs that are ours
+JOB_CONTROLLER = ("", "kubernetes.io/job-controller")  # what runs the Jobs that are ours
 WORKLOADS, JOBS, LOCAL_QUEUES = kind_of(Workload), kind_of(Job), kind_of(LocalQueue)
 
 Edit = Callable[[Any, Millis], Any]  # an object as stored -> as it should be; None: nothing to write

@@ -171,7 +171,7 @@ def _waited(connection: Connection, namespace: str, names: Sequence[str], second
     until = None if seconds is None else time.monotonic() + seconds
     left, codes = list(dict.fromkeys(names)), {}
     for name in left:
-        connection.client.get(JOBS, namespace, name)  # who is not there is not waited for
+        connection.client.get(JOBS, namespace, name)  # a job that is not there is not waited for
     while left:
         for name in list(left):
             try:

@@ -1,4 +1,4 @@
-"""The record of a pod: what became of it, written down with each change, and who is told that it changed."""
+"""The record of a pod: what became of it, written down with each change, and told to the agent."""
 
 from __future__ import annotations
 

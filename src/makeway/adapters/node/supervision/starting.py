@@ -1,4 +1,4 @@
-"""Which container starts when: init containers and sidecars in their order, then the others, and who starts again."""
+"""Which container starts when: init containers and sidecars in their order, then the others; and what starts again."""
 
 from __future__ import annotations
 

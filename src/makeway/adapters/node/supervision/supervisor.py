@@ -65,7 +65,7 @@ def supervise(folder: Path) -> None:
 
 
 def clock() -> Callable[[], Moment]:
-    """The time as it is now, and goes on from here evenly, whoever sets the clock of the machine meanwhile."""
+    """The time as it is now; it goes on from here evenly, even if the clock of the machine is set meanwhile."""
     ahead_ms = time.time_ns() // 1_000_000 - processes.up_ms()
     return lambda: Moment(time.monotonic_ns() // 1_000_000, processes.up_ms() + ahead_ms)
 
@@ -183,7 +183,7 @@ class Supervisor:
         self._stopping.until_ms = min(self._stopping.until_ms, until)
 
     def _wind_down(self, moment: Moment) -> None:
-        """Those who do the work end first, those beside them last; who is late is killed."""
+        """Containers that do the work end first, those beside them last; what is late is killed."""
         assert self._stopping is not None
         grace = max(0, self._stopping.until_ms - moment.ms)
         others = [container for container in self._containers if container.plan.role != "sidecar"]

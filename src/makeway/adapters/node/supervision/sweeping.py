@@ -58,7 +58,7 @@ class Sweeper:
             return
         if self.next_ms is not None and moment.ms < self.next_ms:
             return
-        with suppress(OSError):  # nobody can say who is left: it is asked again
+        with suppress(OSError):  # the kernel cannot say what is left: it is asked again
             left = self._left(sweeping)
             for container in sweeping:
                 if not left.get(container.plan.name):

@@ -1,4 +1,4 @@
-"""Who knocks is let in one by one, and is known from that moment: before TLS, before the first byte.
+"""Connections are let in one by one, and each is known from that moment: before TLS, before the first byte.
 
 The loop's own server accepts by itself and tells of a connection when TLS is agreed on. Until then nobody could count
 it, and a thousand that never say a word would take the descriptors that pods and clients need.
@@ -61,7 +61,7 @@ class Accepting:
             welcome.add_done_callback(self._welcomes.discard)
 
     def _rest(self, error: OSError) -> None:
-        """Those who wait at the door go on waiting, and a stranger makes room."""
+        """Connections that were not accepted go on waiting, and an unknown one makes room."""
         log.warning("no connection can be accepted: %s", error.strerror)
         self._connections.turn_away_oldest()
         self._loop.remove_reader(self._listener)

@@ -87,12 +87,12 @@ class Extras(Protocol):
 
     @property
     def logs(self) -> PodLogs | None:
-        """Whoever runs pods here; None: nobody."""
+        """What runs pods here; None: nothing does."""
 
     async def pending_workloads(
         self, namespace: str | None, queue: str, *, offset: int, limit: int
     ) -> Mapping[str, Tree] | None:
-        """Who waits in a ClusterQueue (``namespace`` None) or LocalQueue; None where there is no such queue."""
+        """What waits in a ClusterQueue (``namespace`` None) or LocalQueue; None where there is no such queue."""
 
 
 class App:

@@ -1,12 +1,12 @@
-"""Connections whose patience ends: uvicorn's protocol, within limits, and who may have how many of them.
+"""Connections whose patience ends: uvicorn's protocol, within limits, and how many of them a client may have.
 
 What uvicorn leaves to the operator is bounded here: how large the head of a request may be and how long it may take to
 arrive, how long a client may take nothing of its answer, how much waits for it meanwhile, how many connections there
-are. Whoever exceeds one of them is told so where that is possible, and the connection ends.
+are. A client that exceeds one of them is told so where that is possible, and the connection ends.
 
 A connection is *unknown* from when it is accepted, before TLS, until it shows a good token. Strangers have a share of
-their own: when it is used up the one that came first goes, so that whoever comes next gets in. So nobody without a
-token takes a place from anybody who has one, and who has one always gets as far as showing it.
+their own: when it is used up the one that came first goes, so that the next one gets in. So no client without a
+token takes a place from one that has one, and one that has a token always gets as far as showing it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RETRY_SECONDS = 5
 
 
 class Connections:
-    """All connections of one server, by who has them. On the HTTP loop only."""
+    """All connections of one server, by token. On the HTTP loop only."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -123,7 +123,7 @@ class Connections:
         self.leave(connection)
 
     def check(self, is_valid: Callable[[User], bool]) -> None:
-        """Tokens have ended: who has nothing but an open line loses it. What is being answered says so itself."""
+        """Tokens have ended: a connection with nothing under way is ended. What is being answered says so itself."""
         everybody = [connection for mine in self._known.values() for connection in mine]
         for connection in everybody:
             if connection.user is not None and not is_valid(connection.user) and not connection.is_busy:
@@ -182,7 +182,7 @@ class ClientConnection(HttpToolsProtocol):
 
     limits: ClassVar[Limits] = Limits()
     all: ClassVar[Connections] = Connections(Limits())
-    user: User | None = None  # who has shown a token on it
+    user: User | None = None  # whose token was shown on it
     line: socket.socket | None = None  # while TLS is not agreed on
     idle_since = 0.0
     _is_head = True  # a request has not begun, or its head is not complete

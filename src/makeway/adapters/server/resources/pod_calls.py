@@ -60,7 +60,7 @@ class LogOptions:
 
 
 class PodLogs(Protocol):
-    """Whoever runs pods here."""
+    """What runs pods here."""
 
     def read(self, pod: Stored, options: LogOptions) -> AsyncIterator[bytes]:
         """The lines of a container, after an empty part that comes at once. Raises ``NoLog`` before the first part."""

@@ -55,7 +55,7 @@ class GroupWriter:
         self._file = file
         self._ahead = ahead
         self._shown = shown
-        self._entering = Lock()  # whoever puts something into the queue, or ends that
+        self._entering = Lock()  # to put something into the queue, or to end that
         self._is_closed = False
         self._looked_at = time.monotonic()
         self._collects_from = self._looked_at  # a write that failed puts this off: nothing spins
@@ -180,7 +180,7 @@ class GroupWriter:
         for listener in self.listeners:
             try:
                 listener(changes)
-            except Exception:  # what is stored is stored, whoever cannot hear of it
+            except Exception:  # what is stored is stored, even if a listener cannot hear of it
                 log.exception("a listener failed")
 
     def _may_collect(self) -> bool:

@@ -2,7 +2,7 @@
 
 A file is writable until there is no room for what was to be written; it is again when there is. When it turns out not
 to be ours any more, nothing is written again: what was shown stays readable, and is saved in a new file beside the old
-one, for whoever has to put things right (decision 0085).
+one, for the people who have to put things right (decision 0085).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ class SharedObjects:
 
     def __init__(self, history: History) -> None:
         self._objects = StoredObjects(history)
-        self._reading = Lock()  # whoever looks at the objects, or changes them
+        self._reading = Lock()  # to look at the objects, or to change them
 
     def restore(self, stored: Stored) -> None:
         """An object that was there before the first change; nobody reads yet."""
@@ -88,7 +88,7 @@ class SharedWatch:
 
     @property
     def place(self) -> int | None:
-        """See ``HistoryWatch``. Whoever polls may ask without a lock: nobody else moves it."""
+        """See ``HistoryWatch``. The thread that polls may ask without a lock: no other moves it."""
         return self._watch.place
 
     def move(self, place: int) -> None:

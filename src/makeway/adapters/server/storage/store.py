@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 class SqliteStore(SharedObjects):
     """See ``runtime.ports.Store``. What only this one has: ``compact``, ``close``, and a file that it alone has open;
-    ``submit``, for decisions that nobody waits for in a thread; ``on_commit``, for whoever wants to hear of changes.
+    ``submit``, for decisions that no thread waits for; ``on_commit``, for listeners that want to hear of changes.
 
     ``history``: how many revisions a watch or a list may fall behind before it expires. ``size_max``: bytes that the
     data file may have. The rest is told at ``StoreRules``. Raises ``DataFileRefused``.
