@@ -1,8 +1,8 @@
 """Does preemption come to rest? A state is played cycle by cycle, while nobody comes, ends or changes anything.
 
-Whoever is asked to leave does so at once, after one to four cycles (as its uid has it), after 15 to 60 minutes, or
-never; then it waits again. Ten seconds pass from one cycle to the next; cycles in which nothing could happen are passed
-over, but counted. Where victims outstay the deadlines of claims, those are played too.
+A workload that is asked to leave does so at once, after one to four cycles (as its uid has it), after 15 to 60 minutes,
+or never; then it waits again. Ten seconds pass from one cycle to the next; cycles in which nothing could happen are
+passed over, but counted. Where victims outstay the deadlines of claims, those are played too.
 
 Promises: the decisions are those of ``core.cycle.cycle``; equal states give equal plays; a play ends. It is *settled*
 only if no head is due, nobody is on the way out, no claim is open, and the scheduler did not look at the same thing
@@ -30,7 +30,7 @@ from makeway.core.state import State
 Leaving = Literal["instant", "unsynchronised", "slow", "never"]
 Outcome = Literal[
     "settled",
-    "claims",  # rests, but a claim stays although nobody is left who could leave for it
+    "claims",  # rests, but a claim stays although nothing is left that could leave for it
     "spins",  # rests, but the same was looked at again and again
     "loops",  # was still going on
 ]
@@ -73,7 +73,7 @@ class LeavingHolder(NamedTuple):
 
 
 class Use(NamedTuple):
-    """From this cycle on, how much of all quota is held by those who may stay, and what part of all waits."""
+    """From this cycle on, how much of all quota is held by workloads that may stay, and what part of all waits."""
 
     cycle: int
     share: float
@@ -164,7 +164,7 @@ class Settling:
         self._idle.clear()
 
     def finish(self, key: WorkloadKey, after: int) -> None:
-        """Who holds quota is done with it, once the cycle of this number is over."""
+        """The holders of quota are done with it, once the cycle of this number is over."""
         self._cycle = max(self._cycle, after)
         holder = next(each for each in _holders(self.state) if each.key == key)
         self._on_the_way.pop(key, None)
@@ -281,7 +281,7 @@ class Settling:
             self.state.wake(queue, self._time_of(self._cycle))
 
     def _wake_expired(self, before: Millis) -> None:
-        """Equals who have had their time since the last cycle (S-7.9)."""
+        """Equals that have had their time since the last cycle (S-7.9)."""
         for name in sorted(self.state.queues):
             expiry = next_expiry(self.state, name, before)
             if expiry is not None and expiry <= self.now:

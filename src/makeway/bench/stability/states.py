@@ -1,10 +1,10 @@
 """Random states from a seed: what ``makeway bench stability`` lets the scheduler settle.
 
-A world is plain data: queues, cohorts, flavors, who runs and who waits. It is contended on purpose (more is asked for
-than there is, limits are tight, priorities and times are often equal), because that is where preemption goes wrong.
-All that policies can say about preemption is in it: hierarchies, limits, both strategies, partial admission, several
-podSets and resource groups, closed gates, those who were asked to leave before the start, those above quota; and with
-fair sharing weights and all lists of strategies.
+A world is plain data: queues, cohorts, flavors, and the workloads that run and wait. It is contended on purpose (more
+is asked for than there is, limits are tight, priorities and times are often equal), because that is where preemption
+goes wrong. All that policies can say about preemption is in it: hierarchies, limits, both strategies, partial
+admission, several podSets and resource groups, closed gates, workloads that were asked to leave before the start, those
+above quota; and with fair sharing weights and all lists of strategies.
 
 Promises: the same seed and number give the same world on every machine and under every ``PYTHONHASHSEED``; a world is
 never changed, so that many states can begin with it.

@@ -145,7 +145,7 @@ def _nobody(kind: str, name: str, namespace: str, known: list[str]) -> click.Cli
 
 
 def _placed(cluster: Cluster, seekers: list[Preemptor], policy: Policy) -> Iterator[_Found]:
-    """One after another; who is promised a place has it for those after, and who makes way for it is gone."""
+    """One after another; a pod that is promised a place has it for those after, and what makes way for it is gone."""
     state = Placement.of(cluster, scoring=policy.scoring)
     for each in seekers:
         answer = sought(state, each, pod_by_pod=not policy.gates.workload_aware_preemption)
