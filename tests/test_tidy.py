@@ -41,7 +41,6 @@ STILL_LARGE = {
     "Client": 21,
     "Engine": 40,
     "EntryProcessor": 28,
-    "Pending": 39,
     "Placement": 34,
     "PodCluster": 28,
     "PodQueue": 21,
@@ -53,7 +52,6 @@ STILL_LARGE = {
     "State": 34,
     "StateUpdater": 36,
     "Supervisor": 26,
-    "WaitingList": 27,
     "_Looking": 26,
 }
 

@@ -200,7 +200,7 @@ def tell(scenario: dict[str, Any], profile: Profile) -> list[dict[str, Any]]:
             if due is not None and now < due <= later:
                 state.wake(queue, later)
         for queue in state.queues:
-            state.pending.turns_come(queue, later)
+            state.pending.list_of(queue).turns.end_at(later)
         now = later
     return told
 

@@ -93,7 +93,7 @@ class State:
         for queue, _ in pairs:
             line = self.pending.list_of(queue.name)
             line.strict = queue.strict
-            line.by_age = queue.within == "LowerOrNewerEqualPriority" and self.policy.profile != "parity"
+            line.verdicts.by_age = queue.within == "LowerOrNewerEqualPriority" and self.policy.profile != "parity"
             self._generations[queue.name] = self._generations.get(queue.name, 0) + 1
 
     def is_active(self, name: QueueName) -> bool:
@@ -180,7 +180,7 @@ class State:
         if not by_time:
             self.rounds.disturb(tree, claim.issued_at)
         self.claims.put(workload, claim, preempts=preempts, disturbs=None if by_time else tree, round=round)
-        self.pending.next_turns(workload)
+        self.pending.list_of(workload.queue).turns.end_behind(workload.key)
 
     def unclaim(self, key: WorkloadKey, at: Millis | None = None) -> None:
         """The claim of this workload, if it has one, is over since ``at``; None: nobody knows since when."""
@@ -202,7 +202,7 @@ class State:
         last = max(self.claims.of_queue[queue].values(), key=lambda known: (known.claim.issued_at, known.uid))
         waiting = self.pending.find(queue, last.key)
         if waiting is not None:
-            self.pending.stick(waiting)
+            self.pending.list_of(queue).stick(last.key)
 
     def forget(self, workload: Workload, now: Millis) -> None:
         """It is gone or may not wait any more; if it had a claim, its tree is woken."""
@@ -291,7 +291,7 @@ class State:
         """
         unfinished = {scan for scan, index in tried.items() if index != AT_END}
         ended |= tried.keys() - unfinished
-        wakes = self.pending.list_of(workload.queue).wakes.get("count", 0)
+        wakes = self.pending.list_of(workload.queue).wakes
         before = self._progress.get(workload.key)
         if before is not None and before.wakes == wakes:
             ended |= before.ended

@@ -326,7 +326,7 @@ class StateUpdater:
     def passed(self, workload: Workload) -> None:
         """It was passed over: how many wait in the line and how many are parked may be told anew."""
         self._note_figures(workload)
-        if self.state.pending.list_of(workload.queue).turns:
+        if self.state.pending.list_of(workload.queue).turns.of:
             self.held.add(workload.queue)  # when it may displace equals is a time to look at it again
 
     def _note_figures(self, workload: Workload) -> None:

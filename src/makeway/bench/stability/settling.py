@@ -286,7 +286,7 @@ class Settling:
             expiry = next_expiry(self.state, name, before)
             if expiry is not None and expiry <= self.now:
                 self.state.wake(name, self.now)
-            self.state.pending.turns_come(name, self.now)
+            self.state.pending.list_of(name).turns.end_at(self.now)
 
     def _repeats(self, plan: Plan) -> bool:
         found = [(each.workload.key, each.status, each.requeue, each.assignment.tried) for each in plan.verdicts]

@@ -322,10 +322,10 @@ def ready(state: State) -> list[Workload]:
     for queue, members in state.claims.of_queue.items():
         line = state.pending.lists.get(queue)
         for key, known in members.items():
-            if line is None or key in line.refused or state.pending.is_blocked(line, key):
+            workload = None if line is None else line.waiting.get(key)
+            if line is None or workload is None or not line.is_due(key, blocks=state.waits_for_pods):
                 continue
-            workload = line.waiting.get(key)
-            if workload is not None and not still_charged(state, known.claim):
+            if not still_charged(state, known.claim):
                 found.append(workload)
     found.sort(key=lambda each: (each.option_rank, each.key))
     families: set[Uid] = set()
