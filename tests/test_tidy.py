@@ -49,7 +49,6 @@ STILL_LARGE = {
     "Room": 32,
     "Rounds": 28,
     "SqliteStore": 31,
-    "State": 34,
     "StateUpdater": 36,
     "Supervisor": 26,
     "_Looking": 26,

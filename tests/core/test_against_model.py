@@ -156,8 +156,8 @@ def between(loaded: Loaded, leaving: Leaving, number: int, events: list[dict[str
                     state.release(gone, now)
                 else:
                     state.pending.forget(gone)
-                state.forget_progress(gone)
-                state.rounds_end_after(gone)
+                state.scans.forget(gone)
+                state.rounds.end_after(gone)
                 woken.add(gone.queue)
         for tree in event.get("create") or []:
             value = codec.read(tree, "Ignore", limits=False).value

@@ -178,7 +178,7 @@ def _take_by_shares(state: State, turns: list[_Turn], taking: EntryProcessor) ->
 def order(state: State, entry: Entry) -> tuple[Any, ...]:
     """In which order entries are taken (S-5.6); the name of the queue breaks the last tie."""
     workload, gates = entry.workload, state.policy.gates
-    first = gates.prioritize_preemptor_workloads and state.is_preemptor(workload)
+    first = gates.prioritize_preemptor_workloads and workload in state.preemptors
     priority = -workload.priority if gates.priority_sorting_within_cohort else 0
     return (
         workload.usage is None, not first, entry.assignment.level, priority, workload.queued_at, workload.queue,
@@ -192,7 +192,7 @@ def order(state: State, entry: Entry) -> tuple[Any, ...]:
 def carry_out(state: State, plan: Plan) -> None:
     """Put a plan into the state: who was admitted holds quota, victims are marked, the others wait again."""
     if plan.verdicts or plan.passed:  # without heads there was none (S-5.1)
-        state.next_cycle()
+        state.scans.next_cycle()
     for each in plan.passed:
         larger = not state.prefilter.has_choice(each.queue)
         state.pending.pass_over(each, plan.now, binds_larger=larger, turn=own_turn(state, each, plan.now))
@@ -212,11 +212,11 @@ def carry_out(state: State, plan: Plan) -> None:
         _displace(state, verdict, plan.now)
         has_untried = False
         if verdict.waits_for_pods or verdict.requeue in ("PendingPreemption", "PendingMigration", "PreemptionGated"):
-            state.forget_progress(workload)  # of one that waits for pods: the flavor it found is not lost
+            state.scans.forget(workload)  # of one that waits for pods: the flavor it found is not lost
         else:
-            has_untried = state.remember(workload, verdict.assignment.tried, verdict.assignment.ended)
+            has_untried = state.scans.remember(workload, verdict.assignment.tried, verdict.assignment.ended)
         if verdict.requeue == "PendingPreemption":
-            state.mark_preemptor(workload)
+            state.preemptors.mark(workload)
         assert verdict.requeue is not None
         waiting_list = state.pending.list_of(workload.queue)
         how = HeadReturn(

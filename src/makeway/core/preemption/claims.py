@@ -63,6 +63,10 @@ class InForce:
     disturbs: str | None = None  # the tree whose peace it disturbs; None: all its victims were displaced by time
     round: Round = ""  # what the preemptions counted as that it was made for; after a restart nobody knows
 
+    def is_of(self, workload: Workload, claim: Claim) -> bool:
+        """Whether it is this claim of this workload, in the queue where that is now."""
+        return (self.uid, self.queue, self.claim.issued_at) == (workload.uid, workload.queue, claim.issued_at)
+
 
 class Claims:
     """All claims in force, by the claimant's queue."""
@@ -80,6 +84,10 @@ class Claims:
     def find(self, key: WorkloadKey) -> InForce | None:
         queue = self._queue_of.get(key)
         return None if queue is None else self.of_queue[queue][key]
+
+    def last_of(self, queue: QueueName) -> WorkloadKey:
+        """Whose claim is the newest, in a queue of claimants."""
+        return max(self.of_queue[queue].values(), key=lambda known: (known.claim.issued_at, known.uid)).key
 
     def put(
         self, workload: Workload, claim: Claim, *, preempts: bool, disturbs: str | None = None, round: Round = ""

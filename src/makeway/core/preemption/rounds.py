@@ -75,8 +75,8 @@ class Rounds:
             self._move(workload.owner, f"{workload.owner} {first}")
         self._log.put(siblings, workload.key, None)
 
-    def forget(self, workload: Workload) -> None:
-        """It is finished or deleted. If its owner has one left, that goes by the owner's name."""
+    def _forget(self, workload: Workload) -> None:
+        """If its owner has one left, that goes by the owner's name."""
         count = self._counts.get(self.identity(workload))
         if count is not None and not count.total:
             self._drop(self.identity(workload))
@@ -219,9 +219,10 @@ class Rounds:
             self._drop(who)
 
     def end_after(self, workload: Workload) -> None:
-        """It is finished or deleted: whom it evicted last begins anew."""
+        """It is finished or deleted: those whom it evicted last, or whose claim it took, begin anew."""
         for who in list(self._evicted.get(workload.key, ())):
             self._drop(who)
+        self._forget(workload)
 
     def contents(self) -> object:
         evicted = {by: sorted(those) for by, those in sorted(self._evicted.items()) if those}

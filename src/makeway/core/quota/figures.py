@@ -10,7 +10,7 @@ from makeway.core.amounts import add, subtract
 from makeway.core.model import FR, PODS, LocalName, PodSetSignature, QueueName, ResourceName, Workload
 from makeway.core.queueing.waiting_list import Shape, WaitingList, shape
 from makeway.core.quota.shares import Share, share
-from makeway.core.quota.tree import QuotaNode, QuotaTree
+from makeway.core.quota.tree import QuotaNode, QuotaTree, downward
 from makeway.core.state import State
 
 
@@ -84,7 +84,7 @@ def subtree_reservations(tree: QuotaTree) -> dict[str, dict[FR, int]]:
     That is more than the usage of the cohort's node where a queue keeps quota to itself (S-2.9).
     """
     found: dict[str, dict[FR, int]] = {name: {} for name in tree.cohorts}
-    for node in _children_first(tree):
+    for node in reversed(downward(tree.roots())):
         if node.parent is None:
             continue
         above = found[node.parent.name]
@@ -96,18 +96,11 @@ def subtree_reservations(tree: QuotaTree) -> dict[str, dict[FR, int]]:
 def subtree_counts(tree: QuotaTree, counts: Mapping[QueueName, int]) -> dict[str, int]:
     """By cohort: the sum over the queues below it."""
     found = dict.fromkeys(tree.cohorts, 0)
-    for node in _children_first(tree):
+    for node in reversed(downward(tree.roots())):
         if node.parent is not None:
             more = counts.get(QueueName(node.name), 0) if node.is_queue else found[node.name]
             found[node.parent.name] += more
     return found
-
-
-def _children_first(tree: QuotaTree) -> list[QuotaNode]:
-    nodes = tree.roots()
-    for node in nodes:  # grows while it is read, level by level
-        nodes.extend(node.children)
-    return nodes[::-1]
 
 
 # --- what a status shows beside that ---------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def requeue(case: Case) -> Findings:
     found = Findings()
     loaded = load(case, [_queue(QUEUE, case.given["queueingStrategy"])])
     workload = workload_from(_plain("wl"), loaded, QUEUE)
-    has_untried = loaded.state.remember(
+    has_untried = loaded.state.scans.remember(
         workload,
         {
             (index, ResourceName(name)): at
