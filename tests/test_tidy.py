@@ -47,7 +47,6 @@ STILL_LARGE = {
     "PodScheduling": 29,
     "Rest": 23,
     "Room": 32,
-    "Rounds": 28,
     "SqliteStore": 31,
     "StateUpdater": 36,
     "Supervisor": 26,

@@ -120,8 +120,6 @@ class State:
         if now is not None and workload.displaced_at is not None:
             self.rounds.end_for(workload)  # it had its time: that is no quarrel (S-19.3.2)
         self.rounds.released(workload, now)
-        if now is not None:
-            self.rounds.left(workload, now)
         node = self.tree.queues.get(workload.queue)
         if node is not None:
             self.tree.release_all(node, workload.usage or {})
@@ -174,7 +172,7 @@ class State:
             return
         self.claims.drop(key)
         if known.disturbs is not None:
-            self.rounds.calm(known.disturbs, known.claim.issued_at if at is None else at)
+            self.rounds.peace.calm(known.disturbs, known.claim.issued_at if at is None else at)
 
     def forget(self, workload: Workload, now: Millis) -> None:
         """It is gone or may not wait any more; if it had a claim, its tree is woken."""

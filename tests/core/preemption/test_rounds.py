@@ -251,7 +251,7 @@ def test_ten_rounds_of_any_kind_are_the_limit_and_the_breaker_is_counted() -> No
     on = state(queue("x", 4, cohort="r", **ANY), queue("y", 0, cohort="r"), holder("a", queue="y", cpu=4))
     p = workload("p", queue="x", cpu=4)
     for _ in range(ROUNDS_MAX):
-        assert not on.rounds.is_exhausted(p)
+        assert not on.rounds.of(p).is_exhausted
         on.rounds.add(p, "free", seconds(0))
     on.push(p, seconds(1))
     plan = cycle(on, 1)
@@ -265,9 +265,9 @@ def test_ten_rounds_of_any_kind_are_the_limit_and_the_breaker_is_counted() -> No
 def test_a_job_made_anew_is_the_same() -> None:
     rounds = Rounds(UndoLog(), 600_000)
     rounds.add(workload("first", owner="Job/default/train"), "above", seconds(0))
-    assert rounds.is_too_many(workload("second", owner="Job/default/train"), "above")
-    assert not rounds.is_too_many(workload("second", owner="CronJob/default/train"), "above")
-    assert not rounds.is_too_many(workload("second", owner="Job/default/train"), "free")
+    assert rounds.of(workload("second", owner="Job/default/train")).is_too_many("above")
+    assert not rounds.of(workload("second", owner="CronJob/default/train")).is_too_many("above")
+    assert not rounds.of(workload("second", owner="Job/default/train")).is_too_many("free")
 
 
 def test_a_change_of_its_own_ends_its_counts() -> None:
@@ -332,7 +332,7 @@ def test_rounds_end_when_it_loses_its_quota_by_time() -> None:
     for _ in range(ROUNDS_MAX):
         on.rounds.add(w, "free", seconds(0))
     assert evictions(cycle(on, 100)) == [("w", "InClusterQueueTimeBased")]
-    assert on.rounds.is_exhausted(w)
+    assert on.rounds.of(w).is_exhausted
     leave(on, "w", reason="InClusterQueueTimeBased", at=110)
     assert on.rounds.of(w).total == 0
 

@@ -281,7 +281,7 @@ def _displace(state: State, verdict: Verdict, now: Millis) -> None:
             if taken is not None and key in verdict.took_by_share:
                 state.rounds.passed_on(claimant, taken.round)
     state.rounds.add(workload, verdict.round, stored(now))
-    if verdict.spared and state.rounds.is_exhausted(workload):
+    if verdict.spared and state.rounds.of(workload).is_exhausted:
         state.rounds.barred(workload)
 
 

@@ -243,7 +243,7 @@ class _Finder:
             kind = round_of(state, workload, usage, victims.targets)
             if not victims.targets and spared:
                 victims = replace(victims, steps=(self._too_many(),))
-            if not state.rounds.is_too_many(workload, kind):
+            if not state.rounds.of(workload).is_too_many(kind):
                 return replace(victims, round=kind, spared=spared) if kind or spared else victims
             spared |= {_first_that_counts(workload, victims.targets, kind).workload.key}
 
