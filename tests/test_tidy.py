@@ -37,16 +37,12 @@ MANY_METHODS = {"StoreRules", "MetricsRegistry", "StoreConformance"}
 STILL_LARGE = {
     "CheckedCluster": 21,
     "Engine": 40,
-    "Pending": 39,
     "Placement": 34,
     "PodCluster": 28,
     "PodQueue": 21,
     "PodScheduling": 29,
     "Room": 32,
-    "Rounds": 28,
-    "State": 34,
     "StateUpdater": 36,
-    "WaitingList": 27,
     "_Looking": 26,
 }
 

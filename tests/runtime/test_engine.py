@@ -127,14 +127,14 @@ def test_wakes_of_one_step_are_one_and_those_of_an_interval_wait_for_its_end() -
     play = Play(*small(), holder("h", 2), workload("w"), policy=policy)
     play.settle()
     play.settle(2000)
-    wakes = play.engine.state.pending.list_of(QueueName("q")).wakes.get("count", 0)
+    wakes = play.engine.state.pending.list_of(QueueName("q")).wakes
     play.store.delete(KIND, "default", "h")
     play.settle(5000)
     assert not play.says("w", "Admitted")
     assert play.engine.next_at() == NOON + 6000
     play.settle(6000)
     assert play.says("w", "Admitted")
-    assert play.engine.state.pending.list_of(QueueName("q")).wakes["count"] == wakes + 1
+    assert play.engine.state.pending.list_of(QueueName("q")).wakes == wakes + 1
 
 
 def test_a_back_off_ends_at_its_time() -> None:

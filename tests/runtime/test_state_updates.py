@@ -23,6 +23,7 @@ from makeway.core.cycle.cycle import carry_out, decide, heads
 from makeway.core.lowering import load_state
 from makeway.core.model import Millis, QueueName, WorkloadKey
 from makeway.core.policy import PodsReady, Policy
+from makeway.core.queueing.pending import HeadReturn
 from makeway.core.state import State
 from makeway.runtime.informers import Informers, watched_kinds
 from makeway.runtime.objects import ObjectCache
@@ -122,7 +123,7 @@ class Play:
         pending = self.state.pending
         waiting = pending.list_of(QueueName(queue)).waiting[WorkloadKey(f"default/{name}")]
         pending.pop(waiting)
-        assert pending.requeue(waiting, "NoFit", NOW, woken=False, has_untried=False, shapes_count=False)
+        assert pending.requeue(waiting, HeadReturn("NoFit", binds_shape=False), NOW)
 
     def stands(self, name: str) -> str:
         for queue, line in self.state.pending.lists.items():

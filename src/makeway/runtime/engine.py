@@ -32,6 +32,7 @@ from makeway.core.cycle.cycle import Heads, Plan, Verdict
 from makeway.core.model import Millis, QueueName, Workload, WorkloadKey
 from makeway.core.policy import Policy
 from makeway.core.preemption import claims
+from makeway.core.queueing.standing import Trigger
 from makeway.core.queueing.waking import after_expiry, next_expiry
 from makeway.core.state import State
 from makeway.runtime.executor import DirectWriter, Executor, Writer
@@ -236,7 +237,7 @@ class Engine:
             self.updates.held.add(queue)
             count += 1
         for queue in self._turns.due(now):
-            self._state.pending.turns_come(queue, now)
+            self._state.pending.list_of(queue).turns.end_at(now)
             self.updates.held.add(queue)
             count += 1
         for key in self._backoffs.due(now):
@@ -249,7 +250,7 @@ class Engine:
         for key in self._retries.due(now):
             workload = self.updates.model_of(key)
             if workload is not None:
-                self._state.pending.due_again(workload)
+                self._state.pending.happen(Trigger.RETRY, workload)
             count += 1
         for action in list(self.scheduling.late(self, now)):
             self.executor.submit(action, now)
@@ -336,7 +337,7 @@ class Engine:
         for queue in sorted(self.updates.held):
             known = queue in self._state.queues
             self._expiries.set(queue, next_expiry(self._state, queue, now) if known else None)
-            self._turns.set(queue, self._state.pending.next_turn(queue) if known else None)
+            self._turns.set(queue, self._state.pending.list_of(queue).turns.next_at() if known else None)
         self.updates.held.clear()
         for key, at in self.updates.backoffs.items():
             self._backoffs.set(key, at)
@@ -401,7 +402,7 @@ class Engine:
         for ref in failed:
             refusals, waiting = self.executor.refusals.get(ref, 0), self.updates.model_of(ref.key)
             if refusals and waiting is not None and waiting.usage is None:
-                self._state.pending.refuse(waiting)
+                self._state.pending.happen(Trigger.REFUSE, waiting)
                 self._retries.set(waiting.key, Millis(now + backoff_ms(refusals)))
 
     def _cycle(self, now: Millis) -> int:
@@ -527,7 +528,7 @@ class Engine:
         self._state.rounds.take_back(failed.workload, failed.round)
         waiting = self.updates.model_of(key)
         if failed.pauses and waiting is not None and waiting.usage is None:
-            self._state.pending.refuse(waiting)
+            self._state.pending.happen(Trigger.REFUSE, waiting)
             self._retries.set(key, Millis(self._now + backoff_ms(failed.attempts)))
 
     def _look_again(self, write: Write, stored: bool) -> None:

@@ -173,7 +173,7 @@ class StateUpdater:
         elif known is not None and not (after is not None and self._keeps_quota(ref, known, after)):
             self._leaves(key, known)
             if known.usage is not None and after is not None and _is_blameless(after):
-                self.state.rounds_end_for(known)
+                self.state.rounds.end_for(known)
         if after is None or _is_finished(after):
             self._ended(ref, known, before, after)
         for each in (before, after):
@@ -187,7 +187,7 @@ class StateUpdater:
             earlier = before
             gone = self._lowered(ref, lambda: workload_of(earlier, self.context))
         if gone is not None and (after is None or before is None or not _is_finished(before)):
-            self.state.rounds_end_after(gone)
+            self.state.rounds.end_after(gone)
 
     # --- what an object means ---
 
@@ -271,7 +271,7 @@ class StateUpdater:
             if shrank:
                 self._wake(waking.after_shrinking(state, lowered.queue))
                 self._wake(waking.after_shrinking(state, known.queue))
-                state.rounds_end_for(lowered)
+                state.rounds.end_for(lowered)
         else:
             if known is not None:
                 state.pending.forget(known)
@@ -285,7 +285,7 @@ class StateUpdater:
         if known is not None and known.usage is not None:
             self._release(known)
             if _is_blameless(after):
-                state.rounds_end_for(lowered)
+                state.rounds.end_for(lowered)
             state.push(lowered, self.now)
         elif known is None:
             state.push(lowered, self.now)
@@ -296,7 +296,7 @@ class StateUpdater:
         elif before is None or is_worth_a_look(before, after, state.policy) or known.claim != lowered.claim:
             state.push(lowered, self.now)
             if before is not None and not _is_same_shape(before, after):
-                state.rounds_end_for(lowered)
+                state.rounds.end_for(lowered)
         else:
             state.pending.refresh(lowered)
         self.backoffs[key] = None if may_queue(lowered, self.now) or lowered.backing_off else lowered.requeue_at
@@ -326,7 +326,7 @@ class StateUpdater:
     def passed(self, workload: Workload) -> None:
         """It was passed over: how many wait in the line and how many are parked may be told anew."""
         self._note_figures(workload)
-        if self.state.pending.list_of(workload.queue).turns:
+        if self.state.pending.list_of(workload.queue).turns.of:
             self.held.add(workload.queue)  # when it may displace equals is a time to look at it again
 
     def _note_figures(self, workload: Workload) -> None:
@@ -468,12 +468,12 @@ class StateUpdater:
             name = QueueName(ref.name)
             found: set[QueueName] = set(waking.after_queue_change(state, name)) | set(trees_before.get(name, ()))
             for each in found:
-                state.rounds_end_in(each)
+                state.rounds.end_in(state.tree_of(each) or [each])
             return found
         if ref.kind == "Cohort":
             found = set(waking.after_cohort_change(state, ref.name))
             for each in found:
-                state.rounds_end_in(each)
+                state.rounds.end_in(state.tree_of(each) or [each])
             return found
         if ref.kind == "ResourceFlavor":
             return waking.after_flavor_change(state, FlavorName(ref.name))

@@ -16,7 +16,7 @@ from makeway.core.cycle.cycle import Heads, decide, heads
 from makeway.core.messages import pending_reason
 from makeway.core.model import Millis
 from makeway.core.model import Workload as Waiting
-from makeway.core.queueing.pending import may_queue
+from makeway.core.queueing.pending import Trigger, may_queue
 from makeway.core.state import State
 from makeway.runtime.engine import Engine
 from makeway.runtime.scheduling.resting import RESTS_MS
@@ -62,7 +62,7 @@ def would_hear(state: State, waiting: Waiting, now: Millis) -> set[str]:
     if state.claims.find(waiting.key) is not None:
         return {"WaitingForPreemptedWorkloads"}
     with state.trial():
-        state.pending.due_again(waiting)
+        state.pending.happen(Trigger.RETRY, waiting)
         verdict = decide(state, now, Heads([], [waiting])).verdicts[0]
     if verdict.status in ("waiting", "skipped") and verdict.requeue != "PendingPreemption":
         return {pending_reason(verdict)}

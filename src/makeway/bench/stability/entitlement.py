@@ -23,7 +23,7 @@ from makeway.core.cycle.flavors import Assignment, Mode
 from makeway.core.cycle.nomination import find_assignment
 from makeway.core.model import FR, FlavorName, Millis, Queue, QueueName, ResourceName, Workload, WorkloadKey
 from makeway.core.preemption.classical import Victims
-from makeway.core.queueing.pending import may_queue, shape
+from makeway.core.queueing.pending import Standing, may_queue, shape
 from makeway.core.quota.tree import QuotaNode
 from makeway.core.state import State
 
@@ -146,7 +146,7 @@ def _borrows(state: State, owner: QuotaNode, node: QuotaNode, need: list[FR]) ->
 
 
 def _cause(state: State, workload: Workload, now: Millis, look: LastLook | None) -> str:
-    if workload.key in state.pending.lists[workload.queue].held_back:
+    if workload.key in state.pending.lists[workload.queue].at[Standing.HELD_BACK]:
         return RESERVATION
     found = find_assignment(state, workload, now, tried={})
     if _leads_on(found, workload):

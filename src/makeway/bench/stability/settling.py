@@ -169,7 +169,7 @@ class Settling:
         holder = next(each for each in _holders(self.state) if each.key == key)
         self._on_the_way.pop(key, None)
         self.state.release(holder)
-        self.state.rounds_end_after(holder)
+        self.state.rounds.end_after(holder)
         self._wake({holder.queue})
         self._idle.clear()
 
@@ -202,7 +202,7 @@ class Settling:
             claims.end(state, claimant.key, claims.EXPIRED, self.now)
         plan = decide(state, self.now)
         for verdict in plan.verdicts:
-            self.looks[verdict.workload.key] = LastLook(self.now, bool(state.tried(verdict.workload)))
+            self.looks[verdict.workload.key] = LastLook(self.now, bool(state.scans.tried(verdict.workload)))
         self._note_admissions(plan)
         carry_out(state, plan)
         evicted, gone = self._note_evictions(plan), self._depart()
@@ -286,7 +286,7 @@ class Settling:
             expiry = next_expiry(self.state, name, before)
             if expiry is not None and expiry <= self.now:
                 self.state.wake(name, self.now)
-            self.state.pending.turns_come(name, self.now)
+            self.state.pending.list_of(name).turns.end_at(self.now)
 
     def _repeats(self, plan: Plan) -> bool:
         found = [(each.workload.key, each.status, each.requeue, each.assignment.tried) for each in plan.verdicts]

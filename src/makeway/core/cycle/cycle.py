@@ -22,7 +22,7 @@ from makeway.core.cycle.verdicts import Plan, Status, Verdict, refused_at_once
 from makeway.core.model import Millis, PodSetUse, QueueName, Workload, WorkloadKey, stored
 from makeway.core.preemption import claims
 from makeway.core.preemption.turns import own_turn
-from makeway.core.queueing.pending import SHAPE_MOVING, HeadReservation
+from makeway.core.queueing.pending import SHAPE_MOVING, HeadReservation, HeadReturn, Trigger
 from makeway.core.queueing.waking import after_admission
 from makeway.core.state import State
 
@@ -127,9 +127,9 @@ def _take_all(state: State, now: Millis, heads: list[Workload], processor: Entry
     entries = [nominate(state, head, now, processor.ledger.protected_claimants) for head in heads]
     refused = [refused_at_once(entry) for entry in entries if entry.refused is not None]
     turns: list[_Turn] = [entry for entry in entries if entry.refused is None]
-    for queue, standing in state.pending.standing().items():
+    for queue, standing in state.pending.reservations.by_queue().items():
         refused_head = state.pending.first(queue)
-        if refused_head in standing and refused_head in state.pending.list_of(queue).refused:
+        if refused_head in standing and not state.pending.list_of(queue).is_due(refused_head, blocks=False):
             turns.append(_Kept(queue, refused_head, standing[refused_head]))
     in_turn = _take_by_shares if state.policy.fair_sharing else _take_in_order
     return [*in_turn(state, turns, processor), *refused]
@@ -179,7 +179,7 @@ def _take_by_shares(state: State, turns: list[_Turn], processor: EntryProcessor)
 def order(state: State, entry: Entry) -> tuple[Any, ...]:
     """In which order entries are taken (S-5.6); the name of the queue breaks the last tie."""
     workload, gates = entry.workload, state.policy.gates
-    first = gates.prioritize_preemptor_workloads and state.is_preemptor(workload)
+    first = gates.prioritize_preemptor_workloads and workload in state.preemptors
     priority = -workload.priority if gates.priority_sorting_within_cohort else 0
     return (
         workload.usage is None, not first, entry.assignment.level, priority, workload.queued_at, workload.queue,
@@ -193,17 +193,17 @@ def order(state: State, entry: Entry) -> tuple[Any, ...]:
 def carry_out(state: State, plan: Plan) -> None:
     """Put a plan into the state: who was admitted holds quota, victims are marked, the others wait again."""
     if plan.verdicts or plan.passed:  # without heads there was none (S-5.1)
-        state.next_cycle()
+        state.scans.next_cycle()
     for each in plan.passed:
         larger = not state.prefilter.has_choice(each.queue)
         state.pending.pass_over(each, plan.now, binds_larger=larger, turn=own_turn(state, each, plan.now))
     if not plan.verdicts and not plan.ended:
         return
-    kept_before = state.pending.standing()
+    kept_before = state.pending.reservations.by_queue()
     redeemed: list[QueueName] = []
     for verdict in plan.verdicts:
         workload = replace(verdict.workload, claim=verdict.claim) if verdict.claim else verdict.workload
-        state.pending.end_standing_in(workload.queue)
+        state.pending.reservations.end_in(workload.queue)
         woken_before = state.pending.pop(workload)
         if verdict.status == "admitted":
             if state.claims.find(workload.key) is not None:
@@ -213,34 +213,36 @@ def carry_out(state: State, plan: Plan) -> None:
         _displace(state, verdict, plan.now)
         has_untried = False
         if verdict.waits_for_pods or verdict.requeue in ("PendingPreemption", "PendingMigration", "PreemptionGated"):
-            state.forget_progress(workload)  # of one that waits for pods: the flavor it found is not lost
+            state.scans.forget(workload)  # of one that waits for pods: the flavor it found is not lost
         else:
-            has_untried = state.remember(workload, verdict.assignment.tried, verdict.assignment.ended)
+            has_untried = state.scans.remember(workload, verdict.assignment.tried, verdict.assignment.ended)
         if verdict.requeue == "PendingPreemption":
-            state.mark_preemptor(workload)
+            state.preemptors.mark(workload)
         assert verdict.requeue is not None
-        state.pending.requeue(
-            workload, verdict.requeue, plan.now,
-            woken=state.pending.list_of(workload.queue).wakes.get("count", 0) != woken_before,
+        waiting_list = state.pending.list_of(workload.queue)
+        how = HeadReturn(
+            verdict.requeue,
+            woken=waiting_list.wakes != woken_before,
             has_untried=has_untried,
-            shapes_count=state.policy.gates.scheduling_equivalence_hashing and not verdict.is_workload_specific,
+            binds_shape=state.policy.gates.scheduling_equivalence_hashing and not verdict.is_workload_specific,
             binds_larger=_binds_larger(state, verdict),
-        )  # fmt: skip
-        if verdict.held_back:
-            state.pending.hold_back(workload)
-        if verdict.waits_for_pods:
-            state.pending.block(workload)
+            held_back=verdict.held_back,
+            blocked=verdict.waits_for_pods,
+        )
+        state.pending.requeue(workload, how, plan.now)
         turn = verdict.turn if verdict.requeue in SHAPE_MOVING else None
         if turn is None and state.claims.find(workload.key) is None:  # from then on it may have other victims
             turn = own_turn(state, workload, plan.now)
         if turn is not None:
             shared = state.propagates_refusals and not verdict.spared and not verdict.is_victim
-            state.pending.wait_turn(workload, turn, shared=shared)
+            waiting_list.turns.wait(workload, turn, shared=shared)
         if verdict.entitled:
-            state.pending.entitle(workload, verdict.assignment.usage)
+            state.pending.entitlements.entitle(workload, verdict.assignment.usage)
         if verdict.reserved and stays_reserved(state, workload.queue):
             place = order(state, Entry(workload, verdict.assignment))
-            state.pending.keep_free(workload, HeadReservation(place, verdict.reserved, verdict.assignment.usage))
+            state.pending.reservations.keep(
+                workload, HeadReservation(place, verdict.reserved, verdict.assignment.usage)
+            )
     for ended in plan.ended:
         claims.end(state, ended.workload.key, ended.why, plan.now)
     for queue in redeemed:
@@ -280,7 +282,7 @@ def _displace(state: State, verdict: Verdict, now: Millis) -> None:
             if taken is not None and key in verdict.took_by_share:
                 state.rounds.passed_on(claimant, taken.round)
     state.rounds.add(workload, verdict.round, stored(now))
-    if verdict.spared and state.rounds.is_exhausted(workload):
+    if verdict.spared and state.rounds.of(workload).is_exhausted:
         state.rounds.barred(workload)
 
 
@@ -288,11 +290,11 @@ def _settle_due(
     state: State, plan: Plan, kept_before: Mapping[QueueName, Mapping[WorkloadKey, HeadReservation]]
 ) -> None:
     """What the cycle itself makes worth another look (S-4.6.8, 4.6.9, 5.1)."""
-    state.pending.end_standing()
+    state.pending.reservations.end_behind_heads()
     for verdict in plan.admitted:  # somebody new may be a victim now
         state.pending.due(sorted(after_admission(state, verdict.workload.queue)))
-        state.pending.turns_after_admission(state.tree_of(verdict.workload.queue))
-    kept = state.pending.standing()
+        state.pending.end_turns_behind_others(state.tree_of(verdict.workload.queue))
+    kept = state.pending.reservations.by_queue()
     just_lost = frozenset(verdict.workload.key for verdict in plan.verdicts if verdict.held_back)
     for queue in sorted({*kept_before, *kept}):
         if kept_before.get(queue) != kept.get(queue):
@@ -303,7 +305,7 @@ def _settle_due(
 def _settle_holds(state: State, plan: Plan, just_lost: frozenset[WorkloadKey]) -> None:
     """Who lost to what is held is due when that has changed since (S-5.14, 5.1)."""
     lost = [verdict for verdict in plan.verdicts if verdict.lost_to]
-    if not plan.held_before and not lost and not state.pending.holds():
+    if not plan.held_before and not lost and not state.pending.entitlements.firsts():
         return
     with state.trial():
         queues = sorted({name for verdict in plan.verdicts for name in state.tree_of(verdict.workload.queue)})
@@ -315,7 +317,7 @@ def _settle_holds(state: State, plan: Plan, just_lost: frozenset[WorkloadKey]) -
     for verdict in lost:
         tree = state.tree_of(verdict.workload.queue)
         if any(verdict.lost_to.get(queue) != held.get(queue) for queue in tree):
-            state.pending.free_alone(verdict.workload)
+            state.pending.happen(Trigger.FREE, verdict.workload)
 
 
 def admitted(verdict: Verdict, now: Millis, *, may_run: bool | None = None) -> Workload:

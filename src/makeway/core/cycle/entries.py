@@ -235,7 +235,7 @@ def reserves_anyway(state: State, workload: Workload) -> bool:
     """Whether it keeps room free also where it could reclaim it later: recorded of who waits for victims (0028)."""
     policy = state.policy
     is_meant = policy.is_parity and policy.gates.prioritize_preemptor_workloads
-    return is_meant and state.is_last_preemptor(workload)
+    return is_meant and state.preemptors.is_last(workload)
 
 
 def stays_reserved(state: State, queue: QueueName) -> bool:

@@ -53,7 +53,7 @@ class Holds:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._first = state.pending.holds()
+        self._first = state.pending.entitlements.firsts()
         self._decided: dict[QueueName, dict[WorkloadKey, tuple[Workload, Usage | None]]] = {}
 
     def __bool__(self) -> bool:
@@ -94,7 +94,7 @@ class Holds:
         if decided is None:
             return self._first.get(queue)
         line = self._state.pending.list_of(queue)
-        sticky = line.sticky.get("it")
+        sticky = line.sticky
         marked: dict[WorkloadKey, tuple[Workload, Usage | None]] = {
             **{key: (line.members[key], usage) for key, usage in line.entitled.items()}, **decided,
         }  # fmt: skip

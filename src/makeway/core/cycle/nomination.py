@@ -79,7 +79,7 @@ def nominate(state: State, workload: Workload, now: Millis, barred: Barred = bar
     sibling = running_sibling(state, workload)
     if sibling is not None:
         return _nominate_beside(state, workload, sibling, now, barred)
-    found = find_assignment(state, workload, now, tried=state.tried(workload), barred=barred)
+    found = find_assignment(state, workload, now, tried=state.scans.tried(workload), barred=barred)
     return Entry.of(workload, *found, barred(workload))
 
 
@@ -93,7 +93,7 @@ def _nominate_beside(state: State, workload: Workload, sibling: Workload, now: M
     if not stays_beside(queue, workload, sibling):
         return refused("SiblingRuns", "PendingEvaluation", f"{sibling.key} of the same family is Admitted")
     replaces: Workload | None = sibling
-    tried = state.tried(workload)
+    tried = state.scans.tried(workload)
     assignment, victims = find_assignment(state, workload, now, tried=tried, replaces=sibling, barred=barred)
     if queue.checks_for(flavor for flavor, _ in assignment.usage):
         replaces = None  # its checks run while the sibling goes on
@@ -257,7 +257,7 @@ class _Finder:
             kind = round_of(state, workload, usage, victims.targets)
             if not victims.targets and spared:
                 victims = replace(victims, steps=(self._too_many(),))
-            if not state.rounds.is_too_many(workload, kind):
+            if not state.rounds.of(workload).is_too_many(kind):
                 return replace(victims, round=kind, spared=spared) if kind or spared else victims
             spared |= {_first_that_counts(workload, victims.targets, kind).workload.key}
 

@@ -24,7 +24,7 @@ from makeway.core.preemption.eligibility import (
     own_queue_ground,
 )
 from makeway.core.preemption.rounds import Round
-from makeway.core.queueing.waiting_list import Turn
+from makeway.core.queueing.turn_waits import Turn
 from makeway.core.quota.tree import QuotaNode, QuotaTree
 from makeway.core.state import State
 from makeway.core.trace import Rule, Step

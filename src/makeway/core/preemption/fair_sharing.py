@@ -143,7 +143,7 @@ class _Claims:
             return False
         if claimant.family is not None and claimant.family == self._incoming.family:
             return False
-        return self._state.rounds.passes_on(claimant) and all(self._could_displace(each) for each in victims)
+        return self._state.rounds.of(claimant).may_pass_on and all(self._could_displace(each) for each in victims)
 
     def _could_displace(self, victim: Workload) -> bool:
         """By priority; whose turn it is among equals of one queue is not asked for a claim."""

@@ -29,7 +29,7 @@ from makeway.core.quota.figures import (
     subtree_reservations,
     waiting_in,
 )
-from makeway.core.quota.tree import QuotaNode, QuotaTree
+from makeway.core.quota.tree import QuotaNode, QuotaTree, downward
 from makeway.core.state import State
 from makeway.runtime.metrics.exposition import Labels, Number
 from makeway.runtime.metrics.families import Families
@@ -207,9 +207,7 @@ def _sound(cohorts: Mapping[str, QuotaNode]) -> list[QuotaNode]:
 def _tops(tree: QuotaTree) -> dict[QuotaNode, str]:
     """The name of the cohort at the top of each; "" of a queue without a cohort, and where a cycle has no top."""
     found: dict[QuotaNode, str] = {}
-    nodes = tree.roots()
-    for node in nodes:  # grows while it is read, so that parents come first
-        nodes.extend(node.children)
+    for node in downward(tree.roots()):  # parents come first
         own = "" if node.is_queue or node.in_cycle else node.name
         found[node] = own if node.parent is None else found[node.parent]
     return found

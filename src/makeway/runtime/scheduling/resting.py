@@ -122,11 +122,11 @@ class Resting:
         if waiting is None or not state.is_active(queue):
             return None
         line = state.pending.list_of(queue)
-        kin = line.class_of.get(key)
-        is_shared = kin is not None and kin in line.parked_classes and is_true_of_all_alike(state, waiting)
+        kin = line.classes.of.get(key)
+        is_shared = kin is not None and kin in line.classes.parked and is_true_of_all_alike(state, waiting)
         if kin is None or not is_shared or state.claims.find(key) is not None:
             return unseen(state, waiting, now) or found_about(state, waiting, now)
-        wakes, known = line.wakes.get("count", 0), self._of_kin.get((queue, kin))
+        wakes, known = line.wakes, self._of_kin.get((queue, kin))
         if known is None or known[0] != wakes:
             known = self._of_kin[queue, kin] = (wakes, found_about(state, waiting, now))
         return _of(known[1], waiting)
