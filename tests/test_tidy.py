@@ -39,7 +39,6 @@ STILL_LARGE = {
     "Bounded": 21,
     "CheckedCluster": 21,
     "Client": 21,
-    "Engine": 40,
     "EntryProcessor": 28,
     "Pending": 39,
     "Placement": 34,

@@ -5,22 +5,22 @@ What was so already when the engine began is not counted again, so that a restar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection
 from typing import Any
 
 from makeway.api.conditions import find, is_true
 from makeway.api.names import DEFAULT_NAMESPACE
 from makeway.api.objects.meta import Condition
 from makeway.api.objects.workload import Workload, WorkloadStatus
-from makeway.controllers.contract import PlacementAttempt, Ref, View
-from makeway.core.cycle.cycle import Plan
-from makeway.core.model import LocalName, QueueName
+from makeway.controllers.contract import Outcome, Ref, View
+from makeway.core.model import LocalName, Millis, QueueName
 from makeway.runtime.metrics.registry import MetricsRegistry
+from makeway.runtime.steps.observers import Cycle, Departed, Observer
 
 NO_CONDITIONS: tuple[Condition, ...] = ()
 
 
-class TransitionTally:
+class TransitionTally(Observer):
     """``view``: which queues exist. For one that does not exist nothing is counted, so that no series outlives it."""
 
     def __init__(self, metrics: MetricsRegistry, view: View) -> None:
@@ -28,40 +28,46 @@ class TransitionTally:
         self._view = view
         self._exhausted: dict[QueueName, int] = {}
 
-    def cycle(self, plan: Plan, seconds: float) -> None:
-        """A cycle was carried out; ``seconds`` of the machine's time, shared by its entries."""
-        metrics = self.metrics
+    def cycled(self, cycle: Cycle, now: Millis) -> None:
+        metrics, verdicts = self.metrics, cycle.plan.verdicts
         skipped: dict[QueueName, int] = {}
-        for verdict in plan.verdicts:
+        for verdict in verdicts:
             queue = verdict.workload.queue
-            metrics.attempted(verdict.status == "admitted", seconds)
+            metrics.attempted(verdict.status == "admitted", cycle.seconds / len(verdicts))
             if verdict.skipped_preemption:
                 skipped[queue] = skipped.get(queue, 0) + 1
             if verdict.recomputed:
                 metrics.recomputed(self._existing(queue), verdict.recomputed)
         metrics.skipped(skipped)
+        self._count_exhausted()
 
-    def placed(self, attempts: Sequence[PlacementAttempt], seconds: float) -> None:
-        """A look at the pods that wait; ``seconds`` of the machine's time, shared by its attempts."""
-        for each in attempts:
-            self.metrics.pods.attempted(each, seconds / len(attempts))
-
-    def exhausted(self, counts: Mapping[QueueName, int]) -> None:
-        """How often the circuit breaker of rounds, and nothing else, barred somebody, per queue so far."""
-        for queue, count in counts.items():
+    def _count_exhausted(self) -> None:
+        """How often the circuit breaker of rounds, and nothing else, barred somebody."""
+        for queue, count in self._view.state.rounds.exhausted.items():
             for _ in range(count - self._exhausted.get(queue, 0)):
                 self.metrics.rounds_exhausted(self._existing(queue))
             self._exhausted[queue] = count
 
-    def preempted(self, queue: QueueName, reason: str) -> None:
-        self.metrics.preempted(self._existing(queue), reason)
+    def looked(self, outcome: Outcome, seconds: float, now: Millis) -> None:
+        for attempt in outcome.attempts:
+            self.metrics.pods.attempted(attempt, seconds / len(outcome.attempts))
 
-    def configured(self) -> None:
-        """The state has taken in what is stored of queues and cohorts."""
+    def departed(self, departed: Departed, now: Millis) -> None:
+        action, why = departed.action, departed.why
+        if not why.preempts:
+            return
+        if action.write.ref.kind == "Pod":
+            self.metrics.pods.evicted(max(0, now - why.at) / 1000)
+        elif action.by is not None:
+            preemptor = departed.preemptor
+            queue = QueueName("") if preemptor is None else preemptor.queue
+            self.metrics.preempted(self._existing(queue), why.reason)
+
+    def queues_changed(self, queues: Collection[QueueName]) -> None:
         self.metrics.keep_cohorts(self._view.state.tree.cohorts)
+        self.metrics.touch(queues)
 
     def stored(self, ref: Ref, before: Any, after: Any, *, has_begun: bool) -> None:
-        """An object is stored anew, or gone; ``has_begun``: the engine had read all objects before."""
         is_same = before is not None and after is not None and before.metadata.uid == after.metadata.uid
         if ref.kind == "Workload":
             self.metrics.seen(ref.key, after)
