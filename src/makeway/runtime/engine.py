@@ -25,7 +25,6 @@ from makeway.runtime.informers import INFORMERS, Informers
 from makeway.runtime.journal import DecisionJournal
 from makeway.runtime.journal_lines import JournalKeeper
 from makeway.runtime.metrics.registry import MetricsRegistry
-from makeway.runtime.metrics.tally import TransitionTally
 from makeway.runtime.objects import ObjectCache
 from makeway.runtime.ports import Store
 from makeway.runtime.set_aside import Probe, SetAside, Tolerates, nothing
@@ -71,7 +70,7 @@ class Engine:
         self.executor = Executor(writer or DirectWriter(store), self.objects, self._answered, kinds)
         observers: list[Observer] = [JournalKeeper(self.journal), NoteKeeper(self.notes)]
         if metrics is not None:
-            observers.append(TransitionTally(metrics, self.view))
+            observers += metrics.observers(self.view)
         self._observer = Observers(observers)
         self._context = StepContext(
             self.state, self.view, self.updates, self.executor, self.set_aside, self._observer, stopwatch, probe

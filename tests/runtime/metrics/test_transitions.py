@@ -13,8 +13,7 @@ from makeway.controllers.workloads.eviction import Evict
 from makeway.core.cycle.cycle import Plan
 from makeway.core.model import QueueName, WorkloadKey
 from makeway.runtime.metrics.registry import MetricsRegistry
-from makeway.runtime.metrics.tally import TransitionTally
-from makeway.runtime.steps.observers import Cycle, Departed
+from makeway.runtime.steps.observers import Cycle, Departed, Observer, Observers
 from makeway.testing.builders import workload as waiting
 from tests.controllers.views import NOW, FakeView, job
 from tests.runtime.measuring import names_of, table
@@ -34,17 +33,21 @@ def said(*conditions: tuple[str, str, str, int], **status: Any) -> Any:
     return workload("w", meta={"uid": "u", "creationTimestamp": AT.format(0)}, status={"conditions": told, **status})
 
 
-def tally_of(metrics: MetricsRegistry, *objects: Any) -> TransitionTally:
-    return TransitionTally(metrics, FakeView.of(*(objects or (cluster_queue(), flavor(), local_queue()))))
+def observed(metrics: MetricsRegistry, view: FakeView) -> Observer:
+    return Observers(metrics.observers(view))
 
 
-def barred(tally: TransitionTally, view: FakeView, count: int) -> None:
+def tally_of(metrics: MetricsRegistry, *objects: Any) -> Observer:
+    return observed(metrics, FakeView.of(*(objects or (cluster_queue(), flavor(), local_queue()))))
+
+
+def barred(tally: Observer, view: FakeView, count: int) -> None:
     """A cycle, after which the circuit breaker of rounds has barred somebody in the queue so often."""
     view.state.rounds.exhausted[Q] = count
     tally.cycled(Cycle(1, Plan(NOW, ()), 0.0), NOW)
 
 
-def made_way(tally: TransitionTally, reason: str) -> None:
+def made_way(tally: Observer, reason: str) -> None:
     """A Workload was asked to leave for one of the queue."""
     why = Evict("Preempted", "", NOW, preempted=reason).departure
     action = Action(Change(REF, lambda workload: workload), by=WorkloadKey("default/by"))
@@ -109,7 +112,7 @@ def test_one_that_was_made_anew_is_another() -> None:
 
 def test_the_circuit_breaker_is_counted_by_what_is_new() -> None:
     metrics, view = MetricsRegistry(), FakeView.of(cluster_queue(), flavor(), local_queue())
-    tally = TransitionTally(metrics, view)
+    tally = observed(metrics, view)
     for count in (2, 2, 3):
         barred(tally, view, count)
     assert value(metrics, "makeway_preemption_rounds_exhausted_total") == 3
@@ -137,7 +140,7 @@ def test_nothing_is_counted_for_a_queue_that_does_not_exist(gone: Ref, left: str
     metrics = MetricsRegistry()
     there = [each for each in (cluster_queue(), local_queue()) if Ref.of(each) != gone]
     view = FakeView.of(*there, flavor())
-    tally = TransitionTally(metrics, view)
+    tally = observed(metrics, view)
     ended = said(
         ("QuotaReserved", "True", "QuotaReserved", 2), ("Admitted", "True", "Admitted", 3),
         ("PodsReady", "True", "PodsReady", 3), ("Evicted", "True", "Preempted", 4), ("Finished", "True", "Failed", 5),
@@ -174,7 +177,7 @@ def test_the_counts_of_a_queue_that_is_deleted_or_made_anew_go(ref: Ref, value_:
 
 def test_a_cohort_that_is_only_named_keeps_its_count_until_nobody_names_it() -> None:
     metrics, view = MetricsRegistry(), FakeView.of(cluster_queue(cohortName="r"), flavor(), local_queue())
-    tally = TransitionTally(metrics, view)
+    tally = observed(metrics, view)
     tally.queues_changed(())
     tally.stored(REF, WAITS, RUNS, has_begun=True)
     tally.queues_changed(())
