@@ -50,7 +50,6 @@ STILL_LARGE = {
     "Rounds": 28,
     "SqliteStore": 31,
     "State": 34,
-    "StateUpdater": 36,
     "Supervisor": 26,
     "WaitingList": 27,
     "_Looking": 26,

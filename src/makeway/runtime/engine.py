@@ -64,7 +64,7 @@ class Engine:
         self.set_aside = SetAside(self.notes, metrics, tolerates)
         self.updates = StateUpdater(self.state, self.set_aside, probe)
         self.objects = ObjectCache(self._stored, self.updates.changed, self._gave_up)
-        self.updates.objects = self.objects
+        self.updates.follow(self.objects)
         self.view = EngineView(self.state, self.objects)
         self.informers = Informers(store, self.objects, kinds)
         self.executor = Executor(writer or DirectWriter(store), self.objects, self._answered, kinds)
@@ -94,7 +94,7 @@ class Engine:
 
     def step(self, now: Millis) -> bool:
         """Do what there is to do at ``now``; whether there was anything."""
-        self.updates.now = now
+        self._context.begin(now)
         happened = self.executor.work(now) + self.informers.poll(now)
         if not self._has_begun:
             self.updates.configure()
@@ -124,7 +124,7 @@ class Engine:
     @property
     def now(self) -> Millis:
         """The time of the last step."""
-        return self.updates.now
+        return self._context.now
 
     @property
     def is_quiet(self) -> bool:
@@ -143,7 +143,7 @@ class Engine:
 
     def _follow_up(self) -> None:
         """What was noted of changes since: timers are set anew, and statuses may have to say something else."""
-        self._observer.queues_changed(self.updates.held)
+        self._observer.queues_changed(self.updates.follow_ups.held)
         self._queue_timers.arm()
         self.scheduler.note_changes()
 
@@ -180,6 +180,6 @@ class Engine:
         self._observer.wrote(action, self.now)
         why = departure_of(action.write)
         if why is not None:
-            preemptor = None if action.by is None else self.updates.model_of(action.by)
+            preemptor = None if action.by is None else self.updates.places.find(action.by)
             departed = Departed(action, why, self.objects.get(action.write.ref), preemptor)
             self._observer.departed(departed, self.now)

@@ -28,10 +28,14 @@ class StepContext:
     @property
     def now(self) -> Millis:
         """The time of the step that is running."""
-        return self.updates.now
+        return self.updates.context.now
+
+    def begin(self, now: Millis) -> None:
+        """A step begins."""
+        self.updates.context.now = now
 
     def submit(self, action: Action) -> None:
-        self.executor.submit(action, self.updates.now)
+        self.executor.submit(action, self.now)
 
     def test(self, part: str, ref: Ref) -> None:
         """Before a part handles an object: a test of us may make that fail."""
@@ -40,7 +44,7 @@ class StepContext:
 
     def gave_up(self, ref: Ref, part: str, error: Exception, *, again: bool = True) -> None:
         """A part cannot handle an object, and goes on without it. Raises the error where that is not tolerated."""
-        self.set_aside.put(ref, part, error, self.updates.now, again=again)
+        self.set_aside.put(ref, part, error, self.now, again=again)
 
     def handled(self, ref: Ref, part: str) -> None:
         """A part has no trouble with an object, or none any more."""

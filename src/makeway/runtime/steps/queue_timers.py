@@ -27,36 +27,36 @@ class QueueTimers:
     def register(self, deadlines: Deadlines) -> None:
         deadlines.add_timers(self._expiries, self._expired)
         deadlines.add_timers(self._turns, self._turn_came)
-        deadlines.add_timers(self._backoffs, self._context.updates.back_off_ended)
+        deadlines.add_timers(self._backoffs, self._context.updates.places.back_off_ended)
         deadlines.add_timers(self._figures, self._look)
 
     def _expired(self, queue: QueueName) -> None:
-        updates = self._context.updates
-        updates.woken.update(after_expiry(self._context.state, queue))
-        updates.held.add(queue)
+        follow_ups = self._context.updates.follow_ups
+        follow_ups.woken.update(after_expiry(self._context.state, queue))
+        follow_ups.held.add(queue)
 
     def _turn_came(self, queue: QueueName) -> None:
         self._context.state.pending.turns_come(queue, self._context.now)
-        self._context.updates.held.add(queue)
+        self._context.updates.follow_ups.held.add(queue)
 
     def _look(self, ref: Ref) -> None:
         self._figured[ref] = self._context.now
-        self._context.updates.enqueue(ref)
+        self._context.updates.follow_ups.enqueue(ref)
 
     def arm(self) -> None:
         """Set the timers of all that has changed."""
-        state, updates = self._context.state, self._context.updates
-        for queue in sorted(updates.held):
+        state, follow_ups = self._context.state, self._context.updates.follow_ups
+        for queue in sorted(follow_ups.held):
             known = queue in state.queues
             self._expiries.set(queue, next_expiry(state, queue, self._context.now) if known else None)
             self._turns.set(queue, state.pending.next_turn(queue) if known else None)
-        updates.held.clear()
-        for key, at in updates.backoffs.items():
+        follow_ups.held.clear()
+        for key, at in follow_ups.backoffs.items():
             self._backoffs.set(key, at)
-        updates.backoffs.clear()
-        for ref in updates.figures:
+        follow_ups.backoffs.clear()
+        for ref in follow_ups.figures:
             self._pace(ref)
-        updates.figures.clear()
+        follow_ups.figures.clear()
 
     def _pace(self, ref: Ref) -> None:
         """Its figures have changed: look at it, but no more often than that makes sense to anybody."""
@@ -82,20 +82,20 @@ class Wakes:
         return self._at
 
     def work(self) -> None:
-        state, updates, now = self._context.state, self._context.updates, self._context.now
-        if not updates.woken and not updates.released:
+        state, follow_ups, now = self._context.state, self._context.updates.follow_ups, self._context.now
+        if not follow_ups.woken and not follow_ups.released:
             return
         interval = state.policy.wake_batch_interval_ms
         if self._at is None and interval:
             self._at = Millis(now + interval)
         if self._at is not None and now < self._at:
             return
-        released = updates.released - updates.woken
-        self._resting.stir(updates.released | updates.woken, now)
+        released = follow_ups.released - follow_ups.woken
+        self._resting.stir(follow_ups.released | follow_ups.woken, now)
         if released:
             state.wake_after_release(released, now)
-        if updates.woken:
-            state.pending.wake(updates.woken, now, state.namespace_matches, lists_returned=False)
-        updates.woken.clear()
-        updates.released.clear()
+        if follow_ups.woken:
+            state.pending.wake(follow_ups.woken, now, state.namespace_matches, lists_returned=False)
+        follow_ups.woken.clear()
+        follow_ups.released.clear()
         self._at = None

@@ -42,7 +42,7 @@ class Reconciler:
 
     def register(self, deadlines: Deadlines, refused: Callable[[Ref], None]) -> None:
         """``refused`` is called, too, once an object may be looked at again whose write was refused."""
-        enqueue = self._context.updates.enqueue
+        enqueue = self._context.updates.follow_ups.enqueue
         deadlines.add_timers(self._later, lambda asked: enqueue(asked[1]))
         deadlines.add_timers(self._at_latest, lambda asked: enqueue(asked[1]), awaited=False)
         deadlines.add_timers(self._context.set_aside, self._context.updates.try_again)
@@ -56,7 +56,7 @@ class Reconciler:
     @property
     def is_idle(self) -> bool:
         """Whether nobody waits to be looked at."""
-        return not self._queue and not self._context.updates.enqueued
+        return not self._queue and not self._context.updates.follow_ups.enqueued
 
     @property
     def has_more(self) -> bool:
@@ -66,7 +66,7 @@ class Reconciler:
     def react(self) -> int:
         """Look at those who are concerned, at most so many per step that others get their turn; how many there were."""
         context = self._context
-        enqueued, executor = context.updates.enqueued, context.executor
+        enqueued, executor = context.updates.follow_ups.enqueued, context.executor
         count = 0
         while count < LOOKS_PER_STEP:
             for ref in enqueued:
@@ -108,7 +108,7 @@ class Reconciler:
         self._later.set((number, ref), outcome.again_at)
         self._at_latest.set((number, ref), outcome.at_latest)
         for other in outcome.enqueue:
-            context.updates.enqueue(other)
+            context.updates.follow_ups.enqueue(other)
         if outcome.notes or outcome.placings or outcome.attempts:
             context.observer.looked(outcome, seconds, context.now)
         for action in outcome.actions:
@@ -129,7 +129,7 @@ class Reconciler:
             if refusals:
                 self._refused.set(ref, Millis(context.now + backoff_ms(refusals)))
             else:
-                context.updates.enqueue(ref)
+                context.updates.follow_ups.enqueue(ref)
 
     def forget(self, ref: Ref) -> None:
         """It is gone: nobody looks at it because of a time."""

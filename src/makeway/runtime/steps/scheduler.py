@@ -19,11 +19,11 @@ from makeway.core.preemption import claims
 from makeway.runtime.scheduling.cycles import carried_out, in_trouble
 from makeway.runtime.scheduling.plans import PlanWriter, Reserve
 from makeway.runtime.set_aside import REASON, words
-from makeway.runtime.state_updates import CYCLE, LOWERING
 from makeway.runtime.steps.context import StepContext
 from makeway.runtime.steps.deadlines import Deadlines
 from makeway.runtime.steps.observers import Cycle
 from makeway.runtime.steps.reconciler import Reconciler
+from makeway.runtime.updates.context import CYCLE, LOWERING
 from makeway.runtime.workqueue import Timers, backoff_ms
 
 TURNS_PER_STEP = 1000  # of heads that are only passed over
@@ -61,7 +61,7 @@ class ClaimEnds:
 
     def end(self, key: WorkloadKey, why: str) -> None:
         context = self._context
-        workload = context.updates.model_of(key)
+        workload = context.updates.places.find(key)
         if workload is None or workload.claim is None:
             return
         actions = list(self._plans.end_claim(workload, context.view, ""))
@@ -116,13 +116,13 @@ class Scheduler:
     # --- what is due ---
 
     def _retry(self, key: WorkloadKey) -> None:
-        workload = self._context.updates.model_of(key)
+        workload = self._context.updates.places.find(key)
         if workload is not None:
             self._context.state.pending.due_again(workload)
 
     def _retry_later(self, key: WorkloadKey, attempts: int) -> None:
         """Decide about it again, but not at once; not if it is no longer waiting."""
-        waiting = self._context.updates.model_of(key)
+        waiting = self._context.updates.places.find(key)
         if waiting is not None and waiting.usage is None:
             self._context.state.pending.refuse(waiting)
             self._retries.set(key, Millis(self._context.now + backoff_ms(attempts)))
@@ -163,16 +163,16 @@ class Scheduler:
 
     def note_changes(self) -> None:
         """Workloads that joined a queue or may have to be told something else, and those that cannot be read."""
-        updates = self._context.updates
-        for ref in updates.queued:
+        follow_ups = self._context.updates.follow_ups
+        for ref in follow_ups.queued:
             self.note_waiting(ref)
-        updates.queued.clear()
-        for queue in sorted(updates.reworded):
+        follow_ups.queued.clear()
+        for queue in sorted(follow_ups.reworded):
             self.plans.resting.note_queue(queue, self._context.view, self._context.now)
-        updates.reworded.clear()
-        for ref in updates.unread:
+        follow_ups.reworded.clear()
+        for ref in follow_ups.unread:
             self._say_aside(ref)
-        updates.unread.clear()
+        follow_ups.unread.clear()
 
     def _say_aside(self, ref: Ref) -> None:
         """A Workload cannot wait in any line: its condition says so."""
@@ -204,7 +204,7 @@ class Scheduler:
         self.cycles += 1
         self.decisions += len(plan.verdicts)
         for verdict in plan.verdicts:
-            context.updates.moved(verdict.workload)
+            context.updates.places.moved(verdict.workload)
         cycle = Cycle(self.cycles, plan, context.stopwatch() - began)
         context.observer.cycled(cycle, context.now)
         self._write(cycle)
@@ -233,7 +233,7 @@ class Scheduler:
                     self._take_out(workload, why)
                 continue
             for workload in plan.passed:
-                context.updates.passed(workload)
+                context.updates.places.passed(workload)
                 self.plans.passed_over(workload.key)
             if plan.verdicts or plan.ended or context.executor.under_way or not self._reconciler.is_idle:
                 break
@@ -263,7 +263,7 @@ class Scheduler:
         ref = workload_ref(workload.key)
         self._context.gave_up(ref, CYCLE, error)
         self.plans.forget(workload.key)
-        self._context.updates.take_out(ref)
+        self._context.updates.workloads.take_out(ref)
 
     def _take_back(self, verdict: Verdict, error: Exception) -> None:
         """What was decided about a head cannot be written: the state forgets it, and the head is out of the line."""
