@@ -94,7 +94,7 @@ class Play:
         return self.engine.state.tree.queues[QueueName("q")].usage.get((FlavorName("f"), ResourceName("cpu")), 0)
 
     def is_recounted(self) -> bool:
-        self.metrics.refresh(self.engine)
+        self.metrics.refresh(self.engine.view)
         objects = [each.value() for kind in watched_kinds() for each in self.store.list(kind).items]
         return recount(objects, self.engine.state, self.metrics) == []
 
@@ -385,14 +385,14 @@ def test_a_head_that_no_cycle_can_decide_about_is_out_of_the_line_and_others_hav
 
 def test_a_decision_that_cannot_be_written_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
     play = Play(workload("bad"), workload("good"))
-    asked = play.engine.scheduling.actions_of
+    asked = play.engine.scheduler.plans.actions_of
 
     def fails(verdict: Any, *rest: Any) -> list[Action]:
         if verdict.workload.key == BAD.key:
             raise ValueError("no words for it")
         return asked(verdict, *rest)
 
-    monkeypatch.setattr(play.engine.scheduling, "actions_of", fails)
+    monkeypatch.setattr(play.engine.scheduler.plans, "actions_of", fails)
     play.run()
     assert play.is_admitted("good")
     assert not play.is_admitted("bad")

@@ -44,7 +44,7 @@ def untrue(engine: Engine, now: Millis) -> Iterator[str]:
             is_true(conditions, type_) for type_ in ("QuotaReserved", "Finished")
         ):
             continue
-        (reason, message), queue = said(each), engine.queue_of(each)
+        (reason, message), queue = said(each), engine.view.queue_of(each)
         waiting = state.pending.find(queue, Ref.of(each).key)
         if waiting is None or not state.is_active(queue):
             expected = KEPT_OUT
@@ -85,7 +85,7 @@ class Asking:
 
     def step(self, now: Millis) -> bool:
         engine = self._engine.engine
-        is_told = engine.scheduling.next_at() is None and not heads(engine.state)
+        is_told = engine.scheduler.plans.next_at() is None and not heads(engine.state)
         knows_all = engine.informers.are_complete and not engine.set_aside
         if now > self._last + RESTS_MS and engine.is_quiet and is_told and knows_all:
             self.asked += 1
