@@ -25,6 +25,7 @@ from makeway.api.objects.meta import Condition
 from makeway.api.objects.workload import Workload as WireWorkload
 from makeway.api.objects.workload import WorkloadStatus
 from makeway.controllers.contract import Ref
+from makeway.controllers.jobs.kinds.registry import JOB_KINDS
 from makeway.core.lowering import (
     LoweringContext,
     cohort_of,
@@ -113,7 +114,7 @@ class StateUpdater:
             for reference in () if value is None else value.metadata.owner_references:
                 owner = Ref(reference.kind, value.metadata.namespace, reference.name)
                 self.enqueue(owner)
-                if ref.kind == "Pod" and self.objects.get(owner) is None:  # the Workload of that Job waits for its pods
+                if ref.kind == "Pod" and self.objects.get(owner) is None:  # the Workload of that job waits for its pods
                     for each in self.objects.owned(reference.uid):
                         self.enqueue(Ref.of(each))
         if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
@@ -402,8 +403,9 @@ class StateUpdater:
             self._wake(waking.after_namespace_change(self.state, earlier, labels))
             self.reworded |= waking.after_namespace_change(self.state, earlier, labels)
             self.reworded |= waking.after_namespace_change(self.state, labels, earlier)
-            for each in self.objects.in_namespace("Job", ref.name):  # which of them are managed hangs on the labels
-                self.enqueue(Ref.of(each))
+            for kind in JOB_KINDS:  # which of them are managed hangs on the labels
+                for each in self.objects.in_namespace(kind, ref.name):
+                    self.enqueue(Ref.of(each))
 
     # --- queues, cohorts, flavors, checks ---
 

@@ -48,7 +48,7 @@ from makeway.controllers.jobs.counts import (
     tally,
     wanted_count,
 )
-from makeway.controllers.jobs.workloads import end_of, owner_of, status_of_job
+from makeway.controllers.jobs.kinds.batch import BATCH_JOB, end_of, status_of_job
 from makeway.core.model import Millis, stored
 
 JOB_CONTROLLER = ("", "kubernetes.io/job-controller")  # who runs the Jobs that are ours
@@ -447,7 +447,7 @@ def pod_for(job: Job, spec: JobSpec, name: str, index: int | None) -> Pod:
     if index is not None:
         labels[INDEX] = annotations[INDEX] = str(index)
         body = _with_index(body, job.metadata.name, index)
-    owner: OwnerReference = owner_of(job.metadata.name, uid)
+    owner: OwnerReference = BATCH_JOB.owner(job.metadata.name, uid)
     return Pod(
         metadata=ObjectMeta(
             name=name, namespace=job.metadata.namespace, generate_name=f"{job.metadata.name}-", labels=labels,
