@@ -54,7 +54,6 @@ STILL_LARGE = {
     "StateUpdater": 36,
     "Supervisor": 26,
     "WaitingList": 27,
-    "_Looking": 26,
 }
 
 # Written so that no pattern matches its own text.

@@ -11,5 +11,6 @@ For jobs of every kind:
 For batch/v1 Jobs alone, since only their pods are made here:
 
 - ``gangs``: Jobs whose pods are placed all together
-- ``pods`` and ``counts``: the Job controller of the embedded mode
+- ``pods``: the Job controller of the embedded mode; ``counts`` its pods, ``progress`` says how far it is,
+  ``status`` what its status says
 """

@@ -181,7 +181,7 @@ class JobGangs:
         workload = found if isinstance(found, Workload) else next(iter(view.owned(job.metadata.uid)), None)
         if not isinstance(workload, Workload):
             return NOTHING
-        return Outcome(tuple(_Looking(job, workload, view, now).actions()))
+        return Outcome(tuple(_GangOfJob(job, workload, view, now).actions()))
 
 
 def _job_of(workload: Workload, view: View) -> Job | None:
@@ -190,8 +190,8 @@ def _job_of(workload: Workload, view: View) -> Job | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Looking:
-    """One look at a Job that is a gang, and at its queueing Workload."""
+class _GangOfJob:
+    """A Job that is a gang, its queueing Workload, and what is due of its scheduling Workload."""
 
     job: Job
     workload: Workload
