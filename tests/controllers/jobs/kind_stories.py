@@ -1,15 +1,20 @@
 """A job of any kind in a Store, with the engine and all its controllers: queued, admitted, started, stopped, restored.
 
-``Play`` has two flavors: ``spot`` with a node label and a toleration for the resource cpu, ``big`` for memory. The test
-speaks as the job's own controller where it changes the status.
+``Play`` has a flavor with a node label and a toleration, a ClusterQueue and a LocalQueue. A test speaks as the job's
+own controller where it changes the status. ``Story`` is what the tests know of a kind, found out by other means than
+the kind's description; ``lives_through_a_stop`` is the test that every kind has to pass.
 """
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from dataclasses import replace as with_changes
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
+import yaml
 from msgspec import Raw
 
 from makeway.adapters.simulator.store import MemoryStore
@@ -41,8 +46,20 @@ def pods(cpu: str = "1", **spec: Any) -> Tree:
     return {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [container], "fromTheFuture": [1.5], **spec}}
 
 
+class Story(NamedTuple):
+    """Of one kind of job: its pod templates by podSet, and what its controller says when they run and have stopped."""
+
+    templates: Callable[[Tree], dict[str, Tree]]  # of a spec
+    running: Callable[[Tree], Tree]  # of a spec: the status
+    stopped: Tree
+
+
 class Play:
-    def __init__(self, tree: Tree, *more: Any, cpu: str = "100", frameworks: tuple[str, ...] | None = None) -> None:
+    def __init__(
+        self, tree: Tree, *more: Any, cpu: str = "100", frameworks: tuple[str, ...] | None = None,
+        switch: tuple[str, ...] = ("suspend",),
+    ) -> None:  # fmt: skip
+        self.switch = switch  # where its spec has it
         self.kind = JOB_KINDS[tree["kind"]]
         self.now = NOON
         listed = (self.kind.framework,) if frameworks is None else frameworks
@@ -81,6 +98,13 @@ class Play:
     def spec(self) -> Tree:
         found: Tree = msgspec.json.decode(self.job.spec)
         return found
+
+    @property
+    def is_suspended(self) -> bool:
+        found: Any = self.spec
+        for name in self.switch:
+            found = found.get(name, {})
+        return found is True
 
     def says(self, **status: Any) -> None:
         """What the controller of its kind writes."""
@@ -136,13 +160,81 @@ class Play:
         self.settle()
 
 
+# --- what every kind has to pass --------------------------------------------------------------------------------------
+
+
+def lives_through_a_stop(tree: Tree, story: Story) -> None:
+    """Suspended, queued, started with what the flavor adds, stopped, restored, and started again."""
+    written = copy.deepcopy(tree["spec"])
+    play = Play(tree)
+    play.settle()
+    assert play.is_true("Admitted")
+    assert not play.is_suspended
+    started = story.templates(play.spec)
+    assert list(started) == [name for name, _ in play.pod_sets], "each podSet is a template, in this order"
+    for name, template in started.items():
+        assert_started(template, name, story.templates(written).get(name, template))
+    play.says(**story.running(play.spec))
+    play.switch_off()
+    assert play.is_suspended
+    assert play.is_true("Evicted")
+    assert play.is_true("QuotaReserved"), "its pods are still there"
+    play.says(**story.stopped)
+    assert not play.is_true("QuotaReserved")
+    assert bytes(play.job.spec) == as_suspended(play, written), "as its user wrote it"
+    play.switch_on()
+    assert play.is_true("Admitted")
+    assert not play.is_suspended
+    assert story.templates(play.spec) == started
+
+
+def as_suspended(play: Play, written: Tree) -> bytes:
+    """A spec with nothing but its switch turned."""
+    tree = copy.deepcopy(written)
+    *path, switch = play.switch
+    block = tree
+    for name in path:
+        block = block.setdefault(name, {})
+    block[switch] = True
+    return msgspec.json.encode(tree)
+
+
 def assert_started(template: Tree, name: str, before: Tree) -> None:
     """It has what the flavor and the queue add, and everything it had."""
     spec, meta = template["spec"], template.get("metadata", {})
     assert LABELS.items() <= spec["nodeSelector"].items()
     assert TOLERATION in spec["tolerations"]
     assert meta["labels"]["kueue.x-k8s.io/podset"] == name
-    assert meta["annotations"]["kueue.x-k8s.io/workload"].startswith(("jobset-", "rayjob-"))
+    assert meta["annotations"]["kueue.x-k8s.io/workload"]
     added = ("nodeSelector", "tolerations")
     rest = {key: value for key, value in spec.items() if key not in added}
     assert rest == {key: value for key, value in before.get("spec", {}).items() if key not in added}
+
+
+# --- what others have written -----------------------------------------------------------------------------------------
+
+
+def sample(shared: Path, file: str) -> Tree:
+    """The job in a manifest as users of its project write it."""
+    documents = yaml.safe_load_all((shared / "job-kinds" / file).read_text("utf-8"))
+    return next(tree for tree in documents if tree and tree["kind"] in JOB_KINDS)
+
+
+def unknown_fields(play: Play, shared: Path, file: str) -> list[str]:
+    """Fields of a job's spec that the definition, as its project publishes it, does not have."""
+    tree = yaml.safe_load((shared / "crds" / file).read_text("utf-8"))
+    resource = play.kind.resource
+    assert (tree["spec"]["group"], tree["spec"]["names"]["plural"]) == (resource.group, resource.plural)
+    assert (tree["spec"]["scope"] == "Namespaced") is resource.namespaced
+    (schema,) = [each for each in tree["spec"]["versions"] if each["name"] == resource.versions[0]]
+    return _unknown(play.spec, schema["schema"]["openAPIV3Schema"]["properties"]["spec"])
+
+
+def _unknown(tree: Any, schema: Tree) -> list[str]:
+    if isinstance(tree, list):
+        return sorted({name for each in tree for name in _unknown(each, schema.get("items", {}))})
+    if not isinstance(tree, dict) or "properties" not in schema:
+        return []
+    known = schema["properties"]
+    inner = {name for key in tree if key in known for name in _unknown(tree[key], known[key])}
+    return sorted({*inner, *(key for key in tree if key not in known)})

@@ -2,7 +2,7 @@
 
 A ``Description`` is all that is written for such a kind; ``DescribedJob`` answers by it what is asked of a job.
 
-Paths are dotted, from the root of the object. ``groups[*].replicas`` is that field of every item of a list,
+Paths are dotted, from the root of the object. ``groups[*].replicas`` is that field of every item of a list or map,
 ``status.conditions[Completed].status`` that of the items whose ``type`` is Completed.
 
 Promises: what a start does not change keeps every byte; a template that is put back is the one that was taken out, and
@@ -48,6 +48,8 @@ def values(tree: Tree, path: str) -> Iterator[Tree]:
 
 
 def _chosen(items: Tree, which: str) -> Iterator[Tree]:
+    if isinstance(items, dict):
+        items = list(items.values())
     for item in items if isinstance(items, list) else ():
         if which == "*" or (isinstance(item, dict) and item.get("type") == which):
             yield item
