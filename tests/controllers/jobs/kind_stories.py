@@ -52,6 +52,7 @@ class Story(NamedTuple):
     templates: Callable[[Tree], dict[str, Tree]]  # of a spec
     running: Callable[[Tree], Tree]  # of a spec: the status
     stopped: Tree
+    switch: tuple[str, ...] = ("suspend",)  # where a spec has it
 
 
 class Play:
@@ -59,7 +60,7 @@ class Play:
         self, tree: Tree, *more: Any, cpu: str = "100", frameworks: tuple[str, ...] | None = None,
         switch: tuple[str, ...] = ("suspend",),
     ) -> None:  # fmt: skip
-        self.switch = switch  # where its spec has it
+        self.switch = switch
         self.kind = JOB_KINDS[tree["kind"]]
         self.now = NOON
         listed = (self.kind.framework,) if frameworks is None else frameworks
@@ -166,7 +167,7 @@ class Play:
 def lives_through_a_stop(tree: Tree, story: Story) -> None:
     """Suspended, queued, started with what the flavor adds, stopped, restored, and started again."""
     written = copy.deepcopy(tree["spec"])
-    play = Play(tree)
+    play = Play(tree, switch=story.switch)
     play.settle()
     assert play.is_true("Admitted")
     assert not play.is_suspended
