@@ -43,12 +43,12 @@ from makeway.api.objects.workload import PodSet, PodSetAssignment, Workload
 from makeway.controllers.contract import NOTHING, Action, Change, Create, Delete, Edit, Note, Outcome, Ref, View
 from makeway.controllers.jobs.edits import Adopt, Follow, ForgetStart, Report, Restore, Start, Suspend, gates_of
 from makeway.controllers.jobs.gangs import gang_update
-from makeway.controllers.jobs.kinds.generic import AskedPods, End, GenericJob, JobKind, NewPods, pod_priority_class
+from makeway.controllers.jobs.kinds.generic import AskedPods, End, GenericJob, NewPods, pod_priority_class
 from makeway.controllers.jobs.kinds.registry import JOB_KINDS, controller_of, job_kind_of, job_of, read_job
 from makeway.controllers.jobs.managed import why_unmanaged
 from makeway.controllers.jobs.priority import Revalue, classes_of, follows_class, is_renamed, value_of, who_names
 from makeway.controllers.jobs.templates import is_same, is_started, started, updates_for
-from makeway.controllers.jobs.workloads import Priority, prebuilt_of, priority_of, workload_for
+from makeway.controllers.jobs.workloads import asked_by, prebuilt_of, priority_of, workload_for
 from makeway.controllers.workloads.eviction import condition, holds_quota, mode_of, says, status_of
 from makeway.core.model import Millis
 
@@ -91,6 +91,17 @@ class _PodsPair(NamedTuple):
         return NewPods(self.asked.name, self.pod_set.template, self.pod_set.count if is_cut else None)
 
 
+def _paired(asked: tuple[AskedPods, ...], workload: Workload) -> Iterator[_PodsPair]:
+    """The pods of both, in the job's order; those that only one of them has are left out."""
+    admission, pod_sets = status_of(workload).admission, workload.spec.pod_sets
+    assigned = {} if admission is None else {each.name: each for each in admission.pod_set_assignments}
+    is_single = len(asked) == len(pod_sets) == 1  # that of a Workload which was there first may have any name
+    for pods in asked:
+        for pod_set in pod_sets:
+            if is_single or pods.name == pod_set.name:
+                yield _PodsPair(pods, pod_set, assigned.get(pod_set.name))
+
+
 @dataclass(frozen=True, slots=True)
 class _Pair:
     """A job as it is stored, what it says, and its Workload; how they agree."""
@@ -98,41 +109,22 @@ class _Pair:
     value: Any  # the job as it is stored
     job: GenericJob
     workload: Workload
-    asked: tuple[AskedPods, ...]
+    pods: tuple[_PodsPair, ...]
+    asks_for_the_same: bool
+    is_prebuilt: bool
+    has_started_templates: bool
+
+    @classmethod
+    def of(cls, value: Any, job: GenericJob, workload: Workload) -> _Pair:
+        asked = job.pod_sets
+        pods = tuple(_paired(asked, workload))
+        is_same = len(pods) == len(asked) == len(workload.spec.pod_sets) and all(each.are_the_same for each in pods)
+        has_started = any(is_started(each.template) for each in asked)
+        return cls(value, job, workload, pods, is_same, bool(prebuilt_of(value.metadata)), has_started)
 
     @property
     def ref(self) -> Ref:
         return Ref.of(self.workload)
-
-    @property
-    def kind(self) -> JobKind:
-        return JOB_KINDS[self.value.kind]
-
-    @property
-    def pods(self) -> list[_PodsPair]:
-        """Their pods, in the job's order; those that only one of them has are left out."""
-        admission, pod_sets = status_of(self.workload).admission, self.workload.spec.pod_sets
-        assigned = {} if admission is None else {each.name: each for each in admission.pod_set_assignments}
-        if len(self.asked) == len(pod_sets) == 1:  # that of a Workload which was there first may have any name
-            pairs = [(self.asked[0], pod_sets[0])]
-        else:
-            pairs = [(asked, pod_set) for asked in self.asked for pod_set in pod_sets if asked.name == pod_set.name]
-        return [_PodsPair(asked, pod_set, assigned.get(pod_set.name)) for asked, pod_set in pairs]
-
-    @property
-    def has_started_templates(self) -> bool:
-        return any(is_started(pods.template) for pods in self.asked)
-
-    @property
-    def is_prebuilt(self) -> bool:
-        return bool(prebuilt_of(self.value.metadata))
-
-    @property
-    def asks_for_the_same(self) -> bool:
-        pairs = self.pods
-        if not len(pairs) == len(self.asked) == len(self.workload.spec.pod_sets):
-            return False
-        return all(pods.are_the_same for pods in pairs)
 
     @property
     def queue(self) -> str:
@@ -255,9 +247,9 @@ def _look_at(value: Any, view: View, now: Millis) -> Outcome:
     end = job.end
     if workload is None:
         return NOTHING if end is not None else _begin(value, job, view, now)
-    pair = _Pair(value, job, workload, job.pod_sets)
     if end is not None:
-        return _finish(pair, end, now)
+        return _finish(value, workload, end, now)
+    pair = _Pair.of(value, job, workload)
     return _going(pair) if is_going else _Reconciling(pair, view, now).outcome()
 
 
@@ -298,7 +290,7 @@ def _begin(value: Any, job: GenericJob, view: View, now: Millis) -> Outcome:
     body = replace(
         made.workload,
         metadata=replace(made.workload.metadata, uid="", creation_timestamp=None),  # a server gives it its own
-        spec=replace(made.workload.spec, pod_sets=_wanted(made.workload, view)),
+        spec=replace(made.workload.spec, pod_sets=_wanted(made.workload.spec.pod_sets, view)),
     )
     note = Note(about, "Normal", "CreatedWorkload", f"Created Workload {body.metadata.namespace}/{body.metadata.name}")
     return Outcome((Action(Create(body), notes=(note,)),))
@@ -310,18 +302,17 @@ def _problem(job: Any, view: View, problem: str) -> Note:
     return Note(Ref.of(job), "Warning", "WorkloadPriorityClassNotFound" if missing else "ErrWorkloadCompose", problem)
 
 
-def _wanted(workload: Workload, view: View) -> tuple[PodSet, ...]:
+def _wanted(sets: tuple[PodSet, ...], view: View) -> tuple[PodSet, ...]:
     """The podSets as a server would store them: without partial admission there is no least count."""
-    sets = workload.spec.pod_sets
     return sets if view.policy.gates.partial_admission else tuple(replace(each, min_count=None) for each in sets)
 
 
-def _finish(pair: _Pair, end: End, now: Millis) -> Outcome:
-    if says(pair.workload, "Finished"):
+def _finish(value: Any, workload: Workload, end: End, now: Millis) -> Outcome:
+    if says(workload, "Finished"):
         return NOTHING
-    type = "Normal" if end.reason in ("Succeeded", "Failed") else "Warning"
-    note = Note(Ref.of(pair.value), type, "FinishedWorkload", f"Workload {pair.ref.key} is finished: {end.message}")
-    change = Change(pair.ref, Report(now, end=end), uid=pair.workload.metadata.uid)
+    ref, type = Ref.of(workload), "Normal" if end.reason in ("Succeeded", "Failed") else "Warning"
+    note = Note(Ref.of(value), type, "FinishedWorkload", f"Workload {ref.key} is finished: {end.message}")
+    change = Change(ref, Report(now, end=end), uid=workload.metadata.uid)
     return Outcome((Action(change, notes=(note,)),))
 
 
@@ -380,7 +371,7 @@ class _Reconciling:
             conflict = conflict or problem
             started_pods.append(NewPods(pods.asked.name, template, pods.admitted_count))
         if conflict:
-            return _finish(pair, End("FailedToStart", f"The job cannot start: {conflict}"), self.now)
+            return self._finish(End("FailedToStart", f"The job cannot start: {conflict}"))
         admission = status_of(pair.workload).admission
         words = f"Admitted by ClusterQueue {admission.cluster_queue if admission is not None else ''}"
         note = Note(Ref.of(pair.value), "Normal", "Started", words)
@@ -405,9 +396,8 @@ class _Reconciling:
             yield Action(Delete(pair.ref, uid), notes=(note,))
             return
         if pair.is_out_of_sync:
-            yield from _finish(
-                pair, End("OutOfSync", "The job asks for something else than its Workload"), self.now
-            ).actions
+            end = End("OutOfSync", "The job asks for something else than its Workload")
+            yield from self._finish(end).actions
             return
         report = self._report()
         told = report(pair.workload)
@@ -415,12 +405,17 @@ class _Reconciling:
             yield Action(Change(pair.ref, report, uid=uid))
             return
         meta = pair.value.metadata
-        follow: Edit = Adopt(pair.kind.owner(meta.name, meta.uid)) if pair.is_prebuilt else self._follow()
+        follow: Edit = (
+            Adopt(JOB_KINDS[pair.value.kind].owner(meta.name, meta.uid)) if pair.is_prebuilt else self._follow()
+        )
         after = follow(pair.workload)
         if after is not None and after != pair.workload and pair.workload.metadata.deletion_timestamp is None:
             words = f"Updated Workload {pair.ref.key}"
             note = Note(Ref.of(pair.value), "Normal", "UpdatedWorkload", words)
             yield Action(Change(pair.ref, follow, status=False, uid=uid), notes=(note,))
+
+    def _finish(self, end: End) -> Outcome:
+        return _finish(self.pair.value, self.pair.workload, end, self.now)
 
     def _report(self) -> Report:
         pair = self.pair
@@ -451,40 +446,34 @@ class _Reconciling:
 
     def _follow(self) -> Follow:
         pair, meta = self.pair, self.pair.value.metadata
-        made = workload_for(pair.value, classes=classes_of(self.view), copied_labels=()).workload
-        pod_sets, seconds = None, None
-        if made is not None and not pair.has_started_templates:
-            wanted, before = _wanted(made, self.view), pair.workload.spec.pod_sets
+        asked = asked_by(meta, pair.job, classes_of(self.view))
+        pod_sets = None
+        if not asked.problem and not pair.has_started_templates:
+            wanted, before = _wanted(asked.pod_sets, self.view), pair.workload.spec.pod_sets
             if not pair.asks_for_the_same or [each.min_count for each in wanted] != [each.min_count for each in before]:
                 pod_sets = wanted
-            seconds = made.spec.maximum_execution_time_seconds
         queue: str | None = pair.queue or None
         has_default = self.view.get(Ref("LocalQueue", meta.namespace, DEFAULT_QUEUE)) is not None
         if queue is None and not pair.workload.spec.queue_name and has_default:
             queue = DEFAULT_QUEUE
-        priority = self._renamed()
+        is_other = is_renamed(pair.workload, meta) and not asked.priority.problem
         return Follow(
             pod_sets=pod_sets,
             queue=queue,
-            seconds=seconds,
-            priority=None if priority is None or priority.problem else priority,
+            seconds=None if pair.has_started_templates else asked.seconds,
+            priority=asked.priority if is_other else None,
             revalue=_revalue(pair.workload, self.view),
             gates=frozenset(gates_of(meta.annotations.get(ADMISSION_GATED_BY, ""))),
         )
 
-    def _renamed(self) -> Priority | None:
-        """The priority of a job whose label names another class than its Workload has."""
-        pair, meta = self.pair, self.pair.value.metadata
-        if not is_renamed(pair.workload, meta):
-            return None
-        return priority_of(meta, pod_priority_class(pair.job), classes_of(self.view))
-
     def _notes(self) -> Iterator[Note]:
         """A class that the job names by now, and that is not there."""
-        pair = self.pair
-        priority = None if says(pair.workload, "Finished") else self._renamed()
-        if priority is not None and priority.problem:
-            yield _problem(pair.value, self.view, f"{priority.problem}: its priority stays as it is")
+        pair, meta = self.pair, self.pair.value.metadata
+        if says(pair.workload, "Finished") or not is_renamed(pair.workload, meta):
+            return
+        wanted = priority_of(meta, pod_priority_class(pair.job), classes_of(self.view))
+        if wanted.problem:
+            yield _problem(pair.value, self.view, f"{wanted.problem}: its priority stays as it is")
 
 
 def _words_of_stop(evicted: Condition | None, ran: bool) -> tuple[str, str]:

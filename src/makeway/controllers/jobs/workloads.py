@@ -45,7 +45,7 @@ from makeway.api.objects.queueing import LocalQueue, WorkloadPriorityClass
 from makeway.api.objects.workload import PodSet, PriorityClassRef, Workload, WorkloadSpec
 from makeway.api.quantity import Time
 from makeway.controllers.contract import Ref
-from makeway.controllers.jobs.kinds.generic import AskedPods, pod_priority_class, wrong_number
+from makeway.controllers.jobs.kinds.generic import AskedPods, GenericJob, pod_priority_class, wrong_number
 from makeway.controllers.jobs.kinds.registry import JOB_KINDS, job_kind_of, kind_of_owner, read_job
 from makeway.controllers.jobs.managed import why_unmanaged
 from makeway.controllers.jobs.templates import own_template
@@ -140,6 +140,24 @@ def with_priority(workload: Workload, classes: Classes) -> tuple[Workload, str]:
 # --- one job ----------------------------------------------------------------------------------------------------------
 
 
+class Asked(NamedTuple):
+    """What a job asks for by itself, wherever it is queued."""
+
+    pod_sets: tuple[PodSet, ...]
+    priority: Priority
+    seconds: int | None  # it may run
+    problem: str  # not "": why it gets no Workload
+
+
+def asked_by(meta: ObjectMeta, job: GenericJob, classes: Classes) -> Asked:
+    priority = priority_of(meta, pod_priority_class(job), classes)
+    problem = priority.problem or wrong_number(MAX_EXEC_TIME_LABEL, meta.labels, 2**31 - 1) or job.problem
+    if problem:
+        return Asked((), priority, None, problem)
+    seconds = meta.labels.get(MAX_EXEC_TIME_LABEL)
+    return Asked(tuple(map(_pod_set, job.pod_sets)), priority, None if seconds is None else int(seconds), "")
+
+
 class Made(NamedTuple):
     workload: Workload | None
     problem: str = ""  # why there is none
@@ -152,17 +170,15 @@ def workload_for(
 
     A job without a UID, as in a file, gets one that is made from its namespace and name; so does the Workload.
     """
-    meta, kind, job = value.metadata, JOB_KINDS[value.kind], read_job(value)
+    meta, kind = value.metadata, JOB_KINDS[value.kind]
+    asked = asked_by(meta, kind.read(value), classes)
+    if asked.problem:
+        return Made(None, f"{asked.problem}: it is not queued")
     namespace = meta.namespace or DEFAULT_NAMESPACE
     uid = meta.uid or made_uid(kind.name, namespace, meta.name)
-    priority = priority_of(meta, pod_priority_class(job), classes)
-    problem = priority.problem or wrong_number(MAX_EXEC_TIME_LABEL, meta.labels, 2**31 - 1) or job.problem
-    if problem:
-        return Made(None, f"{problem}: it is not queued")
     queue = meta.labels.get(QUEUE_LABEL, "")
     if not queue and (namespace, DEFAULT_QUEUE) in queues:
         queue = DEFAULT_QUEUE
-    seconds = meta.labels.get(MAX_EXEC_TIME_LABEL)
     name = kind.workload_name(meta.name, uid)
     labels = {key: meta.labels[key] for key in sorted(copied_labels) if key in meta.labels}
     return Made(
@@ -178,11 +194,11 @@ def workload_for(
                 owner_references=(kind.owner(meta.name, uid),),
             ),
             spec=WorkloadSpec(
-                pod_sets=tuple(_pod_set(pods) for pods in job.pod_sets),
+                pod_sets=asked.pod_sets,
                 queue_name=queue,
-                priority_class_ref=priority.ref,
-                priority=priority.value,
-                maximum_execution_time_seconds=None if seconds is None else int(seconds),
+                priority_class_ref=asked.priority.ref,
+                priority=asked.priority.value,
+                maximum_execution_time_seconds=asked.seconds,
             ),
         )
     )
