@@ -155,7 +155,7 @@ class ControlPlane:
 
     def _manages(self, job: Job) -> bool:
         """Whether a Job begins suspended (api 18.1)."""
-        return not why_unmanaged(job.metadata, self._policy.jobs, self._find)
+        return not why_unmanaged(job, self._policy.jobs, self._find)
 
 
 class ServerExtras:

@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from makeway.api.names import ADMISSION_GATED_BY, RESOURCE_IN_USE
-from makeway.api.objects.kubernetes import Job
 from makeway.api.objects.meta import OwnerReference
 from makeway.api.objects.queueing import ClusterQueue, LocalQueue
 from makeway.api.objects.workload import RequeueState, Workload
@@ -44,9 +43,8 @@ from makeway.controllers.checks.admission_checks import (
 )
 from makeway.controllers.contract import NOTHING, Action, Change, Delete, Edit, Note, Outcome, Ref, View
 from makeway.controllers.jobs.counts import may_run
-from makeway.controllers.jobs.edits import has_pods, lets_go
-from makeway.controllers.jobs.managed import FRAMEWORK
-from makeway.controllers.jobs.workloads import status_of_job
+from makeway.controllers.jobs.kinds.generic import JobKind
+from makeway.controllers.jobs.kinds.registry import job_kind_of, lets_go
 from makeway.controllers.workloads.edits import (
     Aim,
     BackOff,
@@ -195,7 +193,8 @@ def let_go(look: WorkloadContext) -> Answer:
     if RESOURCE_IN_USE not in finalizers and not holds_quota(workload):
         return None
     owner = None if says(workload, "Finished") else look.owner_object()
-    if isinstance(owner, Job) and _runs(owner, look.policy):
+    kind = None if owner is None else job_kind_of(owner)
+    if kind is not None and _runs(owner, kind, look.policy):
         return None
     if owner is None and _leaves_pods(look):
         return None
@@ -206,13 +205,16 @@ def let_go(look: WorkloadContext) -> Answer:
     return look.change(RemoveFinalizer(), status=False) if RESOURCE_IN_USE in finalizers else None
 
 
-def _runs(job: Job, policy: Policy) -> bool:
-    """Whether it has pods, may get some, or still carries what its admission gave it; whoever stops Jobs mends that."""
-    return not lets_go(job) if FRAMEWORK in policy.jobs.frameworks else has_pods(status_of_job(job))
+def _runs(value: Any, kind: JobKind, policy: Policy) -> bool:
+    """Whether a job has pods, may get some, or still carries what its admission gave it.
+
+    Whoever stops jobs mends that, if it stops this kind.
+    """
+    return not lets_go(value) if kind.framework in policy.jobs.frameworks else kind.read(value).has_pods
 
 
 def _leaves_pods(look: WorkloadContext) -> bool:
-    """Whether pods of a Job that is gone are still on their way out, where that can be seen."""
+    """Whether pods of a job that is gone are still on their way out, where that can be seen."""
     owner = None if says(look.workload, "Finished") else look.owner
     return owner is not None and any(may_run(each) for each in look.view.owned(owner.uid, "Pod"))
 

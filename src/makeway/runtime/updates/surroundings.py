@@ -9,6 +9,7 @@ from makeway.api.names import DEFAULT_NAMESPACE, NAMESPACE_LABEL
 from makeway.api.objects.kubernetes import Namespace
 from makeway.api.objects.workload import Workload
 from makeway.controllers.contract import Ref
+from makeway.controllers.jobs.kinds.registry import JOB_KINDS
 from makeway.core.model import QueueName
 from makeway.core.queueing import waking
 from makeway.runtime.updates.context import UpdateContext
@@ -65,8 +66,9 @@ class Surroundings:
             admits_now = waking.after_namespace_change(state, earlier, labels)
             follow_ups.wake(admits_now)
             follow_ups.reworded |= {*admits_now, *waking.after_namespace_change(state, labels, earlier)}
-            for job in self._context.objects.in_namespace("Job", ref.name):  # the labels say which of them are managed
-                follow_ups.enqueue(Ref.of(job))
+            for kind in JOB_KINDS:  # the labels say which jobs are managed
+                for job in self._context.objects.in_namespace(kind, ref.name):
+                    follow_ups.enqueue(Ref.of(job))
 
 
 def _labels(namespace: Namespace) -> dict[str, str]:

@@ -151,7 +151,7 @@ class Arriving:
 
     def _as_created(self, body: Wire) -> Wire:
         """A managed Job as a server lets it in: suspended (api 18.1)."""
-        if isinstance(body, Job) and not why_unmanaged(body.metadata, self._jobs, self._find):
+        if isinstance(body, Job) and not why_unmanaged(body, self._jobs, self._find):
             return msgspec.structs.replace(body, spec=amended(body.spec, {"suspend": True}))
         return body
 
