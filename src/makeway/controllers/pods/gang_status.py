@@ -20,6 +20,7 @@ from makeway.api.quantity import Time
 from makeway.controllers.contract import GANG_WORKLOAD, NOTHING, Action, Change, Note, Outcome, Ref, View
 from makeway.controllers.jobs.gangs import gang_in_queue, priority_in_queue
 from makeway.controllers.pods.cluster import PodCluster
+from makeway.controllers.pods.items import waiting_pods
 from makeway.controllers.pods.messages import too_few
 from makeway.core.model import Millis, stored
 from makeway.core.placement.model import ForPod, Pod, Preemptor, SchedulingWorkload
@@ -161,7 +162,7 @@ class GangBoard:
         name = (whom.namespace, whom.name)
         gang: GangWorkload | None = view.get(whom)
         known = cluster.state.workloads.get(name)
-        said = {item: each for item, each in self._said.pop(name, {}).items() if cluster.members(item)}
+        said = {item: each for item, each in self._said.pop(name, {}).items() if waiting_pods(cluster.state, item)}
         if said and known is not None:
             self._said[name] = said
         if gang is None or known is None or gang.metadata.deletion_timestamp is not None or _is_a_stranger(gang, view):
