@@ -25,8 +25,8 @@ from makeway.controllers.pods.news import News
 from makeway.controllers.pods.reading import ObjectReader
 from makeway.core.lowering.placement import budget_of, classes_of, namespace_of, node_of
 from makeway.core.model import Millis
+from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.model import Cluster, Pod, PodKey, Preemptor
-from makeway.core.placement.nodes import Placement
 from makeway.core.policy import Gates
 
 WORKLOADS = (GANG_WORKLOAD, "Workload")  # of either kind there may be one of a name; together they are one gang
@@ -34,7 +34,7 @@ WORKLOADS = (GANG_WORKLOAD, "Workload")  # of either kind there may be one of a 
 
 class PodCluster:
     def __init__(self) -> None:
-        self.state = Placement()
+        self.state = ClusterState()
         self.reader = ObjectReader({}, Gates())
         self.leaving = LeavingMembers()
         self.news = News()  # what could help items that were refused
@@ -55,7 +55,7 @@ class PodCluster:
         nodes = list(view.all("Node"))
         self.unready = {each.metadata.name for each in nodes if not reader.read(Ref.of(each), _is_ready, each)}
         lowered = reader.read_all(view.all("Pod"), lambda pod: reader.pod(pod, None, now))
-        self.state = Placement.of(Cluster(
+        self.state = ClusterState.of(Cluster(
             nodes=reader.read_all(nodes, node_of),
             workloads=tuple(gang for key in sorted(names) if (gang := reader.workload(key, view)) is not None),
             budgets=reader.read_all(view.all("PodDisruptionBudget"), budget_of),
@@ -110,8 +110,7 @@ class PodCluster:
 
     def _see_node(self, name: str, node: wire.Node | None) -> None:
         state = self.state
-        at, ref = state.index.get(name), Ref("Node", "", name)
-        known = None if at is None else state.nodes[at]
+        known, ref = state.nodes.get(name), Ref("Node", "", name)
         fresh = None if node is None else self.reader.read(ref, node_of, node)
         self.unready.discard(name)
         if node is not None and not (fresh is not None and self.reader.read(ref, _is_ready, node)):
@@ -126,24 +125,21 @@ class PodCluster:
         self.news.are_nodes_others = True
         promised = sorted(key for key in state.nominated if state.pods[key].nominated == name)
         if known is None or fresh is None or known.labels != fresh.labels:  # they stand in other domains now
-            for key in (*sorted(state.standing_on(name)), *promised):
+            for key in (*sorted(state.running.on_node(name)), *promised):
                 self.news.revalued(state.pods[key])
         for key in promised:
             self.mark_changed(state.pods[key])
 
     def _see_workload(self, key: tuple[str, str], view: View) -> None:
         state = self.state
-        known = state.workloads.get(key)
+        known = state.gangs.workloads.get(key)
         fresh = self.reader.workload(key, view)
         if known == fresh:
             return
-        pods = [state.pods[each] for each in sorted(state.referring(*key))]
+        pods = [state.pods[each] for each in sorted(state.gangs.referring(*key))]
         self._mark_waiting(pods)  # as they were
         self.stale_gangs[key] = None
-        if fresh is None:
-            state.remove_workload(*key)
-        else:
-            state.put_workload(fresh)
+        state.set_workload(key, fresh)
         self._mark_waiting(pods)
         for pod in pods:
             self.news.revalued(pod)  # as a victim, or as one that a node was promised, it may be a lesser one by now
@@ -158,10 +154,7 @@ class PodCluster:
         fresh = None if namespace is None else self.reader.read(ref, namespace_of, namespace)
         if known == (None if fresh is None else fresh.labels):
             return
-        if fresh is None:
-            self.state.remove_namespace(name)
-        else:
-            self.state.put_namespace(fresh)
+        self.state.set_namespace(name, None if fresh is None else fresh.labels)
         self.news.are_namespaces_others = True
 
     def _see_budget(self, key: tuple[str, str], budget: wire.PodDisruptionBudget | None) -> None:
@@ -169,10 +162,8 @@ class PodCluster:
         fresh = None if budget is None else self.reader.read(ref, budget_of, budget)
         if fresh is None and budget is not None:
             return  # what it was known to ask for still counts
-        if fresh is None:
-            self.state.remove_budget(*key)
-        elif known != fresh:
-            self.state.put_budget(fresh)
+        if known != fresh:
+            self.state.set_budget(key, fresh)
 
     # --- as decided ---
 

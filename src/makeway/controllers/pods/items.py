@@ -10,61 +10,61 @@ from collections.abc import Sequence
 
 from makeway.controllers.pods.news import labels_of, look_of
 from makeway.controllers.pods.queue import Rank, Shape
-from makeway.core.placement.filters import are_some_kept_away, has_relations
+from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.model import ForGroup, ForPod, Pod, PodGang, Preemptor, SchedulingWorkload
-from makeway.core.placement.nodes import Placement
+from makeway.core.placement.relations import are_some_kept_away, has_relations
 
 
-def item_of(state: Placement, pod: Pod) -> Preemptor:
+def item_of(state: ClusterState, pod: Pod) -> Preemptor:
     """The item that a pod is part of; a pod whose reference resolves to nothing waits by itself."""
-    group = state.group_of(pod)
+    group = state.gangs.group_of(pod)
     if pod.member is None or group is None or group.min_count is None:
         return ForPod(pod.key)
     return ForGroup(pod.key[0], pod.member)
 
 
-def waiting_pods(state: Placement, item: Preemptor) -> list[Pod]:
+def waiting_pods(state: ClusterState, item: Preemptor) -> list[Pod]:
     if isinstance(item, ForPod):
         pod = state.pods.get(item.key)
         return [pod] if pod is not None and pod.node is None and item_of(state, pod) == item else []
     group = group_of(state, item)
     if group is None or group.min_count is None:
         return []
-    return [state.pods[key] for key in sorted(state.waiting.get((item.namespace, item.member), ()))]
+    return [state.pods[key] for key in sorted(state.gangs.waiting.get((item.namespace, item.member), ()))]
 
 
-def pods_on_nodes(state: Placement, item: Preemptor) -> list[Pod]:
+def pods_on_nodes(state: ClusterState, item: Preemptor) -> list[Pod]:
     """Members of a gang that stand on a node; a pod by itself has none."""
     if isinstance(item, ForPod):
         return []
-    return [state.pods[key] for key in sorted(state.running.get((item.namespace, item.member), ()))]
+    return [state.pods[key] for key in sorted(state.gangs.running.get((item.namespace, item.member), ()))]
 
 
-def group_of(state: Placement, item: ForGroup) -> PodGang | None:
-    return state.groups.get((item.namespace, item.member.workload, item.member.group))
+def group_of(state: ClusterState, item: ForGroup) -> PodGang | None:
+    return state.gangs.groups.get((item.namespace, item.member.workload, item.member.group))
 
 
-def workload_of(state: Placement, item: Preemptor) -> SchedulingWorkload | None:
+def workload_of(state: ClusterState, item: Preemptor) -> SchedulingWorkload | None:
     if isinstance(item, ForGroup):
-        return state.workloads.get((item.namespace, item.member.workload))
+        return state.gangs.workloads.get((item.namespace, item.member.workload))
     pod = state.pods.get(item.key)
-    return None if pod is None else state.workload_of(pod)
+    return None if pod is None else state.gangs.workload_of(pod)
 
 
-def priority_of(state: Placement, item: Preemptor) -> int:
+def priority_of(state: ClusterState, item: Preemptor) -> int:
     workload = workload_of(state, item)
     if workload is not None:
         return workload.priority
     return state.pods[item.key].priority if isinstance(item, ForPod) else 0
 
 
-def min_count(state: Placement, item: Preemptor) -> int:
+def min_count(state: ClusterState, item: Preemptor) -> int:
     """How many pods of the item must be on nodes."""
     group = group_of(state, item) if isinstance(item, ForGroup) else None
     return 1 if group is None else group.min_count or 1
 
 
-def rank_of(state: Placement, item: Preemptor, waiting: Sequence[Pod]) -> Rank:
+def rank_of(state: ClusterState, item: Preemptor, waiting: Sequence[Pod]) -> Rank:
     """By priority, among equals a gang of which a part is on nodes already, then by arrival."""
     priority, arrived = priority_of(state, item), min(pod.arrived for pod in waiting)
     if isinstance(item, ForPod):
@@ -74,7 +74,7 @@ def rank_of(state: Placement, item: Preemptor, waiting: Sequence[Pod]) -> Rank:
     return -priority, 0 if pods_on_nodes(state, item) else 1, arrived, *names
 
 
-def shape_of(state: Placement, item: Preemptor, waiting: Sequence[Pod]) -> Shape:
+def shape_of(state: ClusterState, item: Preemptor, waiting: Sequence[Pod]) -> Shape:
     """What placement looks at, and nothing else."""
     heeds_labels = are_some_kept_away(state) or any(map(has_relations, waiting))
     kinds = Counter(
@@ -89,7 +89,7 @@ def shape_of(state: Placement, item: Preemptor, waiting: Sequence[Pod]) -> Shape
     return priority, policy, only, min_count(state, item), frozenset(kinds.items())
 
 
-def is_stranded(state: Placement, item: Preemptor, waiting: Sequence[Pod]) -> bool:
+def is_stranded(state: ClusterState, item: Preemptor, waiting: Sequence[Pod]) -> bool:
     """Whether a part of a gang stands, less than must, and the rest of it has no place (decision 0058).
 
     Where its pods may be evicted one by one that is a state it may be in. Then only a gang counts whose waiting

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.model import ForGroup, Member, Pod, PodKey
-from makeway.core.placement.nodes import Placement
 
 Replica = tuple[str, Member]  # namespace, and a replica of a group
 
@@ -31,22 +31,22 @@ class LeavingMembers:
         """Its members that leave, and whether we evicted them."""
         return self._leaving.get((item.namespace, item.member), {})
 
-    def note_gone(self, state: Placement, known: Pod, fresh: Pod | None) -> None:
+    def note_gone(self, state: ClusterState, known: Pod, fresh: Pod | None) -> None:
         """A pod that we evicted is gone: the rest of its unit has to go, whatever becomes of the preemptor."""
         if fresh is not None and fresh.uid == known.uid:
             return
         self._bereft.pop(known.key, None)
-        group = state.group_of(known)
+        group = state.gangs.group_of(known)
         if known.member is None or known.node is None or not known.preempted_by_scheduler:
             return
         if group is not None and group.whole:
-            mates = state.running.get((known.key[0], known.member), set()) - {known.key}
+            mates = state.gangs.running.get((known.key[0], known.member), set()) - {known.key}
             self._bereft.update({key: state.pods[key].uid for key in mates})
 
-    def half_evicted(self, state: Placement, key: PodKey) -> Sequence[PodKey]:
+    def half_evicted(self, state: ClusterState, key: PodKey) -> Sequence[PodKey]:
         """Pods that go with this one and have not been told to."""
         pod = state.pods.get(key)
-        group = None if pod is None else state.group_of(pod)
+        group = None if pod is None else state.gangs.group_of(pod)
         if pod is None or pod.node is None or pod.member is None or group is None or not group.whole:
             return ()
         if self._bereft.get(key) == pod.uid and not pod.terminating:
@@ -54,5 +54,5 @@ class LeavingMembers:
         replica = (key[0], pod.member)
         if not any(self._leaving.get(replica, {}).values()):
             return ()
-        mates = state.running.get(replica, set()) if pod.terminating else {key}
+        mates = state.gangs.running.get(replica, set()) if pod.terminating else {key}
         return sorted(mate for mate in mates if not state.pods[mate].terminating)

@@ -9,13 +9,13 @@ from makeway.api.objects.kubernetes import Pod
 from makeway.controllers.contract import PlacementAttempt, Placing
 from makeway.controllers.pods.edits import NOT_WHOLE, whose
 from makeway.controllers.pods.items import name_of
+from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.cycle import CycleAnswer
 from makeway.core.placement.model import ForGroup, PodKey, Preemptor
-from makeway.core.placement.nodes import Placement
 
 
 def attempt_of(
-    state: Placement, item: Preemptor, answer: CycleAnswer, *, is_unprompted: bool
+    state: ClusterState, item: Preemptor, answer: CycleAnswer, *, is_unprompted: bool
 ) -> PlacementAttempt:  # fmt: skip
     """``is_unprompted``: nothing had happened that could help the item."""
     units = {pod.member or pod.key for key in answer.actuated if (pod := state.pods[key])}

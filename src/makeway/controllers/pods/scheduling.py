@@ -265,8 +265,9 @@ class PodScheduling:
         if group is not None and group.whole and any(leaving.values()):
             return None
         with state.trial():
-            workload = state.workloads[(item.namespace, item.member.workload)]
-            state.put_workload(workload.needing_more(item.member.group, len(leaving)))  # so those count for nothing
+            name = (item.namespace, item.member.workload)
+            needing_more = state.gangs.workloads[name].needing_more(item.member.group, len(leaving))
+            state.set_workload(name, needing_more)  # so those that leave count for nothing
             answer = cycle(state, item, pod_by_pod=pod_by_pod)
         return answer if answer.bound or answer.reason == ONGOING else None
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from makeway.core.placement.fit import seat_gang
+from makeway.core.placement.cluster.state import ClusterState
+from makeway.core.placement.fit import place_gang
 from makeway.core.placement.model import ForPod, PlacementAnswer, Pod, PodKey, Preemptor
-from makeway.core.placement.nodes import Placement
-from makeway.core.placement.preemption.decision import Seeker, decide, refused, seeker
-from makeway.core.placement.preemption.single_pod import offers
-from makeway.core.placement.reasons import for_offer
-from makeway.core.placement.room import Room
+from makeway.core.placement.preemption.decision import PlacementRequest, decide, refused, request_of
+from makeway.core.placement.preemption.single_pod import candidate_nodes
+from makeway.core.placement.reasons import for_candidate
+from makeway.core.placement.snapshot import NodeSnapshot
 from makeway.core.placement.units import units_below
 from makeway.core.trace import Rule, Step
 
@@ -36,9 +36,9 @@ class CycleAnswer:
     why: tuple[Step, ...] = ()
 
 
-def cycle(state: Placement, preemptor: Preemptor, *, pod_by_pod: bool = False) -> CycleAnswer:
+def cycle(state: ClusterState, preemptor: Preemptor, *, pod_by_pod: bool = False) -> CycleAnswer:
     """One look at a pod or gang that waits. ``pod_by_pod``: a gang without workload-aware preemption (S-15.6.4)."""
-    who = seeker(state, preemptor)
+    who = request_of(state, preemptor)
     answer = _sought(state, preemptor, who, pod_by_pod, listing=False)
     waiting = tuple(pod.key for pod in who.members) if who is not None else ()
     if isinstance(preemptor, ForPod) and who is None and preemptor.key in state.pods:
@@ -47,24 +47,28 @@ def cycle(state: Placement, preemptor: Preemptor, *, pod_by_pod: bool = False) -
     return _outcome(answer, waiting, cleared)
 
 
-def sought(state: Placement, preemptor: Preemptor, *, pod_by_pod: bool = False) -> PlacementAnswer:
+def sought(state: ClusterState, preemptor: Preemptor, *, pod_by_pod: bool = False) -> PlacementAnswer:
     """What ``decide`` says; of a gang without workload-aware preemption what S-15.6.4 says."""
-    return _sought(state, preemptor, seeker(state, preemptor), pod_by_pod, listing=True)
+    return _sought(state, preemptor, request_of(state, preemptor), pod_by_pod, listing=True)
 
 
 def _sought(
-    state: Placement, preemptor: Preemptor, who: Seeker | None, pod_by_pod: bool, *, listing: bool
+    state: ClusterState, preemptor: Preemptor, who: PlacementRequest | None, pod_by_pod: bool, *, listing: bool
 ) -> PlacementAnswer:
     if pod_by_pod and who is not None and not who.single and who.exists >= who.wanted:
         return _pod_by_pod(state, preemptor, who)
     return decide(state, preemptor, listing=listing)
 
 
-def _cleared(state: Placement, answer: PlacementAnswer, priority: int, own: tuple[PodKey, ...]) -> tuple[PodKey, ...]:
+def _cleared(
+    state: ClusterState, answer: PlacementAnswer, priority: int, own: tuple[PodKey, ...]
+) -> tuple[PodKey, ...]:
     """Less important pods that were promised a node which victims leave (S-15.6.8)."""
     left = {state.pods[key].node for key in answer.victims}
     waiting = (state.pods[key] for key in state.nominated - set(own))
-    return tuple(sorted(pod.key for pod in waiting if pod.nominated in left and state.priority_of(pod) < priority))
+    return tuple(
+        sorted(pod.key for pod in waiting if pod.nominated in left and state.gangs.priority_of(pod) < priority)
+    )
 
 
 def _outcome(answer: PlacementAnswer, waiting: tuple[PodKey, ...], cleared: tuple[PodKey, ...]) -> CycleAnswer:
@@ -84,10 +88,10 @@ def _outcome(answer: PlacementAnswer, waiting: tuple[PodKey, ...], cleared: tupl
     )
 
 
-def _pod_by_pod(state: Placement, preemptor: Preemptor, who: Seeker) -> PlacementAnswer:
+def _pod_by_pod(state: ClusterState, preemptor: Preemptor, who: PlacementRequest) -> PlacementAnswer:
     """Each member for itself, one after another; those chosen for earlier ones are gone for later ones."""
-    first = Room(state, who.members, who.priority)
-    if seat_gang(first, who.need) is not None or refused(state, preemptor) is not None:
+    first = NodeSnapshot(state, who.members, who.priority)
+    if place_gang(first, who.need) is not None or refused(state, preemptor) is not None:
         return decide(state, preemptor)
     legacy = _Legacy(state, who)
     with state.trial():
@@ -105,7 +109,7 @@ def _pod_by_pod(state: Placement, preemptor: Preemptor, who: Seeker) -> Placemen
 class _Legacy:
     """The memory of one cycle without workload-aware preemption (S-15.6.4). It works within a trial of the state."""
 
-    def __init__(self, state: Placement, who: Seeker) -> None:
+    def __init__(self, state: ClusterState, who: PlacementRequest) -> None:
         self._state = state
         self._who = who
         self._own = frozenset(pod.key for pod in who.members)
@@ -126,27 +130,29 @@ class _Legacy:
             self.places[pod.key] = node
             self._state.bind(pod.key, node)
 
-    def _room(self, pod: Pod) -> Room:
-        return Room(self._state, (pod,), self._who.priority, own=self._own, single=True)
+    def _room(self, pod: Pod) -> NodeSnapshot:
+        return NodeSnapshot(self._state, (pod,), self._who.priority, own=self._own, single=True)
 
     def _as_things_stand(self, pod: Pod) -> str | None:
-        seats = seat_gang(self._room(pod), 1)
-        return None if seats is None else self._state.nodes[seats[0]].name
+        places = place_gang(self._room(pod), 1)
+        return None if places is None else self._state.nodes[places[0]].name
 
     def _by_eviction(self, pod: Pod) -> str | None:
         units = units_below(self._state, self._who.priority)
-        room = self._room(pod)
-        room.attach(units)
-        found = offers(room)
-        order = found.by_merit(units)
+        snapshot = self._room(pod)
+        snapshot.attach(units)
+        found = candidate_nodes(snapshot)
+        order = found.best_first(units)
         if not len(order):
             return None
         best = int(order[0])
         victims = found.victims_of(best)
-        self.why += for_offer(room, found, best, "/".join(pod.key), self._who.priority)
+        self.why += for_candidate(snapshot, found, best, "/".join(pod.key), self._who.priority)
         self.violations += int(found.violations()[best])
         highest = int(units.priority[victims].max())
         self.highest = highest if self.highest is None else max(self.highest, highest)
         for unit in victims.tolist():
-            self.chosen.update(each.key for row in units.rows_of(unit).tolist() if (each := self._state.rows.pods[row]))
+            self.chosen.update(
+                each.key for row in units.rows_of(unit).tolist() if (each := self._state.running.pods[row])
+            )
         return self._state.nodes[int(found.nodes[best])].name

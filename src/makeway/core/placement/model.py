@@ -4,7 +4,7 @@ All amounts are integers in the units of S-1.1 (``core.requests.units``), all ti
 objects or arrays. A ``Cluster`` is the whole input of a decision, in any order: what depends on order is a field of
 its own (``Pod.arrived``).
 
-Not here: who has which priority (``resolution``), what is free where (``nodes``), who makes way (``preemption``).
+Not here: priorities (``resolution``), what is free on which node (``cluster``), which pods make way (``preemption``).
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from makeway.core.placement.fit import placed, seat_gang
-from makeway.core.placement.nodes import Bools, Ints
-from makeway.core.placement.room import NOT_PLACED, Room, Saved, Seats
+from makeway.core.placement.cluster.arrays import Bools, Ints
+from makeway.core.placement.fit import place_gang, placed
+from makeway.core.placement.snapshot import NOT_PLACED, NodeSnapshot, Places, Saved
 
 MOST_LOOKS = 24_000  # units that are judged, and members that are tried elsewhere
 MOST_PASSES = 200  # members times units, where members are unlike and have to be seated for every answer
@@ -31,15 +31,17 @@ Cost = tuple[int, int, int]  # pods beyond budgets, pods, run time up to a const
 Row = list[int]
 
 
-def improved(room: Room, open_field: Saved, seats: Seats, going: Bools, beyond: Ints, might: Bools) -> Seats:
+def improved(
+    snapshot: NodeSnapshot, open_field: Saved, places: Places, going: Bools, beyond: Ints, might: Bools
+) -> Places:
     """The best placement found, at least as good as ``seats``; ``might``: who is out in the ``open_field``."""
-    if going.sum() < 1 or might.sum() > MOST_UNITS or len(room.members) > MOST_MEMBERS:
-        return seats
-    if len(room.state.nodes) > MOST_NODES:
-        return seats
-    judge = _Judge(room, open_field, might, beyond)
-    best, cost = seats, judge.cost(seats)
-    for found in _from_sets(room, placed(seats), open_field, might, beyond):
+    if going.sum() < 1 or might.sum() > MOST_UNITS or len(snapshot.members) > MOST_MEMBERS:
+        return places
+    if len(snapshot.state.nodes) > MOST_NODES:
+        return places
+    judge = _Judge(snapshot, open_field, might, beyond)
+    best, cost = places, judge.cost(places)
+    for found in _from_sets(snapshot, placed(places), open_field, might, beyond):
         if placed(found) >= placed(best) and (better := judge.cost(found)) < cost:
             best, cost = found, better
     return _by_moves(judge, best, cost)
@@ -48,24 +50,24 @@ def improved(room: Room, open_field: Saved, seats: Seats, going: Bools, beyond: 
 class _Judge:
     """Who would leave for a placement, in plain integers: many small questions are quicker so than with arrays."""
 
-    def __init__(self, room: Room, open_field: Saved, might: Bools, beyond: Ints) -> None:
+    def __init__(self, snapshot: NodeSnapshot, open_field: Saved, might: Bools, beyond: Ints) -> None:
         self.free: list[Row] = open_field[0].T.tolist()
-        self.kinds = room.kind_of
-        self.needs: list[Row] = [kind.need.tolist() for kind in room.kind_of]
+        self.kinds = snapshot.kind_of
+        self.needs: list[Row] = [kind.need.tolist() for kind in snapshot.kind_of]
         self.looks = 0
-        parts = room.parts
+        parts = snapshot.parts
         self._units: list[tuple[Cost, list[tuple[int, Row]]]] = []
         for unit in np.flatnonzero(might).tolist():
             part = parts.of(unit)
-            price = (int(beyond[unit]), int(room.units.size[unit]), -int(room.units.started[unit]))
+            price = (int(beyond[unit]), int(snapshot.units.size[unit]), -int(snapshot.units.started[unit]))
             where = list(zip(parts.node[part].tolist(), parts.use[:, part].T.tolist(), strict=True))
             self._units.append((price, where))
 
-    def cost(self, seats: Seats) -> Cost:
+    def cost(self, places: Places) -> Cost:
         self.looks += len(self._units)
         rows: dict[int, Row] = {}
         asked: dict[int, set[int]] = {}
-        for i, node in enumerate(seats):
+        for i, node in enumerate(places):
             if node != NOT_PLACED:
                 row = rows.get(node) or self.free[node]
                 rows[node] = [have - take for have, take in zip(row, self.needs[i], strict=True)]
@@ -80,13 +82,13 @@ class _Judge:
                 beyond, pods, late = beyond + price[0], pods + price[1], late + price[2]
         return beyond, pods, late
 
-    def valid(self, seats: Seats, nodes: set[int]) -> bool:
+    def valid(self, places: Places, nodes: set[int]) -> bool:
         """Whether the members on these nodes have room there with all who might leave gone."""
-        self.looks += len(seats)
+        self.looks += len(places)
         for node in nodes:
             row = self.free[node]
             asked: set[int] = set()
-            for i, at in enumerate(seats):
+            for i, at in enumerate(places):
                 if at == node:
                     if not self.kinds[i].open[node]:
                         return False
@@ -97,12 +99,12 @@ class _Judge:
         return True
 
 
-def _from_sets(room: Room, need: int, open_field: Saved, might: Bools, beyond: Ints) -> Iterator[Seats]:
+def _from_sets(snapshot: NodeSnapshot, need: int, open_field: Saved, might: Bools, beyond: Ints) -> Iterator[Places]:
     """Places beside those who can all come back together, for several orders of coming back."""
     units = np.flatnonzero(might).tolist()
-    if not room.alike and len(units) * len(room.members) > MOST_PASSES:
+    if not snapshot.alike and len(units) * len(snapshot.members) > MOST_PASSES:
         return
-    size, late = room.units.size, room.units.started
+    size, late = snapshot.units.size, snapshot.units.started
     orders: list[Callable[[int], tuple[int, ...]]] = [
         lambda unit: (-int(beyond[unit]), unit),
         lambda unit: (-int(beyond[unit]), -int(size[unit]), int(late[unit])),
@@ -110,45 +112,45 @@ def _from_sets(room: Room, need: int, open_field: Saved, might: Bools, beyond: I
         lambda unit: (-int(beyond[unit]), int(late[unit]), unit),
     ]
     for order in orders:
-        room.load(open_field)
+        snapshot.load(open_field)
         for unit in sorted(units, key=order):
-            room.shift(unit, -1)
-            if not _has_places(room, need):
-                room.shift(unit, 1)
-        seats = seat_gang(room, need)
-        if seats is not None:
-            yield seats
+            snapshot.shift(unit, -1)
+            if not _has_places(snapshot, need):
+                snapshot.shift(unit, 1)
+        places = place_gang(snapshot, need)
+        if places is not None:
+            yield places
 
 
-def _has_places(room: Room, need: int) -> bool:
-    if room.alike:
-        return int(np.minimum(room.capacity(room.kinds[0]), len(room.members)).sum()) >= need
-    before = room.save()
-    found = seat_gang(room, need, search=False) is not None
-    room.load(before)
+def _has_places(snapshot: NodeSnapshot, need: int) -> bool:
+    if snapshot.alike:
+        return int(np.minimum(snapshot.capacity(snapshot.kinds[0]), len(snapshot.members)).sum()) >= need
+    before = snapshot.save()
+    found = place_gang(snapshot, need, search=False) is not None
+    snapshot.load(before)
     return found
 
 
-def _by_moves(judge: _Judge, seats: Seats, cost: Cost) -> Seats:
+def _by_moves(judge: _Judge, places: Places, cost: Cost) -> Places:
     """While one move helps, the best of all; where none does, the first pair of moves that helps."""
     while cost[1]:
         best = None
-        for moved, nodes in _moves(judge, seats):
+        for moved, nodes in _moves(judge, places):
             if judge.looks >= MOST_LOOKS:
-                return best or seats
+                return best or places
             if judge.valid(moved, nodes) and (better := judge.cost(moved)) < cost:
                 best, cost = moved, better
         if best is None:
-            best = _pair_of_moves(judge, seats, cost)
+            best = _pair_of_moves(judge, places, cost)
             if best is None:
-                return seats
+                return places
             cost = judge.cost(best)
-        seats = best
-    return seats
+        places = best
+    return places
 
 
-def _pair_of_moves(judge: _Judge, seats: Seats, cost: Cost) -> Seats | None:
-    for moved, nodes in _moves(judge, seats):
+def _pair_of_moves(judge: _Judge, places: Places, cost: Cost) -> Places | None:
+    for moved, nodes in _moves(judge, places):
         for twice, more in _moves(judge, moved):
             if judge.looks >= MOST_LOOKS:
                 return None
@@ -157,18 +159,18 @@ def _pair_of_moves(judge: _Judge, seats: Seats, cost: Cost) -> Seats | None:
     return None
 
 
-def _moves(judge: _Judge, seats: Seats) -> Iterator[tuple[Seats, set[int]]]:
+def _moves(judge: _Judge, places: Places) -> Iterator[tuple[Places, set[int]]]:
     """One member elsewhere, equals once; then two unlike members that change places."""
     seen = set()
-    for i, at in enumerate(seats):
+    for i, at in enumerate(places):
         if at == NOT_PLACED or (id(judge.kinds[i]), at) in seen:
             continue
         seen.add((id(judge.kinds[i]), at))
         for node in range(len(judge.free)):
             if node != at:
-                yield [*seats[:i], node, *seats[i + 1 :]], {node}
-        for j in range(i + 1, len(seats)):
-            if judge.kinds[j] is not judge.kinds[i] and seats[j] not in (at, NOT_PLACED):
-                moved = list(seats)
-                moved[i], moved[j] = seats[j], at
-                yield moved, {at, seats[j]}
+                yield [*places[:i], node, *places[i + 1 :]], {node}
+        for j in range(i + 1, len(places)):
+            if judge.kinds[j] is not judge.kinds[i] and places[j] not in (at, NOT_PLACED):
+                moved = list(places)
+                moved[i], moved[j] = places[j], at
+                yield moved, {at, places[j]}

@@ -12,44 +12,45 @@ import heapq
 
 import numpy as np
 
-from makeway.core.placement.nodes import Bools, Ints
-from makeway.core.placement.room import NOT_PLACED, MemberKind, Room, Seats
+from makeway.core.placement.cluster.arrays import Bools, Ints
+from makeway.core.placement.members import MemberKind
+from makeway.core.placement.snapshot import NOT_PLACED, NodeSnapshot, Places
 
 Cost = tuple[int, int, int]  # pods beyond budgets, pods, run time up to a constant
 Entry = tuple[int, int, int, int, int, int]  # cost, score, node, and which version of the node it speaks of
 
 
-class SeatChoice:
+class CheapestPlaces:
     """One placing of all members. ``room`` has those who ``might`` leave taken out, and nobody seated."""
 
-    def __init__(self, room: Room, might: Bools, beyond: Ints) -> None:
-        self._room = room
-        self._order, self._first = by_node(room, might)
+    def __init__(self, snapshot: NodeSnapshot, might: Bools, beyond: Ints) -> None:
+        self._room = snapshot
+        self._order, self._first = by_node(snapshot, might)
         self._beyond = beyond.tolist()
-        self._pods = room.units.size.tolist()
-        self._late = (-room.units.started).tolist()
+        self._pods = snapshot.units.size.tolist()
+        self._late = (-snapshot.units.started).tolist()
         self._gone: set[int] = set()
         self._asked: dict[int, set[int]] = {}  # columns that somebody seated on the node asks for
         self._version: dict[int, int] = {}
         self._walks: dict[int, list[tuple[int, list[int]]]] = {}
-        self._several: list[bool] = (np.diff(room.parts.bounds) > 1).tolist()  # it stands on more nodes than one
+        self._several: list[bool] = (np.diff(snapshot.parts.bounds) > 1).tolist()  # it stands on more nodes than one
         self._heaps: dict[int, list[Entry]] = {}
 
-    def seats(self) -> Seats:
+    def places(self) -> Places:
         """A node for each member that fits somewhere; all of them are seated in the room."""
-        room = self._room
-        seats = [NOT_PLACED] * len(room.members)
-        for i, pod in enumerate(room.members):
-            node = room.state.index.get(pod.nominated) if pod.nominated is not None else None
-            if node is not None and room.valid_at(room.kind_of[i], node):
-                seats[i] = node
-                self._seat(room.kind_of[i], node)
-        for i, kind in enumerate(room.kind_of):
-            if seats[i] == NOT_PLACED:
-                seats[i] = self._cheapest(kind)
-                if seats[i] != NOT_PLACED:
-                    self._seat(kind, seats[i])
-        return seats
+        snapshot = self._room
+        places = [NOT_PLACED] * len(snapshot.members)
+        for i, pod in enumerate(snapshot.members):
+            node = snapshot.state.nodes.index.get(pod.nominated) if pod.nominated is not None else None
+            if node is not None and snapshot.valid_at(snapshot.kind_of[i], node):
+                places[i] = node
+                self._seat(snapshot.kind_of[i], node)
+        for i, kind in enumerate(snapshot.kind_of):
+            if places[i] == NOT_PLACED:
+                places[i] = self._cheapest(kind)
+                if places[i] != NOT_PLACED:
+                    self._seat(kind, places[i])
+        return places
 
     def _cheapest(self, kind: MemberKind) -> int:
         heap = self._heaps.get(id(kind))
@@ -119,8 +120,8 @@ class SeatChoice:
         """All nodes at once: the k-th unit of every node is walked together."""
         if self._gone or self._asked:
             return self.node_by_node(kind)
-        room, parts = self._room, self._room.parts
-        slack = room.free - kind.need[:, None]
+        snapshot, parts = self._room, self._room.parts
+        slack = snapshot.free - kind.need[:, None]
         good = kind.open.copy()
         for column in kind.asked:
             good &= slack[column] >= 0
@@ -135,7 +136,7 @@ class SeatChoice:
             cost[:, nodes[~fits]] += weights[:, parts.unit[part[~fits]]]
             turn += 1
         nodes = np.flatnonzero(good)
-        score = -room.scores(kind, nodes=nodes)
+        score = -snapshot.scores(kind, nodes=nodes)
         never = [0] * len(nodes)
         heap = list(zip(*cost[:, nodes].tolist(), score.tolist(), nodes.tolist(), never, strict=True))
         heapq.heapify(heap)
@@ -154,10 +155,10 @@ class SeatChoice:
         return heap
 
 
-def by_node(room: Room, might: Bools) -> tuple[Ints, Ints]:
+def by_node(snapshot: NodeSnapshot, might: Bools) -> tuple[Ints, Ints]:
     """The parts of those who might leave, by node and importance, and where each node begins."""
-    chosen = np.flatnonzero(might[room.parts.unit])
-    node = room.parts.node[chosen]
+    chosen = np.flatnonzero(might[snapshot.parts.unit])
+    node = snapshot.parts.node[chosen]
     order = np.argsort(node, kind="stable")  # parts lie by unit, so each node's stay by importance
-    first = np.searchsorted(node[order], np.arange(len(room.state.nodes) + 1))
+    first = np.searchsorted(node[order], np.arange(len(snapshot.state.nodes) + 1))
     return chosen[order], first
