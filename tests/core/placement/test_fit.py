@@ -10,7 +10,7 @@ import pytest
 
 from makeway.core.model import Expression, Taint, Toleration
 from makeway.core.placement.cluster.state import ClusterState, Scoring
-from makeway.core.placement.fit import largest_first, one_by_one, place_equals, place_gang, place_one, placed
+from makeway.core.placement.fit import count_placed, largest_first, one_by_one, place_equals, place_gang, place_one
 from makeway.core.placement.model import AffinityTerm, Cluster, Pod, Spread
 from makeway.core.placement.packing import pack_exactly
 from makeway.core.placement.snapshot import NOT_PLACED, NodeSnapshot
@@ -101,9 +101,9 @@ def test_a_packing_that_is_found_holds_and_a_pass_never_beats_the_search(
         need = dice.randint(1, len(snapshot.members))
         found = pack_exactly(snapshot, order, need)
         if found is None:
-            assert placed(one_by_one(snapshot, order, pack=True)) < need, f"seed {seed}"
+            assert count_placed(one_by_one(snapshot, order, pack=True)) < need, f"seed {seed}"
             continue
-        assert placed(found) >= need
+        assert count_placed(found) >= need
         for i, at in enumerate(found):
             if at != NOT_PLACED:
                 assert snapshot.valid_at(snapshot.kind_of[i], at), f"seed {seed}"
@@ -175,7 +175,7 @@ def test_s15_2_6_a_spread_keeps_domains_even(skew: int, least: int, want: int) -
     members = [replace(each, labels={"app": "a"}, spread=spread) for each in gang(6)]
     places = place_gang(room_for(cluster(machines, members)), 1)
     assert places is not None
-    assert placed(places) == want
+    assert count_placed(places) == want
 
 
 # --- what a pod would rather have ---

@@ -250,7 +250,7 @@ def test_units_that_matter_to_nobody_are_judged_by_their_room() -> None:
     snapshot.attach(units_below(snapshot.state, HIGH))
     result = select_victims(snapshot, 20, np.ones(len(snapshot.units), bool))
     assert result is not None
-    assert result.going.sum() == 20
+    assert result.victims.sum() == 20
     assert snapshot.looks < 1000  # one by one, all members for each of the 160, it was five times that
 
 

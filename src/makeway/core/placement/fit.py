@@ -31,7 +31,7 @@ def place_gang(snapshot: NodeSnapshot, need: int, *, search: bool = True) -> Pla
     before = snapshot.save()
     for attempt in _attempts(snapshot, need, search):
         places = attempt()
-        if places is not None and placed(places) >= need:
+        if places is not None and count_placed(places) >= need:
             return _in_order(snapshot, need, places, before)
         snapshot.load(before)
     return None
@@ -47,14 +47,14 @@ def _in_order(snapshot: NodeSnapshot, need: int, places: Places, before: Saved) 
     for pack in (False, True):
         snapshot.load(before)
         found = one_by_one(snapshot, range(len(snapshot.members)), pack=pack)
-        if placed(found) >= need:
+        if count_placed(found) >= need:
             return found
     snapshot.load(before)
     snapshot.occupy_all(places)
     return places
 
 
-def placed(places: Places) -> int:
+def count_placed(places: Places) -> int:
     return sum(node != NOT_PLACED for node in places)
 
 

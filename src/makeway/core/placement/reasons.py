@@ -30,7 +30,7 @@ def for_places(snapshot: NodeSnapshot, places: Places, need: int) -> Why:
     return (first, *_bounded(_places(snapshot, places, snapshot.free, np.zeros(len(snapshot.units), bool)), found))
 
 
-def for_no_place(snapshot: NodeSnapshot, name: str, need: int, priority: int, among: Bools) -> Why:
+def for_no_place(snapshot: NodeSnapshot, name: str, need: int, priority: int, may_leave: Bools) -> Why:
     """Why nobody is asked to leave: the nodes are too small even if empty, or those who stay are too important.
 
     ``among``: who might leave. With what the nearest node lacks, and who holds that there.
@@ -44,9 +44,9 @@ def for_no_place(snapshot: NodeSnapshot, name: str, need: int, priority: int, am
             miss = _nearest_miss(snapshot, _unseated(places))
             return (miss.step,) if miss.node is None else (_too_small(name, found, need), miss.step)
         snapshot.load(before)
-        snapshot.take_out(among)
+        snapshot.take_out(may_leave)
         miss = _nearest_miss(snapshot, _unseated(in_queue_order(snapshot)))
-        if among.any():
+        if may_leave.any():
             first = Step(Rule.PLACE_SHORT, (name,), (priority, need, len(snapshot.members)))
             return (first, miss.step, *_kept(snapshot, miss, priority))
         return (Step(Rule.PLACE_NOBODY_LOWER, (name,), (priority,)), *_kept(snapshot, miss, priority))
@@ -120,17 +120,17 @@ def for_victims(snapshot: NodeSnapshot, result: VictimSelection, priority: int) 
         steps.append(Step(Rule.PLACE_ABOVE, (_name(snapshot, 0),), (int(size[result.above].sum()), result.n)))
     after = _free_after(snapshot, result)
     steps += _bounded(
-        _places(snapshot, result.places, after, result.going), sum(at != NOT_PLACED for at in result.places)
+        _places(snapshot, result.places, after, result.victims), sum(at != NOT_PLACED for at in result.places)
     )
-    going = np.flatnonzero(result.going)
-    steps += _bounded(_leaving(snapshot, going, result.beyond[going], priority), len(going))
+    victims = np.flatnonzero(result.victims)
+    steps += _bounded(_leaving(snapshot, victims, result.beyond[victims], priority), len(victims))
     saved = np.flatnonzero(result.saved_by_budget).tolist()
     protected = (
         Step(Rule.PLACE_SPARED_BY_BUDGET, (unit_name(snapshot, u),), (int(result.beyond[u]), int(units.priority[u])))
         for u in saved
     )
     steps += _bounded(protected, len(saved))
-    spared = np.flatnonzero(~(result.going | result.above | result.saved_by_budget) & (units.priority <= result.n))
+    spared = np.flatnonzero(~(result.victims | result.above | result.saved_by_budget) & (units.priority <= result.n))
     stay = (Step(Rule.PLACE_SPARED, (unit_name(snapshot, u),), (int(units.priority[u]),)) for u in spared.tolist())
     steps += _bounded(stay, len(spared))
     return tuple(steps)
@@ -159,18 +159,18 @@ def _spared_on(snapshot: NodeSnapshot, node: int, victims: Ints) -> list[Step]:
 def _free_after(snapshot: NodeSnapshot, result: VictimSelection) -> Ints:
     """What is free where once the victims are gone and the members are there."""
     before = snapshot.save()
-    snapshot.take_out(result.going)
+    snapshot.take_out(result.victims)
     snapshot.occupy_all(result.places)
     free = snapshot.free
     snapshot.load(before)
     return free
 
 
-def _places(snapshot: NodeSnapshot, places: Places, free: Ints, going: Bools) -> Iterable[Step]:
+def _places(snapshot: NodeSnapshot, places: Places, free: Ints, victims: Bools) -> Iterable[Step]:
     """Why each node: how many pods leave it for its members, and what share of it stays free."""
     parts = snapshot.parts
     leaving = np.zeros(len(snapshot.state.nodes), np.int64)
-    chosen = going[parts.unit]
+    chosen = victims[parts.unit]
     np.add.at(leaving, parts.node[chosen], parts.use[0, chosen])
     share = scores("Spread", snapshot.allocatable[1:3], free[1:3])
     for i, node in enumerate(places):

@@ -1,14 +1,15 @@
-"""Where a pod or a gang goes, and who makes way for it (S-15.4, 15.5).
+"""Where a pod or a gang goes, and which pods make way for it (S-15.4, 15.5).
 
 ``decide`` only computes: nothing is evicted or bound, the state is left as it was (S-15.6.1). The checks come in the
 order of S-15.6.7: a place as things stand, the preemption policy, a preemption under way, and only then a search.
 
-Not here: what a cycle does with the answer (``placement.cycle``), the search in one domain (``contest``,
+Not here: what a cycle does with the answer (``placement.cycle``), the search in one domain (``victims``,
 ``single_pod``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,15 +45,15 @@ ONGOING = "ongoingPreemption"
 
 @dataclass(frozen=True, slots=True)
 class PlacementRequest:
-    """The preemptor as its Workload makes it: whom it consists of, how many must be placed, and its rank."""
+    """What a preemptor asks for: its pods that wait, how many of them must be placed, and its rank."""
 
     members: tuple[Pod, ...]  # that wait, in queue order
     need: int
     priority: int
     policy: PreemptionPolicy
     exists: int  # members, running or waiting
-    wanted: int  # of them must exist before anything is done
-    single: bool
+    min_count: int  # of them must exist before anything is done
+    single: bool  # one pod by itself, not a gang of one
 
     @property
     def name(self) -> str:
@@ -60,22 +61,23 @@ class PlacementRequest:
 
 
 def request_of(state: ClusterState, preemptor: Preemptor) -> PlacementRequest | None:
-    """None: there is nobody to place, or the reference of the pods resolves to nothing (S-15.1.1)."""
+    """None: there is no pod to place, or the reference of the pods resolves to nothing (S-15.1.1)."""
+    gangs = state.gangs
     if isinstance(preemptor, ForPod):
         pod = state.pods.get(preemptor.key)
-        if pod is None or pod.node is not None or (pod.member is not None and state.gangs.group_of(pod) is None):
+        if pod is None or pod.node is not None or (pod.member is not None and gangs.group_of(pod) is None):
             return None
-        workload = state.gangs.workload_of(pod)
+        workload = gangs.workload_of(pod)
         policy = (pod.policy or "PreemptLowerPriority") if workload is None else workload.policy
-        return PlacementRequest((pod,), 1, state.gangs.priority_of(pod), policy, 1, 1, single=True)
-    place = (preemptor.namespace, preemptor.member)
-    members = [state.pods[key] for key in state.gangs.waiting.get(place, ())]
-    group = state.gangs.groups.get((preemptor.namespace, preemptor.member.workload, preemptor.member.group))
+        return PlacementRequest((pod,), 1, gangs.priority_of(pod), policy, 1, 1, single=True)
+    replica = (preemptor.namespace, preemptor.member)
+    members = [state.pods[key] for key in gangs.waiting.get(replica, ())]
+    group = gangs.groups.get((preemptor.namespace, preemptor.member.workload, preemptor.member.group))
     if group is None or not members:
         return None
     members.sort(key=lambda pod: (pod.arrived, pod.uid, pod.key))
-    workload = state.gangs.workloads[(preemptor.namespace, preemptor.member.workload)]
-    running = len(state.gangs.running.get(place, ()))
+    workload = gangs.workloads[(preemptor.namespace, preemptor.member.workload)]
+    running = len(gangs.running.get(replica, ()))
     least = group.min_count or 1
     return PlacementRequest(
         tuple(members), max(1, least - running), workload.priority, workload.policy,
@@ -86,47 +88,41 @@ def request_of(state: ClusterState, preemptor: Preemptor) -> PlacementRequest | 
 def decide(
     state: ClusterState, preemptor: Preemptor, *, domain: str | None = None, listing: bool = True
 ) -> PlacementAnswer:
-    """Where the preemptor goes and who must leave for it.
+    """Where the preemptor goes and which pods must leave for it.
 
-    ``domain``: only this node is looked at. ``listing``: of a single pod, all nodes where somebody leaving would make
-    a place are told, not just the best one.
+    ``domain``: only this node is looked at. ``listing``: of a single pod, all nodes where pods that leave would make a
+    place are told, not just the best one.
     """
-    who = request_of(state, preemptor)
-    if who is None:
-        return PlacementAnswer(needed=True, feasible=False, why=(Step(Rule.PLACE_UNRESOLVED, (_named(preemptor),)),))
-    if who.exists < who.wanted:
-        return PlacementAnswer(
-            needed=True, feasible=False, why=(Step(Rule.PLACE_TOO_FEW, (who.name,), (who.exists, who.wanted)),)
-        )
+    request = request_of(state, preemptor)
+    if request is None:
+        return _no_place(Step(Rule.PLACE_UNRESOLVED, (_named(preemptor),)))
+    if request.exists < request.min_count:
+        return _no_place(Step(Rule.PLACE_TOO_FEW, (request.name,), (request.exists, request.min_count)))
     within = None if domain is None else np.array([node.name == domain for node in state.nodes], bool)
-    snapshot = NodeSnapshot(state, who.members, who.priority, within=within, single=who.single)
-    places = place_gang(snapshot, who.need)
+    snapshot = NodeSnapshot(state, request.members, request.priority, within=within, single=request.single)
+    places = place_gang(snapshot, request.need)
     if places is not None:
-        return PlacementAnswer(
-            needed=False,
-            feasible=True,
-            nominated=_nominated(snapshot, places),
-            why=for_places(snapshot, places, who.need),
-        )
-    refusal = None if domain is not None else refused(state, preemptor)
-    if refusal is None and who.policy == "Never":
-        refusal = NEVER
-    if refusal is not None:
-        rule = Rule.PLACE_NEVER if refusal == NEVER else Rule.PLACE_ONGOING
-        kept = {} if refusal == NEVER else {pod.key: pod.nominated for pod in who.members if pod.nominated is not None}
-        return PlacementAnswer(
-            needed=True, feasible=False, nominated=kept, reason=refusal, why=(Step(rule, (who.name,)),)
-        )
-    units = units_below(state, who.priority)
-    snapshot.attach(units)
-    among = _in_domain(snapshot, within)
-    if not among.any():
-        return PlacementAnswer(
-            needed=True, feasible=False, why=for_no_place(snapshot, who.name, who.need, who.priority, among)
-        )
-    if who.single and domain is None:
-        return _for_pod(snapshot, who, listing)
-    return _for_gang(snapshot, who, among)
+        why = for_places(snapshot, places, request.need)
+        return PlacementAnswer(needed=False, feasible=True, nominated=_nominated(snapshot, places), why=why)
+    refusal = NEVER if request.policy == "Never" else None if domain is not None else refused(state, preemptor)
+    if refusal == NEVER:
+        return _no_place(Step(Rule.PLACE_NEVER, (request.name,)), reason=NEVER)
+    if refusal == ONGOING:
+        kept = {pod.key: pod.nominated for pod in request.members if pod.nominated is not None}
+        return _no_place(Step(Rule.PLACE_ONGOING, (request.name,)), reason=ONGOING, nominated=kept)
+    snapshot.attach(units_below(state, request.priority))
+    may_leave = _units_in_domain(snapshot, within)
+    if not may_leave.any():
+        return _no_place(*for_no_place(snapshot, request.name, request.need, request.priority, may_leave))
+    if request.single and domain is None:
+        return _for_pod(snapshot, request, listing)
+    return _for_gang(snapshot, request, may_leave)
+
+
+def _no_place(
+    *why: Step, reason: str | None = None, nominated: Mapping[PodKey, str] | None = None
+) -> PlacementAnswer:  # fmt: skip
+    return PlacementAnswer(needed=True, feasible=False, nominated=nominated or {}, reason=reason, why=why)
 
 
 def refused(state: ClusterState, preemptor: Preemptor, *, ruled_out: frozenset[str] = frozenset()) -> str | None:
@@ -134,20 +130,20 @@ def refused(state: ClusterState, preemptor: Preemptor, *, ruled_out: frozenset[s
 
     ``ruled_out``: nodes that no eviction can open to it.
     """
-    who = request_of(state, preemptor)
-    if who is None:
+    request = request_of(state, preemptor)
+    if request is None:
         return None
-    if who.policy == "Never":
+    if request.policy == "Never":
         return NEVER
-    nominated = {pod.nominated for pod in who.members if pod.nominated is not None}
-    leaving = _leaving_for(state, who, nominated)
+    nominated = {pod.nominated for pod in request.members if pod.nominated is not None}
+    leaving = _leaving_for(state, request, nominated)
     if not len(leaving) or nominated & ruled_out or not nominated <= state.nodes.index.keys():
         return None
-    members = tuple(pod for pod in who.members if pod.nominated is not None)
+    members = tuple(pod for pod in request.members if pod.nominated is not None)
     with state.trial():
         for key in leaving:
             state.remove_pod(key)
-        snapshot = NodeSnapshot(state, members, who.priority)
+        snapshot = NodeSnapshot(state, members, request.priority)
         return ONGOING if _all_stand(snapshot, [state.nodes.index[pod.nominated or ""] for pod in members]) else None
 
 
@@ -168,7 +164,7 @@ def _all_stand(snapshot: NodeSnapshot, places: Places) -> bool:
     return not left
 
 
-def _leaving_for(state: ClusterState, who: PlacementRequest, nominated: set[str]) -> list[PodKey]:
+def _leaving_for(state: ClusterState, request: PlacementRequest, nominated: set[str]) -> list[PodKey]:
     """Pods of lower units that leave these nodes because of a preemption."""
     rows = state.running
     return [
@@ -177,57 +173,53 @@ def _leaving_for(state: ClusterState, who: PlacementRequest, nominated: set[str]
         for key in state.running.on_node(node)
         if (pod := state.pods[key]).terminating
         and pod.preempted_by_scheduler
-        and rows.priority[state.running.row_of[key]] < who.priority
+        and rows.priority[state.running.row_of[key]] < request.priority
     ]
 
 
-def _for_gang(snapshot: NodeSnapshot, who: PlacementRequest, among: Bools) -> PlacementAnswer:
-    result = select_victims(snapshot, who.need, among)
-    if result is None:
-        return PlacementAnswer(
-            needed=True, feasible=False, why=for_no_place(snapshot, who.name, who.need, who.priority, among)
-        )
-    why = for_victims(snapshot, result, who.priority)
-    if not result.going.any():
-        return PlacementAnswer(needed=False, feasible=True, nominated=_nominated(snapshot, result.places), why=why)
+def _for_gang(snapshot: NodeSnapshot, request: PlacementRequest, may_leave: Bools) -> PlacementAnswer:
+    selection = select_victims(snapshot, request.need, may_leave)
+    if selection is None:
+        return _no_place(*for_no_place(snapshot, request.name, request.need, request.priority, may_leave))
+    why, nominated = for_victims(snapshot, selection, request.priority), _nominated(snapshot, selection.places)
+    if not selection.victims.any():
+        return PlacementAnswer(needed=False, feasible=True, nominated=nominated, why=why)
     return PlacementAnswer(
-        needed=True, feasible=True, victims=_pods(snapshot, np.flatnonzero(result.going)),
-        nominated=_nominated(snapshot, result.places), violations=result.violations(), n=result.n, why=why,
+        needed=True, feasible=True, victims=_pods(snapshot, np.flatnonzero(selection.victims)), nominated=nominated,
+        violations=selection.violations(), n=selection.n, why=why,
     )  # fmt: skip
 
 
-def _for_pod(snapshot: NodeSnapshot, who: PlacementRequest, listing: bool) -> PlacementAnswer:
-    found = candidate_nodes(snapshot)
-    order = found.best_first(snapshot.units)
+def _for_pod(snapshot: NodeSnapshot, request: PlacementRequest, listing: bool) -> PlacementAnswer:
+    nodes = candidate_nodes(snapshot)
+    order = nodes.best_first(snapshot.units)
     if not len(order):
-        everyone = np.ones(len(snapshot.units), bool)
-        return PlacementAnswer(
-            needed=True, feasible=False, why=for_no_place(snapshot, who.name, 1, who.priority, everyone)
-        )
+        all_units = np.ones(len(snapshot.units), bool)
+        return _no_place(*for_no_place(snapshot, request.name, 1, request.priority, all_units))
     best = int(order[0])
-    chosen = _candidate(snapshot, found, best)
-    listed = tuple(_candidate(snapshot, found, each) for each in range(len(found.nodes))) if listing else (chosen,)
+    chosen = _candidate(snapshot, nodes, best)
+    listed = [_candidate(snapshot, nodes, i) for i in range(len(nodes.nodes))] if listing else [chosen]
     return PlacementAnswer(
-        needed=True, feasible=True, victims=chosen.victims, nominated={who.members[0].key: chosen.node},
-        candidates=listed,
-        violations=chosen.violations, n=chosen.n, why=for_candidate(snapshot, found, best, who.name, who.priority),
+        needed=True, feasible=True, victims=chosen.victims, nominated={request.members[0].key: chosen.node},
+        candidates=tuple(listed), violations=chosen.violations, n=chosen.n,
+        why=for_candidate(snapshot, nodes, best, request.name, request.priority),
     )  # fmt: skip
 
 
-def _candidate(snapshot: NodeSnapshot, found: CandidateNodes, offer: int) -> NodeCandidate:
-    units = found.victims_of(offer)
-    beyond = int(found.beyond[found.bounds[offer] : found.bounds[offer + 1]].sum())
-    node = snapshot.state.nodes[int(found.nodes[offer])].name
+def _candidate(snapshot: NodeSnapshot, nodes: CandidateNodes, number: int) -> NodeCandidate:
+    units = nodes.victims_of(number)
+    beyond = int(nodes.beyond[nodes.bounds[number] : nodes.bounds[number + 1]].sum())
+    node = snapshot.state.nodes[int(nodes.nodes[number])].name
     return NodeCandidate(
         node=node, victims=_pods(snapshot, units), violations=beyond, n=int(snapshot.units.priority[units].max())
     )
 
 
-def _in_domain(snapshot: NodeSnapshot, within: Bools | None) -> Bools:
+def _units_in_domain(snapshot: NodeSnapshot, within: Bools | None) -> Bools:
     """The units with a pod in the domain (S-15.4.1)."""
-    among = np.zeros(len(snapshot.units), bool)
-    among[snapshot.parts.unit if within is None else snapshot.parts.unit[within[snapshot.parts.node]]] = True
-    return among
+    may_leave = np.zeros(len(snapshot.units), bool)
+    may_leave[snapshot.parts.unit if within is None else snapshot.parts.unit[within[snapshot.parts.node]]] = True
+    return may_leave
 
 
 def _pods(snapshot: NodeSnapshot, units: Ints) -> tuple[PodKey, ...]:

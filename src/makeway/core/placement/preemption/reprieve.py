@@ -1,7 +1,7 @@
-"""Who may stay after all: those who might leave come back one by one, most important first (S-15.4.4, 15.4.8).
+"""Which units may stay after all: they come back one by one, most important first (S-15.4.4, 15.4.8).
 
-Who comes back stays if every seated member is still valid where it is. Without relations only the nodes of seated
-members matter, so all who stand elsewhere come back at once.
+A unit that comes back stays if every placed member is still valid where it is. Without relations only the nodes of
+placed members matter, so all units that stand elsewhere come back at once.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from makeway.core.placement.cluster.arrays import Bools, Ints
 from makeway.core.placement.snapshot import NOT_PLACED, NodeSnapshot, Places
 
 
-def reprieve(snapshot: NodeSnapshot, places: Places, going: Bools) -> Bools:
-    """Which of the units ``going`` (taken out of the room) stay. What the room says afterwards is of no use."""
+def reprieve(snapshot: NodeSnapshot, places: Places, candidates: Bools) -> Bools:
+    """Which of the candidates, taken out of the snapshot, stay. The snapshot is of no use afterwards."""
     if snapshot.related:
-        return _one_by_one(snapshot, places, going)
+        return _one_by_one(snapshot, places, candidates)
     asked = _asked(snapshot, places)
     parts = snapshot.parts
-    hot = np.zeros(len(snapshot.state.nodes), bool)
-    hot[list(asked)] = True
-    matters = np.flatnonzero(going[parts.unit] & hot[parts.node])
-    staying = going.copy()
+    is_taken = np.zeros(len(snapshot.state.nodes), bool)
+    is_taken[list(asked)] = True
+    matters = np.flatnonzero(candidates[parts.unit] & is_taken[parts.node])
+    staying = candidates.copy()
     staying[parts.unit[matters]] = False
     rows = {node: snapshot.free[:, node].tolist() for node in asked}
     snapshot.looks += len(matters)
@@ -43,7 +43,7 @@ def _by_unit(units: Ints, nodes: Ints, uses: Ints) -> list[tuple[int, list[tuple
 
 
 def _asked(snapshot: NodeSnapshot, places: Places) -> dict[int, list[int]]:
-    """Of each node with a seated member the columns that one of them asks for."""
+    """Of each node with a placed member the columns that one of them asks for."""
     found: dict[int, set[int]] = {}
     for node, kind in zip(places, snapshot.kind_of, strict=True):
         if node != NOT_PLACED:
@@ -51,18 +51,18 @@ def _asked(snapshot: NodeSnapshot, places: Places) -> dict[int, list[int]]:
     return {node: sorted(columns) for node, columns in found.items()}
 
 
-def _one_by_one(snapshot: NodeSnapshot, places: Places, going: Bools) -> Bools:
+def _one_by_one(snapshot: NodeSnapshot, places: Places, candidates: Bools) -> Bools:
     """Where leaving can hurt, a unit that comes back can make a place for one refused before: these are asked again.
 
     A unit that matters to no member beyond the room it takes is judged by that room alone, once the members stand.
     """
-    staying = np.zeros_like(going)
+    staying = np.zeros_like(candidates)
     asked = _asked(snapshot, places)
     stands = snapshot.stands(places)
     again = True
     while again:
         again = False
-        for unit in np.flatnonzero(going & ~staying).tolist():
+        for unit in np.flatnonzero(candidates & ~staying).tolist():
             snapshot.looks += 1
             snapshot.shift(unit, -1)
             is_related = snapshot.relations.concern(unit)

@@ -1,7 +1,7 @@
 """One pod against all nodes at once (S-15.4 per node, 15.5 between them).
 
-On one node the least priority that suffices changes nothing: coming back by importance keeps exactly whom it keeps. So
-the k-th unit of every node is offered its place together, by vector operations. Pods of a group that stand elsewhere
+On one node the least priority that suffices changes nothing: units that come back by importance are exactly those that
+it keeps. So the k-th units of all nodes come back together, by vector operations. Pods of a group that stand elsewhere
 count in the choice between nodes, never for room.
 """
 
@@ -23,15 +23,15 @@ _SHIFT = 2**31  # makes priorities positive, so that their sum counts pods first
 
 @dataclass(frozen=True, slots=True)
 class CandidateNodes:
-    """The nodes where somebody leaving makes a place, by name, and who would leave."""
+    """The nodes where units that leave make a place, by name, and these units."""
 
     nodes: Ints
     bounds: Ints  # where the victims of each node begin, and the end
     victims: Ints  # units, by importance
     beyond: Ints  # of each victim its pods beyond budgets
 
-    def victims_of(self, offer: int) -> Ints:
-        return self.victims[self.bounds[offer] : self.bounds[offer + 1]]
+    def victims_of(self, number: int) -> Ints:
+        return self.victims[self.bounds[number] : self.bounds[number + 1]]
 
     def violations(self) -> Ints:
         return self._sums(self.beyond)
@@ -54,15 +54,15 @@ class CandidateNodes:
 
 
 def candidate_nodes(snapshot: NodeSnapshot) -> CandidateNodes:
-    """What each node would cost a single pod; ``room`` has it as its one member, and is left as it was."""
+    """What each node would cost a single pod, the one member of ``snapshot``, which is left as it was."""
     if not snapshot.related:
-        return _plain_offers(snapshot)
+        return _without_relations(snapshot)
     kind = snapshot.kinds[0]
     everywhere = kind.open
     special = _nodes_of_related(snapshot)
     open_now = np.logical_and.reduce([relation.open() for relation in kind.relations], axis=0)
-    kind.open = everywhere & open_now & ~special  # whoever leaves these, the relations stay what they are
-    plain = _plain_offers(snapshot)
+    kind.open = everywhere & open_now & ~special  # whatever leaves these, the relations stay what they are
+    plain = _without_relations(snapshot)
     kind.open = everywhere
     found = _merged(plain, _node_by_node(snapshot, np.flatnonzero(everywhere & special)))
     kind.open = everywhere
@@ -70,7 +70,7 @@ def candidate_nodes(snapshot: NodeSnapshot) -> CandidateNodes:
 
 
 def _nodes_of_related(snapshot: NodeSnapshot) -> Bools:
-    """Nodes that a unit would leave which matters to the pod, there or elsewhere."""
+    """Nodes with a unit that matters to the pod, there or elsewhere."""
     related = np.array([snapshot.relations.concern(unit) for unit in range(len(snapshot.units))], bool)
     nodes = np.zeros(len(snapshot.state.nodes), bool)
     nodes[snapshot.parts.node[related[snapshot.parts.unit]]] = True
@@ -81,7 +81,7 @@ def _merged(one: CandidateNodes, other: CandidateNodes) -> CandidateNodes:
     if not len(other.nodes):
         return one
     both = [(each, i) for each in (one, other) for i in range(len(each.nodes))]
-    both.sort(key=lambda offer: int(offer[0].nodes[offer[1]]))
+    both.sort(key=lambda node: int(node[0].nodes[node[1]]))
     parts = [(each.nodes[i], slice(int(each.bounds[i]), int(each.bounds[i + 1])), each) for each, i in both]
     sizes = [part.stop - part.start for _, part, _ in parts]
     return CandidateNodes(
@@ -92,7 +92,7 @@ def _merged(one: CandidateNodes, other: CandidateNodes) -> CandidateNodes:
     )
 
 
-def _plain_offers(snapshot: NodeSnapshot) -> CandidateNodes:
+def _without_relations(snapshot: NodeSnapshot) -> CandidateNodes:
     kind, parts = snapshot.kinds[0], snapshot.parts
     everyone = np.ones(len(snapshot.units), bool)
     order, first = by_node(snapshot, everyone)
@@ -118,7 +118,7 @@ def _plain_offers(snapshot: NodeSnapshot) -> CandidateNodes:
 def _sweep(
     snapshot: NodeSnapshot, kind: MemberKind, slack: Ints, nodes: Ints, lie: tuple[Ints, Ints], may: Bools, stays: Bools
 ) -> None:
-    """Offer all who ``may`` their place back, by importance on each node; ``stays`` says who took it."""
+    """Let the units that ``may`` come back, by importance on each node; ``stays`` says which did."""
     order, first = lie
     turn = 0
     while len(nodes := nodes[first[nodes] + turn < first[nodes + 1]]):
@@ -150,21 +150,21 @@ def _beyond(snapshot: NodeSnapshot, nodes: Ints, order: Ints, first: Ints) -> In
     return found
 
 
-def _node_by_node(snapshot: NodeSnapshot, candidates: Ints) -> CandidateNodes:
-    """Where what leaves a node changes what the pod heeds: each node is a contest of its own."""
+def _node_by_node(snapshot: NodeSnapshot, nodes_to_try: Ints) -> CandidateNodes:
+    """Where what leaves a node changes what the pod heeds: victims are selected for each node by itself."""
     nodes, victims, beyond, bounds = [], [], [], [0]
-    for node in candidates.tolist():
-        among = np.zeros(len(snapshot.units), bool)
-        among[snapshot.parts.unit[snapshot.parts.node == node]] = True
+    for node in nodes_to_try.tolist():
+        may_leave = np.zeros(len(snapshot.units), bool)
+        may_leave[snapshot.parts.unit[snapshot.parts.node == node]] = True
         only = np.zeros(len(snapshot.state.nodes), bool)
         only[node] = True
         snapshot.kinds[0].open = only
-        result = select_victims(snapshot, 1, among)
-        if result is not None and result.going.any():
-            going = np.flatnonzero(result.going)
+        result = select_victims(snapshot, 1, may_leave)
+        if result is not None and result.victims.any():
+            leaving = np.flatnonzero(result.victims)
             nodes.append(node)
-            victims.extend(going.tolist())
-            beyond.extend(result.beyond[going].tolist())
+            victims.extend(leaving.tolist())
+            beyond.extend(result.beyond[leaving].tolist())
             bounds.append(len(victims))
     whole = [np.array(each, np.int64) for each in (nodes, bounds, victims, beyond)]
     return CandidateNodes(*whole)

@@ -1,19 +1,24 @@
-"""Who must leave a domain so that the members get their places (S-15.4): a gang's is the cluster, a pod's a node.
+"""Which units must leave a domain so that the members get their places (S-15.4).
 
-In this order: with all who might leave gone there is a place at all; budgets protect whom they can; the least priority
-N that suffices is found, everyone above stays; the members get places where the least must leave; who still fits
-beside them stays too.
+The domain of a gang is the cluster, that of a pod a node. In this order:
+
+1. With all units gone that might leave there is a place at all.
+2. Budgets protect whom they can: those units stay.
+3. The least priority N that suffices is found; every unit above it stays.
+4. The members get places where the least must leave.
+5. Units that still fit beside them stay too (``reprieve``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from makeway.core.placement.cluster.arrays import Bools, Ints
-from makeway.core.placement.fit import place_gang, placed
+from makeway.core.placement.fit import count_placed, place_gang
 from makeway.core.placement.preemption.cheapest import CheapestPlaces
 from makeway.core.placement.preemption.exchange import improved
 from makeway.core.placement.preemption.reprieve import reprieve
@@ -21,146 +26,141 @@ from makeway.core.placement.snapshot import NodeSnapshot, Places, Saved
 from makeway.core.placement.units import violating_pods
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class VictimSelection:
-    """``going`` empty: there was a place without anyone leaving, though the first look missed it."""
+    """``victims`` empty: there was a place without anyone leaving, though the first look missed it."""
 
     places: Places
-    going: Bools
+    victims: Bools
     beyond: Ints  # of each unit the pods beyond their budgets
     n: int
     saved_by_budget: Bools
-    above: Bools  # who stays because its priority is above N
-    failed_at: list[int] = field(default_factory=list)  # priorities that did not suffice
+    above: Bools  # units that stay because their priority is above N
+    failed_at: tuple[int, ...] = ()  # priorities that did not suffice
 
     def violations(self) -> int:
-        return int(self.beyond[self.going].sum())
+        return int(self.beyond[self.victims].sum())
 
 
-def select_victims(snapshot: NodeSnapshot, need: int, among: Bools) -> VictimSelection | None:
-    """The least that must leave, of the units ``among``; None: even all of them are not enough. Leaves no mark."""
-    standing = snapshot.save()
+class _Threshold(NamedTuple):
+    """The least priority N such that the members have places with only units up to N gone."""
+
+    n: int
+    failed_at: tuple[int, ...]  # priorities that did not suffice
+    is_missed: bool  # no priority sufficed when the members were placed anew
+
+
+def select_victims(snapshot: NodeSnapshot, need: int, may_leave: Bools) -> VictimSelection | None:
+    """The least that must leave, of the units that may; None: even all of them are not enough. Leaves no mark."""
+    before = snapshot.save()
     try:
-        return _contest(snapshot, need, among)
+        return _VictimSearch(snapshot, need, before).select(may_leave)
     finally:
-        snapshot.load(standing)
+        snapshot.load(before)
 
 
-def _contest(snapshot: NodeSnapshot, need: int, among: Bools) -> VictimSelection | None:
-    standing = snapshot.save()
-    snapshot.take_out(among)
-    open_field = snapshot.save()
-    places = place_gang(snapshot, need)
-    if places is None:
-        return None
-    beyond = violating_pods(snapshot.state, snapshot.units, among)
-    saved = np.zeros_like(among)
-    if beyond.any():
-        places, saved = _budget_pass(snapshot, need, among, beyond, places, open_field)
-    going = among & ~saved
-    search = _Search(snapshot, need, going, standing)
-    n = search.threshold()
-    result = VictimSelection(places, going, beyond, n, saved, np.zeros_like(going), search.failed_at)
-    if search.missed:  # unlike members only: the placement that served the budgets serves again
-        snapshot.load(standing)
-        snapshot.take_out(going)
-        result.going = going & ~_reprieved(snapshot, snapshot.save(), places, going)
-        return result
-    result.above = going & (snapshot.units.priority > n)
-    going = going & ~result.above
-    snapshot.load(standing)
-    snapshot.take_out(going)
-    result.places, result.going = _final(snapshot, need, going, beyond)
-    return result
-
-
-def _budget_pass(
-    snapshot: NodeSnapshot, need: int, among: Bools, beyond: Ints, places: Places, open_field: tuple[Ints, list[Ints]]
-) -> tuple[Places, Bools]:
-    """Whom budgets protect comes back first; members sit where most of these can. The seats are not kept (S-15.4.4)."""
-    violating = among & (beyond > 0)
-    if not snapshot.related:
-        snapshot.load(open_field)
-        better = CheapestPlaces(snapshot, violating, beyond).places()
-        if placed(better) >= placed(places):
-            places = better
-        else:
-            snapshot.load(open_field)
-            places = place_gang(snapshot, need) or places
-    return places, reprieve(snapshot, places, violating)
-
-
-def _final(snapshot: NodeSnapshot, need: int, going: Bools, beyond: Ints) -> tuple[Places, Bools]:
-    """Places where least must leave, and who must (S-15.4.7, 15.4.8)."""
-    open_field = snapshot.save()
-    if snapshot.related:
-        places = place_gang(snapshot, need)
-        assert places is not None  # this is the probe that found N
-        return places, going & ~reprieve(snapshot, places, going)
-    places = CheapestPlaces(snapshot, going, beyond).places()
-    if not snapshot.alike:  # then the cheapest nodes one after another may leave no room for some
-        snapshot.load(open_field)
-        by_rule = place_gang(snapshot, need)
-        if by_rule is not None and placed(by_rule) > placed(places):
-            places = by_rule
-    leaving = going & ~_reprieved(snapshot, open_field, places, going)
-    if not snapshot.state.thorough:
-        return places, leaving
-    best = improved(snapshot, open_field, places, leaving, beyond, going)
-    return best, leaving if best is places else going & ~_reprieved(snapshot, open_field, best, going)
-
-
-def _reprieved(snapshot: NodeSnapshot, open_field: Saved, places: Places, going: Bools) -> Bools:
-    snapshot.load(open_field)
-    snapshot.occupy_all(places)
-    return reprieve(snapshot, places, going)
-
-
-class _Search:
-    """The least priority N such that the members have places with only units up to N gone; placed anew every time."""
-
-    def __init__(self, snapshot: NodeSnapshot, need: int, going: Bools, standing: tuple[Ints, list[Ints]]) -> None:
-        self._room = snapshot
+class _VictimSearch:
+    def __init__(self, snapshot: NodeSnapshot, need: int, before: Saved) -> None:
+        self._snapshot = snapshot
         self._need = need
-        self._going = going
-        self._standing = standing
-        self._priorities: Sequence[int] = sorted(set(snapshot.units.priority[going].tolist()))
-        self.failed_at: list[int] = []
-        self.missed = False
+        self._before = before
 
-    def threshold(self) -> int:
-        if self._room.leaving_can_hurt:
-            return self._upwards()
-        low, high = 0, len(self._priorities) - 1
-        while low < high:
-            middle = (low + high) // 2
-            if self._suffices(self._priorities[middle]):
-                high = middle
-            else:
-                low = middle + 1
-        if not self._priorities:  # all were saved by budgets: nobody has to leave
-            self.missed = True
-            return int(self._room.units.priority.min(initial=0))
-        if low == len(self._priorities) - 1 and (self._room.related or not self._room.alike):
-            self.missed = not self._suffices(self._priorities[low])
-        return self._priorities[low]
-
-    def _upwards(self) -> int:
-        """More that leave can hurt, so each priority is tried (S-15.4.5)."""
-        for priority in self._priorities:
-            if self._suffices(priority):
-                return priority
-        self.missed = True
-        return self._priorities[-1] if self._priorities else int(self._room.units.priority.min(initial=0))
-
-    def _suffices(self, priority: int) -> bool:
-        snapshot = self._room
-        snapshot.load(self._standing)
-        snapshot.take_out(self._going & (snapshot.units.priority <= priority))
-        if snapshot.alike and not snapshot.related:
-            good = int(np.minimum(snapshot.capacity(snapshot.kinds[0]), self._need).sum()) >= self._need
+    def select(self, may_leave: Bools) -> VictimSelection | None:
+        snapshot = self._snapshot
+        emptied = self._without(may_leave)
+        places = place_gang(snapshot, self._need)
+        if places is None:
+            return None
+        beyond = violating_pods(snapshot.state, snapshot.units, may_leave)
+        saved = np.zeros_like(may_leave)
+        if beyond.any():
+            places, saved = self._spare_by_budget(emptied, places, may_leave & (beyond > 0), beyond)
+        candidates = may_leave & ~saved
+        threshold = self._threshold(candidates)
+        if threshold.is_missed:  # unlike members only: the placement that served the budgets serves again
+            above = np.zeros_like(candidates)
+            victims = candidates & ~self._reprieved(self._without(candidates), places, candidates)
         else:
-            good = place_gang(snapshot, self._need) is not None
-        if not good:
-            self.failed_at.append(priority)
-        return good
+            above = candidates & (snapshot.units.priority > threshold.n)
+            places, victims = self._least_leaving(candidates & ~above, beyond)
+        return VictimSelection(places, victims, beyond, threshold.n, saved, above, threshold.failed_at)
+
+    def _without(self, units: Bools) -> Saved:
+        """Let these units leave, and no others."""
+        self._snapshot.load(self._before)
+        self._snapshot.take_out(units)
+        return self._snapshot.save()
+
+    def _spare_by_budget(
+        self, emptied: Saved, places: Places, violating: Bools, beyond: Ints
+    ) -> tuple[Places, Bools]:  # fmt: skip
+        """Units that budgets protect come back first; the members stand where most of these can (S-15.4.4).
+
+        These places serve only if no threshold is found.
+        """
+        snapshot = self._snapshot
+        if not snapshot.related:
+            snapshot.load(emptied)
+            cheapest = CheapestPlaces(snapshot, violating, beyond).places()
+            if count_placed(cheapest) >= count_placed(places):
+                places = cheapest
+            else:
+                snapshot.load(emptied)
+                places = place_gang(snapshot, self._need) or places
+        return places, reprieve(snapshot, places, violating)
+
+    def _threshold(self, candidates: Bools) -> _Threshold:
+        """The members are placed anew for every priority that is tried (S-15.4.5)."""
+        snapshot = self._snapshot
+        priorities: list[int] = sorted(set(snapshot.units.priority[candidates].tolist()))
+        failed: list[int] = []
+
+        def suffices(priority: int) -> bool:
+            is_enough = self._is_enough(candidates & (snapshot.units.priority <= priority))
+            if not is_enough:
+                failed.append(priority)
+            return is_enough
+
+        if not priorities:  # all were saved by budgets: no unit has to leave
+            return _Threshold(int(snapshot.units.priority.min(initial=0)), (), is_missed=True)
+        if snapshot.leaving_can_hurt:  # then a higher priority does not suffice because a lower one does: all are tried
+            n = next((priority for priority in priorities if suffices(priority)), None)
+            return _Threshold(priorities[-1] if n is None else n, tuple(failed), is_missed=n is None)
+        n = priorities[bisect_left(priorities, x=True, hi=len(priorities) - 1, key=suffices)]
+        is_doubtful = n == priorities[-1] and (snapshot.related or not snapshot.alike)
+        is_missed = is_doubtful and not suffices(n)
+        return _Threshold(n, tuple(failed), is_missed)
+
+    def _is_enough(self, units: Bools) -> bool:
+        """Whether the members have places with these units gone."""
+        snapshot = self._snapshot
+        snapshot.load(self._before)
+        snapshot.take_out(units)
+        if snapshot.alike and not snapshot.related:
+            return int(np.minimum(snapshot.capacity(snapshot.kinds[0]), self._need).sum()) >= self._need
+        return place_gang(snapshot, self._need) is not None
+
+    def _least_leaving(self, candidates: Bools, beyond: Ints) -> tuple[Places, Bools]:
+        """Places where the least must leave, and the units that must (S-15.4.7, 15.4.8)."""
+        snapshot = self._snapshot
+        emptied = self._without(candidates)
+        if snapshot.related:
+            by_rule = place_gang(snapshot, self._need)
+            assert by_rule is not None  # this is the attempt that found N
+            return by_rule, candidates & ~reprieve(snapshot, by_rule, candidates)
+        places = CheapestPlaces(snapshot, candidates, beyond).places()
+        if not snapshot.alike:  # then the cheapest nodes one after another may leave no room for some
+            snapshot.load(emptied)
+            by_rule = place_gang(snapshot, self._need)
+            if by_rule is not None and count_placed(by_rule) > count_placed(places):
+                places = by_rule
+        victims = candidates & ~self._reprieved(emptied, places, candidates)
+        if not snapshot.state.thorough:
+            return places, victims
+        better = improved(snapshot, emptied, places, victims, beyond, candidates)
+        return better, victims if better is places else candidates & ~self._reprieved(emptied, better, candidates)
+
+    def _reprieved(self, emptied: Saved, places: Places, candidates: Bools) -> Bools:
+        self._snapshot.load(emptied)
+        self._snapshot.occupy_all(places)
+        return reprieve(self._snapshot, places, candidates)
