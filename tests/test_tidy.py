@@ -37,7 +37,6 @@ MANY_METHODS = {"StoreRules", "MetricsRegistry", "StoreConformance"}
 STILL_LARGE = {
     "Agent": 35,
     "Bounded": 21,
-    "CheckedCluster": 21,
     "Client": 21,
     "Engine": 40,
     "EntryProcessor": 28,
