@@ -1,7 +1,7 @@
-"""Shows what share of the branches of each inner room the tests took, and fails below the floor.
+"""Shows the share of branches that the tests took in each inner room, and fails if it is too low.
 
-pytest-cov's own total mixes lines and branches; the promise is about branches alone, so they
-are counted here, from the JSON report.
+The total of pytest-cov mixes lines and branches. The promise is about branches alone, so they are counted here,
+from the JSON report.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def main(argv: list[str]) -> int:
     files = json.loads(Path(argv[1]).read_text("utf-8"))["files"]
     all_enough = True
     for room in ROOMS:
-        found = [each["summary"] for name, each in files.items() if f"/makeway/{room}/" in f"/{name}"]
-        covered = sum(each["covered_branches"] for each in found)
-        enough, words = verdict(room, covered, sum(each["num_branches"] for each in found))
+        summaries = [report["summary"] for name, report in files.items() if f"/makeway/{room}/" in f"/{name}"]
+        covered = sum(summary["covered_branches"] for summary in summaries)
+        enough, words = verdict(room, covered, sum(summary["num_branches"] for summary in summaries))
         print(words)
         all_enough = all_enough and enough
     return 0 if all_enough else 1

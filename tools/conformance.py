@@ -40,9 +40,9 @@ def main(argv: list[str]) -> int:
 
 
 def _answers(outcomes: Iterable[CaseOutcome]) -> Iterable[str]:
-    for each in outcomes:
-        if each.answer is not None:
-            yield json.dumps({"suite": each.case.suite, "name": each.case.name, "answer": each.answer}) + "\n"
+    for outcome in outcomes:
+        if outcome.answer is not None:
+            yield json.dumps({"suite": outcome.case.suite, "name": outcome.case.name, "answer": outcome.answer}) + "\n"
 
 
 if __name__ == "__main__":

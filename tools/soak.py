@@ -1,18 +1,17 @@
 """Runs the property tests at large counts: fixed seeds first, then new ones until the time is up.
 
-Each round is one pytest run over the tests marked ``property``. The first draws what profile
-``soak`` always draws; the later ones take a new seed each, or those that follow from ``--seed``, so that whoever must
-compare two runs (CI) is not at the mercy of chance. A round knows how much time is left
-(``MAKEWAY_SOAK_UNTIL``, see ``tests/soaking.py``) and shares it among the properties: one that
-was cut short is reported as skipped, a loop over seeds ends early, and a failure found in time is
-still shrunk and shown. The first round may take half of all the time. The first round that fails is
-the last; it prints the one command that replays it. Otherwise the last line is pytest's closing line.
+A round is one pytest run over the tests marked ``property``. The first round always draws the same (profile ``soak``).
+Later rounds take new seeds, or those that follow from ``--seed``, so that two runs in CI can be compared. A round knows
+how much time is left (``MAKEWAY_SOAK_UNTIL``, see ``tests/soaking.py``) and shares it among the properties. A property
+that was cut short is reported as skipped, a loop over seeds ends early, and a failure that came in time is still shrunk
+and shown. The first round may take half of the time. A round that fails is the last one; it prints the one command that
+replays it. Otherwise the last line is the closing line of pytest.
 
-``--kills`` and ``--objects`` say how often one part of it is done instead, however long that takes: so many times
-kill -9 under write load, and so many with jobs at work; or so many writes of random objects.
+``--kills`` and ``--objects`` do one part of the soak that many times instead, without a limit of time: kill -9 under
+write load and with jobs at work, or writes of random objects.
 
-A replay collects the same files as the round did, and only then picks the test: hypothesis also
-draws constants that it finds in the loaded modules, so that another set of files is another draw.
+A replay collects the same files as the round did, and only then picks the test: hypothesis also draws constants from
+the loaded modules, so that other files would mean other draws.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FUZZ_INPUTS = 20_000
-SHORTEST_ROUND_SECONDS = 15  # below this a round would hardly begin to try
+SHORTEST_ROUND_SECONDS = 15  # a shorter round would hardly begin
 SHRINK_SECONDS = 400  # hypothesis shrinks for five minutes at most
-COUNTED = {  # parts of a soak that can be asked for by their count: the setting, and the tests that go by it
+COUNTED = {  # parts of a soak that can be counted: the setting, and the tests that obey it
     "kills": ("MAKEWAY_KILLS", ["tests/cli/test_kills.py", "tests/end_to_end/test_kills.py"]),
     "objects": ("MAKEWAY_OBJECTS", ["tests/end_to_end/test_object_fuzz.py"]),
 }
 FAILED = re.compile(r"^(?:FAILED|ERROR) \S+?\.py::(\S+)", re.MULTILINE)
-PICKED = re.compile(r"[\w:+.\[\]/-]+")  # what an expression of pytest takes for a name
+PICKED = re.compile(r"[\w:+.\[\]/-]+")  # a name in an expression of pytest
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class Round:
 
 
 def picked(test: str) -> str:
-    """The expression that picks a test by its names; of one whose parameters are no name, all of them."""
+    """The pytest expression that picks a test by name; with all its cases if the parameters are no name."""
     names = (name if PICKED.fullmatch(name) else name.partition("[")[0] for name in test.split("::"))
     return " and ".join(names)
 
@@ -107,7 +106,7 @@ def run(one: Round, until: float, jobs: int) -> tuple[int, str]:
 
 
 def counted(counts: Mapping[str, int], seed: int, jobs: int) -> tuple[list[str], dict[str, str]]:
-    """The command and the settings that do some parts so many times."""
+    """The command and the settings that run parts of the soak a given number of times."""
     files = [file for part in counts for file in COUNTED[part][1]]
     settings = {COUNTED[part][0]: str(count) for part, count in counts.items()} | {"MAKEWAY_FUZZ_SEED": str(seed)}
     return ["-m", "pytest", "-q", "-rP", "-m", "property", "-n", str(jobs), *files], settings

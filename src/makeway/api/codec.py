@@ -1,8 +1,8 @@
-"""Objects to bytes and back: the quick way for what was checked before, and the careful way for what users write.
+"""Objects to bytes and back: a quick way for bytes that were checked before, a careful way for what users write.
 
 ``decode`` and ``encode`` are for bytes that we wrote ourselves. ``read`` takes a tree from outside: it finds the
-kind, holds the tree against the kind's shape, converts an older version, fills in defaults and answers with the
-object and every problem.
+kind, compares the tree with the kind's shape, converts an older version, fills in defaults, and returns the object
+and every problem.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def to_tree(value: Wire) -> dict[str, Tree]:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What became of a tree. ``value`` lacks whatever was wrong, and is None where nothing could be made of it.
+    """The result of reading a tree. Parts that were wrong are missing in ``value``; None: nothing could be read.
 
     ``kind`` and ``version`` are those the tree was written in; ``value`` is in the form that is stored.
     """
@@ -72,7 +72,7 @@ class Reading:
 
 
 def read(tree: Tree, mode: Mode = "Strict", *, limits: bool = True) -> Reading:
-    """An object from a tree of a user or client. ``limits=False`` checks types only, as for recorded objects."""
+    """Read an object from a tree of a user or client. ``limits=False`` checks types only, as for recorded objects."""
     kind, problems = _kind(tree)
     if kind is None:
         return Reading(None, "", None, problems)
@@ -85,22 +85,22 @@ def read(tree: Tree, mode: Mode = "Strict", *, limits: bool = True) -> Reading:
     converted = to_stored(kind, version, checked)
     problems.extend(converted.problems)
     if limits and not is_stored:
-        judge = Reader("Ignore", rules=RULES)
-        judge.read(converted.tree, kind.stored.shape(kind.stored.versions[0]))
+        stored_reader = Reader("Ignore", rules=RULES)
+        stored_reader.read(converted.tree, kind.stored.shape(kind.stored.versions[0]))
         wrong = {problem.path for problem in problems if problem.severity == "error"}  # left out, and so not missing
         seen = {problem.path for problem in problems}
-        judged = respelled(judge.problems, kind, version)
         problems.extend(
-            each
-            for each in judged
-            if each.path not in (wrong if each.severity == "error" else seen) and not _is_optional(kind, version, each)
+            problem
+            for problem in respelled(stored_reader.problems, kind, version)
+            if problem.path not in (wrong if problem.severity == "error" else seen)
+            and not _is_optional(kind, version, problem)
         )
     value = _decoder(kind.stored.type).decode(msgspec.json.encode(converted.tree))
     return Reading(kind, version, value, problems)
 
 
 def _is_optional(kind: Kind, version: str, problem: Problem) -> bool:
-    """Whether a field is missing that the stored kind requires and the view that was written does not."""
+    """Whether the problem is a missing field that only the stored kind requires, not the view that the user wrote."""
     if kind.view_of is None or problem.cause != "Required":
         return False
     field = kind.shape(version).fields.get(problem.path)
@@ -108,7 +108,7 @@ def _is_optional(kind: Kind, version: str, problem: Problem) -> bool:
 
 
 def respelled(problems: Iterable[Problem], kind: Kind, version: str) -> list[Problem]:
-    """Problems of the stored form, at the paths that the user of a served version wrote."""
+    """Problems of the stored form, with their paths as the user wrote them in a served version."""
     return [replace(problem, path=older_path(kind, version, problem.path)) for problem in problems]
 
 
@@ -131,8 +131,8 @@ def _kind(tree: Tree) -> tuple[Kind | None, list[Problem]]:
 
 
 def _version_hint(name: Tree) -> str:
-    found = [kind.api_version for kind in KINDS if kind.name == name]
-    return f"{name} is {' or '.join(found)}" if found else "for example kueue.x-k8s.io/v1beta2"
+    versions = [kind.api_version for kind in KINDS if kind.name == name]
+    return f"{name} is {' or '.join(versions)}" if versions else "for example kueue.x-k8s.io/v1beta2"
 
 
 def _not_served(api_version: str, name: str) -> Problem:

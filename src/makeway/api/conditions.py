@@ -1,4 +1,4 @@
-"""Conditions of an object: the one function that sets one, and how they are asked for.
+"""Conditions of an object: one function sets a condition, others read and remove them.
 
 Promises: setting twice is setting once; ``lastTransitionTime`` moves only when ``status`` does (api 0.7); the order of
 the list stays. A caller that gets the same tuple back has nothing to write.
@@ -26,9 +26,9 @@ def set_condition(
     now: Time,
     observed_generation: int | None = None,
 ) -> tuple[Condition, ...]:
-    """``conditions`` with the one of ``type`` as told; at the end if it is new, and the same tuple if nothing changes.
+    """``conditions`` with the condition ``type`` set. A new one goes to the end; no change, same tuple.
 
-    The message is cut to what an object may hold, the time to what is stored of it (api 0.6, 0.8).
+    The message is cut to the length that an object may hold, the time to whole seconds (api 0.6, 0.8).
     """
     before = find(conditions, type)
     since = before.last_transition_time if before is not None and before.status == status else None
@@ -37,7 +37,7 @@ def set_condition(
         status=status,
         reason=reason,
         message=cut(message, MESSAGE_BYTES_MAX),
-        # A stored condition without a time is a writer's mistake; readers rely on one, so it gets it now.
+        # A stored condition without a time is a mistake of its writer. Readers rely on the time, so it is added now.
         last_transition_time=since if since is not None else Time.of_millis(now.seconds * 1000),
         observed_generation=observed_generation,
     )
@@ -45,27 +45,27 @@ def set_condition(
         return (*conditions, after)
     if after == before:
         return conditions
-    return tuple(after if each is before else each for each in conditions)
+    return tuple(after if condition is before else condition for condition in conditions)
 
 
 def find(conditions: Iterable[Condition], type: str) -> Condition | None:
-    for each in conditions:  # a plain loop: this is asked more often than anything else
-        if each.type == type:
-            return each
+    for condition in conditions:  # a plain loop, because nothing is called more often
+        if condition.type == type:
+            return condition
     return None
 
 
 def is_true(conditions: Iterable[Condition], type: str) -> bool:
-    """Whether the condition is there and True; Unknown and absent are not."""
-    for each in conditions:
-        if each.type == type:
-            return each.status == "True"
+    """Whether the condition is True. Unknown or absent is not True."""
+    for condition in conditions:
+        if condition.type == type:
+            return condition.status == "True"
     return False
 
 
 def remove(conditions: tuple[Condition, ...], type: str) -> tuple[Condition, ...]:
-    """``conditions`` without that one; the same tuple if it is not there."""
-    kept = tuple(each for each in conditions if each.type != type)
+    """``conditions`` without ``type``; the same tuple if it is not there."""
+    kept = tuple(condition for condition in conditions if condition.type != type)
     return kept if len(kept) < len(conditions) else conditions
 
 

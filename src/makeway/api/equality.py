@@ -1,14 +1,14 @@
-"""Whether two objects mean the same, however they are written: the semantic equality of Kubernetes.
+"""Whether two objects mean the same although they are written differently: the semantic equality of Kubernetes.
 
 A Go client decodes what it reads into structs and encodes those when it writes. On the way an empty map is dropped, a
 zero is dropped where the struct has no pointer, and a quantity gets its canonical spelling: cpu ``1`` becomes ``"1"``.
-Nothing was changed, so nothing that depends on a change may happen.
+None of that is a change, so it must not be treated as one.
 
 Promises: known fields are compared by their types, unknown fields (decision 0010) as they are written; the
-order of keys never counts, that of list items always does; one pass over each part, and none where the bytes are equal.
+order of keys never counts, that of list items always does; equal bytes cost no pass over the parts, others one.
 
-Not here: whether a Job still asks for what its Workload says (``controllers.jobs.templates``), which counts only what
-is acted on.
+Not here: whether a Job still asks for what its Workload says (``controllers.jobs.templates``), which compares only the
+fields that makeway acts on.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ replace = msgspec.structs.replace
 
 
 def meanings(before: Raw, after: Raw, type_name: str) -> tuple[Meaning, Meaning]:
-    """Two raw parts of a Kubernetes type as trees that are equal where they mean the same; both empty if none differs.
+    """Two raw parts of a Kubernetes type as trees that are equal if the parts mean the same; empty for equal bytes.
 
-    In these trees quantities and times are exact values, and what absence tells as well is absent.
+    In these trees quantities and times are exact values, and a value that means the same as its absence is left out.
     """
     if bytes(before) == bytes(after):
         return {}, {}
@@ -49,7 +49,7 @@ def is_same_spec(before: WorkloadSpec, after: WorkloadSpec) -> bool:
     """Whether two specs of a Workload mean the same."""
     if before is after or before == after:
         return True
-    rest = (replace(each, pod_sets=()) for each in (before, after))
+    rest = (replace(spec, pod_sets=()) for spec in (before, after))
     return next(rest) == next(rest) and is_same_pod_sets(before.pod_sets, after.pod_sets)
 
 
@@ -61,7 +61,7 @@ def is_same_pod_sets(before: tuple[PodSet, ...], after: tuple[PodSet, ...]) -> b
 
 
 def _is_same_pod_set(before: PodSet, after: PodSet) -> bool:
-    rest = (replace(each, template=_NO_TEMPLATE) for each in (before, after))
+    rest = (replace(pod_set, template=_NO_TEMPLATE) for pod_set in (before, after))
     was, will = meanings(before.template, after.template, "PodTemplateSpec")
     return next(rest) == next(rest) and was == will
 
@@ -74,7 +74,7 @@ def _meaning(tree: Mapping[str, Tree], shape: Record) -> Meaning:
     for name, value in tree.items():
         field = shape.fields.get(name)
         if field is None:
-            result[name] = msgspec.json.encode(value, order="sorted")  # true and 1 are not the same
+            result[name] = msgspec.json.encode(value, order="sorted")  # so that true and 1 differ
         elif value is not None:
             meant = _meant(value, field.shape)
             if not (field.zero_is_absent and _is_zero(meant)):
@@ -87,9 +87,9 @@ def _meant(value: Tree, shape: Shape) -> Any:
         case Record() if isinstance(value, dict):
             return _meaning(value, shape)
         case ListOf(item) if isinstance(value, list):
-            return [_meant(each, item.shape) for each in value]
+            return [_meant(member, item.shape) for member in value]
         case MapOf(item) if isinstance(value, dict):
-            return {name: _meant(each, item.shape) for name, each in value.items() if each is not None}
+            return {name: _meant(member, item.shape) for name, member in value.items() if member is not None}
         case Leaf(name) if name in _PARSERS:
             return _exact(value, name)
     return value
@@ -98,7 +98,7 @@ def _meant(value: Tree, shape: Shape) -> Any:
 def _exact(value: Tree, type_name: str) -> Any:
     try:
         return _PARSERS[type_name](value)
-    except ValueError:  # stored by a server that did not judge it: it means what it says
+    except ValueError:  # stored by a server that did not validate it: compared as text
         return value
 
 

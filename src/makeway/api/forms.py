@@ -1,9 +1,9 @@
-"""How texts are written that Kubernetes reads as more than text: names, keys, ports, paths, percentages.
+"""The forms of texts that have a syntax in Kubernetes: names, keys, ports, paths, percentages.
 
-A ``TextForm`` is named in a ``Limit`` and judged where a tree is read (``structure``). The plain questions below it are
-for callers that hold a text already.
+A ``Limit`` names a ``TextForm``, and ``structure`` checks it when a tree is read. The plain functions are for callers
+that already hold a text.
 
-Promise: the cost of a question is linear in the length of the text, whatever is in it.
+Promise: a check costs time linear in the length of the text, whatever the text is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SUBDOMAIN = re.compile(DNS_SUBDOMAIN)
 _LABEL = re.compile(DNS_LABEL)
 _QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _FILE_NAME = re.compile(r"[-._a-zA-Z0-9]+")
-_VARIABLE = re.compile(r"[ -<>-~]+")  # what can be printed, but no equals sign
+_VARIABLE = re.compile(r"[ -<>-~]+")  # printable characters except the equals sign
 _PERCENT = re.compile(r"[0-9]{1,3}%")
 _PORT_NAME = re.compile(r"(?=[-0-9]*[a-z])[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _ZEROS = re.compile(r"\b0+(?=[0-9]+(\.|$))")
@@ -84,7 +84,7 @@ def _is_count(value: Tree) -> bool:
 
 
 def _is_address(text: str) -> bool:
-    """Zeros before a number pass, as Kubernetes has it in fields as old as these."""
+    """Whether it is an IP address. Leading zeros are allowed, as in the old fields of Kubernetes."""
     if len(text) > ADDRESS_MAX or "%" in text:
         return False
     try:
@@ -101,7 +101,7 @@ class TextForm:
     hint: str = ""
 
 
-# By the names that ``kubernetes_limits`` has for them.
+# By the names that ``kubernetes_limits`` uses.
 FORMS: dict[str, TextForm] = {
     "label": TextForm("a DNS label", is_label, LABEL_HINT),
     "subdomain": TextForm("a DNS subdomain", is_subdomain, NAME_HINT),

@@ -1,6 +1,6 @@
-"""The feature gates: which exist, what they default to, and what is wrong with a list of them (api 9.2).
+"""The feature gates: which exist, their defaults, and what is wrong with a list of them (api 9.2).
 
-``core.policy`` reads the table, so nothing here may know wire objects, not even through another module.
+``core.policy`` reads the table, so this module must not import wire objects, not even through another module.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal
 
 from makeway.api.problems import Problem, entry, warning
 
-# active: it does what it says. locked: it is on whatever is written. inert: it belongs to a module we do not have.
+# active: it switches something. locked: it is always on. inert: it belongs to a module that makeway does not have.
 Status = Literal["active", "locked", "inert"]
 
 
@@ -26,8 +26,8 @@ class Gate:
     meaning: str
 
 
-# Where the recorded system has no such gate (api 9.2: a dash) parity is as ours: no recorded case depends on it, and
-# a feature that acts only where its fields are set cannot change a case that sets none.
+# Where the recorded system has no such gate (api 9.2: a dash), ``parity`` equals ``ours``: no recorded case depends on
+# it, and a feature that acts only where its fields are set does not change a case without these fields.
 _TABLE: tuple[tuple[str, bool, bool, str], ...] = (
     ("PartialAdmission", True, True, "a Workload may start with fewer pods, down to minCount"),
     ("FlavorFungibility", True, True, "a queue's policy says when the search goes on to the next flavor"),
@@ -73,7 +73,7 @@ _INERT: tuple[tuple[str, str], ...] = (
     ("TopologyAwareScheduling", "topology-aware scheduling"),
     ("CleanupProvisioningRequestsOnEviction", "provisioning requests"),
 )
-# Whole families of names: their modules bring a new one with nearly every release.
+# Whole families of names, because their modules bring a new one with nearly every release.
 _INERT_PREFIXES: tuple[tuple[str, str], ...] = (
     ("TAS", "topology-aware scheduling"),
     ("KueueDRA", "dynamic resource allocation"),
@@ -84,7 +84,7 @@ _NEEDS = (("WorkloadAwarePreemption", "GenericWorkload"),)
 def _gates() -> dict[str, Gate]:
     active = [Gate(name, ours, parity, "active", meaning) for name, ours, parity, meaning in _TABLE]
     locked = [Gate(name, True, True, "locked", meaning) for name, meaning in _LOCKED]
-    # Off in both profiles, whatever was recorded: the truth about a module that is not there.
+    # Off in both profiles, whatever was recorded: the module is not there.
     inert = [Gate(name, False, False, "inert", module) for name, module in _INERT]
     return {gate.name: gate for gate in (*active, *locked, *inert)}
 
@@ -93,10 +93,10 @@ GATES: Mapping[str, Gate] = MappingProxyType(_gates())
 
 
 def find_gate(name: str) -> Gate | None:
-    """A gate by its name; those of the inert families too, which ``GATES`` cannot list."""
-    found = GATES.get(name)
-    if found is not None:
-        return found
+    """A gate by its name; also a gate of an inert family, which ``GATES`` does not list."""
+    gate = GATES.get(name)
+    if gate is not None:
+        return gate
     module = next((module for prefix, module in _INERT_PREFIXES if _is_of_family(name, prefix)), None)
     return None if module is None else Gate(name, False, False, "inert", module)
 
@@ -116,10 +116,10 @@ def check_gates(gates: Mapping[str, bool], path: str) -> list[Problem]:
 
 
 def _unmet(gates: Mapping[str, bool], path: str) -> list[Problem]:
-    """Gates that are on, be it by default, while one that they need is off."""
+    """Gates that are on, perhaps by default, although a gate that they need is off."""
     problems = []
     for name, needed in _NEEDS:
-        on, base = (gates.get(each, GATES[each].ours) for each in (name, needed))
+        on, base = (gates.get(gate, GATES[gate].ours) for gate in (name, needed))
         if on and not base:
             written = name if name in gates else needed
             message = f"{name} is on{'' if name in gates else ' by default'} and needs {needed}, which is off"
@@ -134,6 +134,6 @@ def _is_of_family(name: str, prefix: str) -> bool:
 
 
 def _nearest(name: str) -> str:
-    lowered = {each.lower(): each for each in GATES}
+    lowered = {gate.lower(): gate for gate in GATES}
     close = difflib.get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.6)
     return f"did you mean {lowered[close[0]]}?" if close else "remove it"

@@ -12,7 +12,7 @@ import hashlib
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_CLASS_LABEL = "kueue.x-k8s.io/priority-class"
 MAX_EXEC_TIME_LABEL = "kueue.x-k8s.io/max-exec-time-seconds"  # whole seconds
-MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"  # partial admission: at least so many pods
+MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"  # partial admission: the least number of pods
 COMPLETIONS_EQUAL_PARALLELISM = "kueue.x-k8s.io/job-completions-equal-parallelism"
 PREBUILT_WORKLOAD = "kueue.x-k8s.io/prebuilt-workload-name"  # the annotation wins, the label counts without it
 
@@ -31,9 +31,9 @@ JOB_OWNER_GVK = "kueue.x-k8s.io/job-owner-gvk"
 JOB_OWNER_NAME = "kueue.x-k8s.io/job-owner-name"
 PRIORITY_BOOST = "kueue.x-k8s.io/priority-boost"
 OPTION_RANK = "kueue.x-k8s.io/option-rank"
-OPTION_NAME = "kueue.x-k8s.io/option-name"  # with the owner's UID the identity of an Option
+OPTION_NAME = "kueue.x-k8s.io/option-name"  # identifies an Option together with the UID of its owner
 
-# Objects that we made, here or in a worker cluster.
+# Objects that makeway creates, here or in a worker cluster.
 MANAGED_LABEL = "kueue.x-k8s.io/managed"
 ORIGIN_LABEL = "kueue.x-k8s.io/multikueue-origin"
 ORIGIN_UID = "kueue.x-k8s.io/multikueue-origin-uid"
@@ -44,7 +44,7 @@ CLUSTER_QUEUE_LABEL = "kueue.x-k8s.io/cluster-queue-name"
 LOCAL_QUEUE_LABEL = "kueue.x-k8s.io/local-queue-name"
 WORKLOAD = "kueue.x-k8s.io/workload"  # annotation: the queueing Workload
 WORKLOAD_REF = "makeway.dev/workload-ref"  # annotation: <name>/<podGroup>[/<replicaKey>] of the scheduling Workload
-STOPPED = "makeway.dev/stopped"  # annotation: its Job let go of it before it had ended
+STOPPED = "makeway.dev/stopped"  # annotation: its Job stopped managing it before the pod ended
 
 # Finalizers.
 RESOURCE_IN_USE = "kueue.x-k8s.io/resource-in-use"
@@ -65,7 +65,7 @@ ANY_OPTION = "any"  # the one Option of a Workload without flavors to choose fro
 DEFAULT_NAMESPACE = "default"
 LASTING_NAMESPACES = (DEFAULT_NAMESPACE, "kube-system", "kube-public")  # they cannot be deleted
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"  # every namespace carries its own name
-SCHEDULERS = ("", "default-scheduler", "makeway-scheduler")  # names that pods may ask for and get our pod scheduler
+SCHEDULERS = ("", "default-scheduler", "makeway-scheduler")  # schedulerNames of pods that our pod scheduler places
 SYSTEM_CLASSES = {
     "system-cluster-critical": 2_000_000_000,
     "system-node-critical": 2_000_001_000,
@@ -77,13 +77,13 @@ _SUFFIX_MAX = 63
 
 
 def workload_name(kind: str, group: str, name: str, uid: str) -> str:
-    """The name of a job's Workload (api 11.1). The hash tells apart jobs of one name: other groups, later runs."""
+    """The name of a job's Workload (api 11.1). The hash tells jobs of one name apart (other group, later run)."""
     identity = "\n".join((kind, group, name, uid))
     return f"{_cut(f'{kind.lower()}-{name}', NAME_MAX - 1 - _HASH_LENGTH)}-{_hash(identity)}"
 
 
 def option_name(parent: str, option: str, *, taken: bool = False) -> str:
-    """The name of an Option of ``parent`` (api 11.2); ``taken`` when another owner's object has the plain one."""
+    """The name of an Option of ``parent`` (api 11.2); ``taken``: an object of another owner has the plain name."""
     full = f"{parent}-option-{option}"
     if len(full) <= NAME_MAX and not taken:
         return full
@@ -92,7 +92,7 @@ def option_name(parent: str, option: str, *, taken: bool = False) -> str:
 
 
 def _cut(text: str, length: int) -> str:
-    """At most ``length`` characters that may be followed by a dash: a dot before one would be no legal name."""
+    """At most ``length`` characters, without a dot at the end: a dash follows, and ``.-`` is not legal in a name."""
     return text[:length].rstrip("-.")
 
 

@@ -30,16 +30,16 @@ class PodRequest:
 def pod_request(pod: PodRequest) -> dict[str, int]:
     """What the pod needs at its peak (S-1.4)."""
     running: dict[str, int] = {}
-    for each in pod.containers:
-        add_to(running, each.requests)
-    beside: dict[str, int] = {}  # init containers that keep running, listed so far
+    for container in pod.containers:
+        add_to(running, container.requests)
+    beside: dict[str, int] = {}  # of the init containers so far that keep running
     peak: dict[str, int] = {}
-    for each in pod.init_containers:
-        if each.restarts:
-            add_to(beside, each.requests)
+    for container in pod.init_containers:
+        if container.restarts:
+            add_to(beside, container.requests)
             continue
-        for name in {**beside, **each.requests}:
-            peak[name] = max(peak.get(name, 0), each.requests.get(name, 0) + beside.get(name, 0))
+        for name in {**beside, **container.requests}:
+            peak[name] = max(peak.get(name, 0), container.requests.get(name, 0) + beside.get(name, 0))
     add_to(running, beside)
     total = {name: max(table[name] for table in (running, peak) if name in table) for name in {**running, **peak}}
     if pod.whole is not None:

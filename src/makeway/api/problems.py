@@ -1,6 +1,6 @@
-"""A problem with something a user wrote: where, what came, what is allowed, what to do.
+"""A problem with something that a user wrote: where, what came, what is allowed, what to do.
 
-Validation answers with a list of these, never with an exception, so that all problems are told at once.
+Validation returns a list of problems and raises no exception, so that the user learns of all of them at once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Problem:
 
 
 def entry(path: str, key: str) -> str:
-    """``path`` with the key of a map. An odd key is quoted: the path stays on one line and can be taken apart again."""
+    """``path`` with the key of a map. An odd key is quoted, so that the path stays on one line and can be parsed."""
     is_plain = key.isprintable() and "]" not in key and not key.startswith('"')
     return f"{path}[{key}]" if is_plain else f"{path}[{json.dumps(key)}]"
 

@@ -1,15 +1,15 @@
 """Kubernetes quantities, Go durations and RFC 3339 times <-> exact integers.
 
-Each value is one immutable integer in 10^-9 units (of an amount, of a second) that remembers how to print itself:
-``Quantity``, ``Duration``, ``Time`` and ``MicroTime``. Texts are read once and remembered in bounded caches, since
+A value is one immutable integer in 10^-9 units (of an amount, of a second) together with its printed text:
+``Quantity``, ``Duration``, ``Time`` and ``MicroTime``. Texts are parsed once and kept in bounded caches, since
 objects repeat them; ``decode_hook`` and ``encode_hook`` connect the four to msgspec.
 
-Promises: a text is accepted, valued and printed as Kubernetes does it (resource.Quantity, metav1.Duration, metav1.Time,
+Promises: a text is accepted, parsed and printed as Kubernetes does it (resource.Quantity, metav1.Duration, metav1.Time,
 metav1.MicroTime), oddities included. What differs, on purpose:
 
-- ``str`` is always the canonical form; Kubernetes repeats some other spellings (``+1``, ``1.500``) as written;
+- ``str`` is always the canonical form; Kubernetes prints some other spellings (``+1``, ``1.500``) as written;
 - a DecimalSI amount from 10^21 on prints as ``1000E``, where Kubernetes loses the suffix and prints ``1``;
-- an amount of more than 4000 digits before the point is refused, so that no text can cause much work;
+- an amount with more than 4000 digits before the point is refused, so that no text causes much work;
 - a sum of durations that overflows is always refused, where Go's sum can wrap around to zero.
 
 Values are equal and ordered by amount alone. A JSON float counts as its shortest decimal text; no other float occurs.
@@ -35,12 +35,12 @@ _MILLI_IN_NANO: Final = 10**6
 
 
 def clamped(amount: int) -> int:
-    """The nearest amount that fits a signed 64-bit integer (S-1.2)."""
+    """The nearest integer that fits into signed 64 bits (S-1.2)."""
     return max(MIN_AMOUNT, min(MAX_AMOUNT, amount))
 
 
 class _Exact:
-    """An immutable integer with its text, made at once so that encoding only fetches it; compares with its own kind."""
+    """An immutable integer and its text, made at once so that encoding is quick; comparable with its own type."""
 
     __slots__ = ("_amount", "text")
     _amount: int
@@ -88,21 +88,21 @@ _DECIMAL_SUFFIX_OF: Final = {exponent: suffix for suffix, exponent in _DECIMAL_S
 _BINARY_RANKS: Final = ("", *_BINARY_SUFFIXES)
 _SUFFIX_HELP: Final = "allowed are n u m k M G T P E Ki Mi Gi Ti Pi Ei or an exponent like e3"
 
-# Possessive, so that a long text costs one pass whatever follows the number.
+# Possessive quantifiers: a long text costs one pass, whatever follows the number.
 _NUMBER: Final = re.compile(r"([+-]?)([0-9]*+)(?:\.([0-9]*+))?")
 _EXPONENT: Final = re.compile(r"[eE]([+-]?)(?=[0-9])0*+([0-9]{0,19})")
 
-# What Kubernetes trims and JSON lets stand unescaped: tabs and line breaks arrive there as escapes and are refused.
+# The white space that Kubernetes trims, without tabs and line breaks: JSON escapes those, and so they are refused.
 _SPACES: Final = " \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
 
 _MAX_DIGITS: Final = 4000  # before the point; Python itself turns integers into text up to 4300 digits
 _LIMIT: Final = 10**_MAX_DIGITS
-_BINARY_FRACTION_DIGITS: Final = 60 + 9  # multiples of 10^-9 / 2^60 have no more decimal places than that
-_MAX_CACHED_LENGTH: Final = 64  # bounds the memory a cache may hold; longer texts are read anew each time
+_BINARY_FRACTION_DIGITS: Final = 60 + 9  # the most decimal places that a multiple of 10^-9 / 2^60 has
+_MAX_CACHED_LENGTH: Final = 64  # bounds the memory of a cache; longer texts are parsed every time
 
 
 class Quantity(_Exact):
-    """An amount in the manner of Kubernetes, exact to 10^-9; ``format`` says how it prints."""
+    """A quantity of Kubernetes, exact to 10^-9; ``format`` says how it prints."""
 
     __slots__ = ("format",)
     format: Format
@@ -117,7 +117,7 @@ class Quantity(_Exact):
 
     @classmethod
     def parse(cls, value: str | int | float) -> Quantity:
-        """Read what an object may hold in the place of a quantity; ``ValueError`` says why it is none."""
+        """Parse a value that stands in an object where a quantity is expected; ``ValueError`` says why it is none."""
         if isinstance(value, str):
             return _cached_quantity(value) if len(value) <= _MAX_CACHED_LENGTH else _read_quantity(value)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -152,7 +152,7 @@ class Quantity(_Exact):
 
 
 def _print_decimal(nano: int, *, with_exponent: bool) -> str:
-    """The fewest digits without a fraction, the exponent being a multiple of three."""
+    """The text with the fewest digits and no fraction; the exponent is a multiple of three."""
     if nano == 0:
         return "0"
     mantissa, exponent = nano, -9
@@ -178,7 +178,7 @@ def _read_quantity(text: str) -> Quantity:
     else:
         format, exponent = "DecimalExponent", _read_exponent(suffix, text)
     if not number[2] and not fraction:
-        # Kubernetes takes a missing number for zero, but only where its fast path reads it.
+        # Kubernetes reads a missing number as zero, but only in its fast path.
         if exponent < -9 or (format == "BinarySI" and exponent > 40):
             raise ValueError(f"{_shown(text)} is not a quantity: it has no digits")
         return Quantity(0, format)
@@ -200,12 +200,12 @@ def _read_exponent(suffix: str, text: str) -> int:
 
 
 def _decimal_nano(whole: str, fraction: str, exponent: int, text: str) -> int:
-    """The amount without its sign, any remainder below one nano rounded up."""
+    """The amount without its sign, rounded up to whole nanos."""
     digits = (whole + fraction).lstrip("0")
     shift = exponent - len(fraction) + 9
     if not digits:
         return 0
-    if len(digits) + shift > _MAX_DIGITS + 9:  # judged by length: nothing large is computed
+    if len(digits) + shift > _MAX_DIGITS + 9:  # decided by length, so that no large number is computed
         raise _too_large(_shown(text))
     if shift >= 0:
         return int(digits + "0" * shift)
@@ -214,7 +214,7 @@ def _decimal_nano(whole: str, fraction: str, exponent: int, text: str) -> int:
 
 def _binary_nano(whole: str, fraction: str, exponent: int) -> int:
     """As ``_decimal_nano``, but capped to a 64-bit integer of whole units."""
-    if len(whole) > 19:  # above the cap before the suffix counts
+    if len(whole) > 19:  # above the cap even without the suffix
         return MAX_AMOUNT * _NANO
     kept, dropped = fraction[:_BINARY_FRACTION_DIGITS], fraction[_BINARY_FRACTION_DIGITS:]
     nano, rest = divmod((int(f"0{whole}{kept}") << exponent) * _NANO, int("1" + "0" * len(kept)))
@@ -229,7 +229,7 @@ _SEGMENT: Final = re.compile(r"([0-9]*+)(?:\.([0-9]*+))?([^0-9.]++)")
 
 
 class Duration(_Exact):
-    """A span of time as Go has it: 64-bit nanoseconds when parsed, any integer when computed."""
+    """A duration of Go: 64-bit nanoseconds when parsed, any integer when computed."""
 
     __slots__ = ()
     noun = "duration"
@@ -287,7 +287,7 @@ def _read_duration(text: str) -> Duration:
         if unit is None:
             unknown = _shown(segment[3])
             raise ValueError(f"{_shown(text)} is not a duration: unknown unit {unknown}, allowed are ns us ms s m h")
-        whole = segment[1].lstrip("0")[:20]  # 20 digits are too many whatever the unit
+        whole = segment[1].lstrip("0")[:20]  # 20 digits are too many in any unit
         total += int(whole or "0") * unit + _fraction_nanos(segment[2] or "", unit)
         position = segment.end()
     if total > MAX_AMOUNT + negative:
@@ -296,7 +296,7 @@ def _read_duration(text: str) -> Duration:
 
 
 def _fraction_nanos(digits: str, unit: int) -> int:
-    """What the digits after a point add. Go multiplies doubles (0.333... of an hour is 20m); this does so in ints."""
+    """The nanoseconds of the digits after a point. Go computes them in doubles (0.333... of an hour is 20m)."""
     significant = digits.lstrip("0")
     zeros = len(digits) - len(significant)
     if not significant or zeros > 13:  # below 10^-13 h
@@ -306,7 +306,7 @@ def _fraction_nanos(digits: str, unit: int) -> int:
     power = int("1" + "0" * places)
     if unit % power == 0:
         return int(kept) * (unit // power)
-    scale = min(power, 10**22)  # exact as a double; from here on each further place is rounded
+    scale = min(power, 10**22)  # 10^22 is the last power of ten that is exact as a double
     for _ in range(places - 22):
         scale = _as_double(scale * 10, 1)[0]
     value, factor = _as_double(int(kept), 1), _as_double(unit, scale)
@@ -330,13 +330,13 @@ _ZONE: Final = r"(?:Z|([+-][0-9]{2}):([0-9]{2}))"  # Go takes offsets up to 24:6
 _RFC3339: Final = re.compile(rf"{_CLOCK}(?:[.,]([0-9]++))?{_ZONE}")
 _RFC3339_MICRO: Final = re.compile(rf"{_CLOCK}[.,]([0-9]{{6}}|\+[0-9]{{5}}|-00000){_ZONE}")  # Go takes the signs too
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
-_CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097  # after which the Gregorian calendar repeats; ``date`` knows no year 0
+_CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097  # the Gregorian calendar repeats after these; ``date`` has no year 0
 _FIRST_MILLIS: Final = -62_167_219_200_000  # 0000-01-01T00:00:00Z
 LAST_MILLIS: Final = 253_402_300_799_000  # 9999-12-31T23:59:59Z
 
 
 class Time(_Exact):
-    """An instant: prints in whole seconds of UTC, rounded down, and compares by all it was parsed with."""
+    """A point in time. It prints whole seconds of UTC, rounded down; comparisons use everything that was parsed."""
 
     __slots__ = ()
     noun = "time"
@@ -351,7 +351,7 @@ class Time(_Exact):
 
     @classmethod
     def of_millis(cls, millis: int) -> Self:
-        """A time that was computed; one that no text could hold is the first or last that one can."""
+        """A time that was computed; one outside the printable range becomes the first or last of that range."""
         time: Self = _cached_millis(cls, millis)
         return time
 
@@ -373,7 +373,7 @@ class Time(_Exact):
 
 
 class MicroTime(Time):
-    """A time that prints microseconds, rounded down; read only with all six digits of them, as Kubernetes does."""
+    """A time that prints microseconds, rounded down. A text needs all six digits of them, as in Kubernetes."""
 
     __slots__ = ()
     layout = _RFC3339_MICRO
@@ -434,7 +434,7 @@ _READERS: Final[dict[type, Callable[[Any], object]]] = {
 
 
 def decode_hook(kind: type, value: object) -> object:
-    """For msgspec's ``dec_hook``: what JSON holds -> one of ours; msgspec adds the path to the ``ValueError``."""
+    """For msgspec's ``dec_hook``: a JSON value -> one of the four types; msgspec adds the path to a ``ValueError``."""
     reader = _READERS.get(kind)
     if reader is None:
         raise NotImplementedError(f"no way to decode {kind!r}")
@@ -442,7 +442,7 @@ def decode_hook(kind: type, value: object) -> object:
 
 
 encode_hook: Final = attrgetter("text")
-"""For msgspec's ``enc_hook``: one of ours -> its text. A getter in C, for this is where encoding spends its time."""
+"""For msgspec's ``enc_hook``: one of the four types -> its text. A getter in C, since encoding spends its time here."""
 
 
 def _shown(text: str) -> str:

@@ -1,7 +1,7 @@
-"""What objects name and do not contain: flavors, queues, classes, gangs, each with its path and with what happens
-without it.
+"""References of an object to other objects (flavors, queues, classes, gangs): the path of each, and what happens if the
+other object is missing.
 
-Not here: whether it is there (``together``).
+Not here: whether it is missing (``together``).
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ class Reference(NamedTuple):
     path: str
     kind: type[Wire]
     name: str
-    outcome: str  # what happens without it
+    outcome: str  # what happens if it is missing
     namespace: str = ""
-    group: str = ""  # of a scheduling Workload: the one that it must have
+    group: str = ""  # a group that the scheduling Workload must have
 
 
 def references_of(value: Wire | None, namespace: str) -> Iterator[Reference]:
-    """All that an object names; ``namespace`` is its own."""
+    """All references of an object; ``namespace`` is that of the object."""
     try:
-        for each in chain(
+        for reference in chain(
             _queue_references(value), _job_references(value, namespace), _pod_references(value, namespace)
         ):
-            if each.name:
-                yield each
-    except msgspec.MsgspecError:  # a part of a pod that no rule has judged
+            if reference.name:
+                yield reference
+    except msgspec.MsgspecError:  # a part of a pod that no rule has checked
         return
 
 
@@ -56,9 +56,9 @@ def _queue_references(value: Wire | None) -> Iterator[Reference]:
         case ClusterQueue(spec=spec):
             outcome = "the queue stays inactive (FlavorNotFound)"
             for i, group in enumerate(spec.resource_groups):
-                for j, each in enumerate(group.flavors):
+                for j, flavor in enumerate(group.flavors):
                     path = f"spec.resourceGroups[{i}].flavors[{j}].name"
-                    yield Reference(path, queueing.ResourceFlavor, each.name, outcome)
+                    yield Reference(path, queueing.ResourceFlavor, flavor.name, outcome)
             checks = spec.admission_checks_strategy.admission_checks if spec.admission_checks_strategy else ()
             outcome = "the queue stays inactive (AdmissionCheckNotFound)"
             for i, check in enumerate(checks):
@@ -96,7 +96,7 @@ def _job_references(value: Wire | None, namespace: str) -> Iterator[Reference]:
 
 
 def _pod_references(value: Wire | None, namespace: str) -> Iterator[Reference]:
-    """The classes and gangs of pods and scheduling Workloads. A class counts until the number behind it is known."""
+    """Classes and gangs that pods and scheduling Workloads name. A class counts until its priority is known."""
     match value:
         case GangWorkload(spec=spec) if not is_ranked(value):
             yield _class("spec.priorityClassName", spec.priority_class_name, "the Workload is refused")
@@ -133,7 +133,7 @@ def _class(path: str, name: str, outcome: str) -> Reference:
 
 
 def is_ranked(workload: GangWorkload) -> bool:
-    """Whether the numbers behind its classes are known."""
+    """Whether the priorities of its classes are known."""
     status = workload.status or GangWorkloadStatus()
     return status.priority is not None and status.preemption_priority is not None
 
@@ -144,4 +144,4 @@ def _waits(workload: Workload) -> bool:
 
 def is_finished(workload: Workload) -> bool:
     status = workload.status or WorkloadStatus()
-    return any(each.type == "Finished" and each.status == "True" for each in status.conditions)
+    return any(condition.type == "Finished" and condition.status == "True" for condition in status.conditions)

@@ -1,11 +1,11 @@
-"""Which kinds exist, in which groups and versions they are served, and how each becomes the stored form and back.
+"""The kinds, the groups and versions in which they are served, and their conversion to the stored form and back.
 
-Objects are stored once, in the first version of their kind. A kind may be served in other versions (api 20), and in a
+An object is stored once, in the first version of its kind. A kind may be served in other versions (api 20), and in a
 second group: then the second group has a kind of its own, a *view* (``Kind.view_of``), which shows the same objects
 under the same names, uids and resourceVersions.
 
-Conversion works on trees and never changes the one it is given. The forms differ in few spellings only, so each kind
-that differs has one function per direction; what they do not name is spelled alike.
+Conversion works on trees and never changes the tree that it is given. Versions differ in few fields only: a kind with
+differences has one function per direction, and all other fields are spelled alike.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CLASS_SOURCES = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What ``kubectl get`` shows; ``wide`` only with ``-o wide``."""
+    """A column of ``kubectl get``; ``wide``: only with ``-o wide``."""
 
     name: str
     type: str
@@ -43,7 +43,7 @@ class Column:
 class Kind:
     name: str
     group: str  # "" is the core group
-    versions: tuple[str, ...]  # the first one is stored, or of a view the one that clients prefer
+    versions: tuple[str, ...]  # the first one is stored; in a view it is the one that clients prefer
     type: type[Wire]
     plural: str
     namespaced: bool = False
@@ -68,7 +68,7 @@ class Kind:
 
     @property
     def stored(self) -> Kind:
-        """The kind under which its objects are kept: itself, unless it is a view."""
+        """The kind under which its objects are stored: the kind itself, unless it is a view."""
         return self if self.view_of is None else _by_key()[self.view_of]
 
     def is_stored_as(self, version: str) -> bool:
@@ -76,7 +76,7 @@ class Kind:
         return self.view_of is None and version == self.versions[0]
 
     def shape(self, version: str) -> Record:
-        """Its shape in a served version."""
+        """The shape of its objects in a served version."""
         first = shape_of(self.type) if self.ours else kubernetes_kind(self.type)
         if version == self.versions[0]:
             return first
@@ -213,7 +213,7 @@ def find_kind(api_version: str, name: str) -> Kind | None:
 
 
 def kind_of(type_: type[Wire]) -> Kind:
-    """The kind of one of our wire types; of a type that two groups share the one that is stored."""
+    """The kind of a wire type; if two groups share the type, the kind that is stored."""
     return next(kind for kind in KINDS if kind.type is type_)
 
 
@@ -272,7 +272,7 @@ class Converted:
 
 
 def to_stored(kind: Kind, version: str, tree: dict[str, Tree]) -> Converted:
-    """``tree`` of a served version in the form that is stored."""
+    """The tree of a served version, converted to the stored form."""
     if kind.is_stored_as(version):
         return Converted(tree)
     problems: list[Problem] = []
@@ -284,7 +284,7 @@ def to_stored(kind: Kind, version: str, tree: dict[str, Tree]) -> Converted:
 
 
 def from_stored(kind: Kind, version: str, tree: dict[str, Tree]) -> dict[str, Tree]:
-    """A stored tree as a served version of ``kind`` shows it."""
+    """A stored tree, converted to a served version of ``kind``."""
     if kind.is_stored_as(version):
         return tree
     result = {**tree, "apiVersion": kind.served(version)}
@@ -295,7 +295,7 @@ def from_stored(kind: Kind, version: str, tree: dict[str, Tree]) -> dict[str, Tr
 
 
 def older_path(kind: Kind, version: str, path: str) -> str:
-    """A path of the stored form as the user of ``version`` wrote it."""
+    """A path of the stored form, as a user of ``version`` writes it."""
     if not kind.is_stored_as(version):
         for new, old in _PATHS.get(kind.key, ()):
             if path == new or path.startswith((f"{new}.", f"{new}[")):
@@ -304,7 +304,7 @@ def older_path(kind: Kind, version: str, path: str) -> str:
 
 
 def stored_path(kind: Kind, version: str, path: str) -> str:
-    """A path as the user of ``version`` writes it, in the stored form."""
+    """A path that a user of ``version`` writes, in the stored form."""
     if not kind.is_stored_as(version):
         for new, old in _PATHS.get(kind.key, ()):
             if path == old or path.startswith(f"{old}."):
@@ -313,7 +313,7 @@ def stored_path(kind: Kind, version: str, path: str) -> str:
 
 
 def _copied(tree: dict[str, Tree], block: str) -> dict[str, Tree]:
-    """A copy of a block, in place: the caller's tree stays as it is. A block that is absent stays absent."""
+    """Put a copy of a block in its place, so that the caller's tree stays as it is; an absent block stays absent."""
     value = tree.get(block)
     if not isinstance(value, dict):
         return {}
@@ -425,9 +425,7 @@ _EVENT_NAMES = (  # core/v1, events.k8s.io/v1
 
 def _event_up(tree: dict[str, Tree], problems: list[Problem]) -> None:
     for stored, shown in _EVENT_NAMES:
-        tree.pop(
-            stored, None
-        )  # a word of the other group: here it is an unknown field, and its value has not been validated
+        tree.pop(stored, None)  # a field of the other group: unknown in this one, and its value has not been validated
         _rename(tree, shown, stored)
 
 

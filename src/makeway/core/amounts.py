@@ -1,7 +1,7 @@
 """Integers that never wrap: 64 bits, saturating, with one value that means unlimited (S-1.2, 1.3).
 
-What many use together is summed up exactly (``quota.tree``) and cut here, where it is compared: a sum that was cut
-while it was made could not be taken apart again. So whatever is at or above the largest value counts as that.
+The usage of many workloads is summed up exactly (``quota.tree``). Only where it is compared it is cut to 64 bits, here:
+no workload could be subtracted again from a sum that was cut. A value at or above the largest counts as unlimited.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The nouns the scheduler reasons about: integers and frozen values, never wire objects."""
+"""The objects that ``core`` decides on: integers and frozen values, never wire objects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WorkloadKey = NewType("WorkloadKey", str)  # "namespace/name"
 LocalName = tuple[str, str]  # a LocalQueue: namespace, name
 Uid = NewType("Uid", str)
 Millis = NewType("Millis", int)  # a point in time or a span; always an int, never read from a clock here
-FR = tuple[FlavorName, ResourceName]  # what quota is kept of: a resource in a flavor
+FR = tuple[FlavorName, ResourceName]  # quota is counted per resource in a flavor
 Usage = Mapping[FR, int]
 
 DAWN = Millis(-(2**63))  # before every time that can occur
@@ -24,11 +24,11 @@ PODS = ResourceName("pods")  # counted from the podSets where a queue covers it 
 
 
 class InvariantError(AssertionError):
-    """Our own code broke a promise. Never raised for user input; met in handling one object, it sets that one aside."""
+    """Our own code broke a promise. User input never raises it. An object that raises it is set aside."""
 
 
 def invariant(condition: bool, promise: str, *values: object) -> None:
-    """Like ``assert``, but it survives ``python -O``; the text is made only once the promise is broken."""
+    """Like ``assert``, but it also holds under ``python -O``; the text is only made when the promise is broken."""
     if not condition:
         raise InvariantError(promise.format(*values))
 
@@ -94,7 +94,7 @@ Selector = tuple[Expression, ...]  # all must hold
 
 
 def selects(selector: Selector, labels: Mapping[str, str]) -> bool:
-    return all(each.holds(labels) for each in selector)
+    return all(expression.holds(labels) for expression in selector)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class Flavor:
 
 
 class PodSetSignature:
-    """How the pods of a podSet look to the scheduler. Those that look alike share one, so that comparing is cheap."""
+    """All of a podSet that a verdict depends on. Equal podSets share one signature, so that comparing them is cheap."""
 
     __slots__ = ("__weakref__", "count", "is_partial", "parts", "totals", "where")
 
@@ -117,11 +117,11 @@ class PodSetSignature:
         self.parts = parts
         self.where = pod_set.where()
         self.count = pod_set.count
-        self.is_partial = pod_set.min_count is not None  # fewer of them would do
-        self.totals = {name: amount * pod_set.count for name, amount in pod_set.requests.items()}  # of all together
+        self.is_partial = pod_set.min_count is not None  # partial admission: fewer pods would do
+        self.totals = {name: amount * pod_set.count for name, amount in pod_set.requests.items()}  # of all its pods
 
     def covers(self, other: PodSetSignature) -> bool:
-        """Whether these pods ask for all that the others ask for, in the same places; partial ones never do."""
+        """Whether these pods ask for no less than the others, in the same places; False with partial admission."""
         if self.is_partial or other.is_partial or self.count < other.count or self.where != other.where:
             return False
         asked, least = self.totals, other.totals
@@ -156,25 +156,25 @@ class PodSet:
 
     @property
     def signature(self) -> PodSetSignature:
-        """Equal (the same object) for podSets that get the same verdict in the same place (S-4.5.3)."""
-        found = self._signature
-        if found is None:
+        """The same object for all podSets that get the same verdict in the same place (S-4.5.3)."""
+        signature = self._signature
+        if signature is None:
             parts = (*self.where(), self.name, self.count, self.min_count, tuple(sorted(self.requests.items())))
-            found = _signatures.get(parts)
-            if found is None:
-                found = _signatures[parts] = PodSetSignature(self, parts)
-            object.__setattr__(self, "_signature", found)
-        return found
+            signature = _signatures.get(parts)
+            if signature is None:
+                signature = _signatures[parts] = PodSetSignature(self, parts)
+            object.__setattr__(self, "_signature", signature)
+        return signature
 
     def where(self) -> tuple[object, ...]:
-        """What decides which flavors it may use."""
+        """The part of it that decides which flavors it may use."""
         selector = tuple(sorted((self.node_selector or {}).items()))
         return self.group, tuple(sorted(self.allowed)), self.tolerations, selector, self.affinity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodSetUse:
-    """What a podSet holds: where and how much."""
+    """What a podSet holds: amounts of resources in flavors."""
 
     name: str
     count: int
@@ -193,7 +193,7 @@ class ClaimedSet:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a preemptor is promised while those whom it counts on leave (S-10.13)."""
+    """The assignment that a preemptor is promised while its victims leave (S-10.13)."""
 
     sets: tuple[ClaimedSet, ...]
     victims: tuple[tuple[WorkloadKey, Uid], ...]  # in order of choice
@@ -210,34 +210,38 @@ class Workload:
     queue: QueueName
     priority: int  # effective (S-7.1)
     queued_at: Millis  # its place among equals: the queue-order timestamp (S-4.3)
-    created_at: Millis | None = None  # where that goes back to once it has quota (S-7.10); None: it never moved
-    displaced_at: Millis | None = None  # by time (KEP-8522), since when; None: not so, or it has had quota since
-    ran_seconds: int = 0  # in earlier attempts; 0 also where that gives nobody a turn before another (S-7.14)
+    created_at: Millis | None = (
+        None  # ``queued_at`` becomes this again once it has quota (S-7.10); None: it never moved
+    )
+    displaced_at: Millis | None = (
+        None  # since when it is displaced by time (KEP-8522); None: it is not, or it has had quota since
+    )
+    ran_seconds: int = 0  # in earlier attempts; 0 where that does not count for its turn (S-7.14)
     pod_sets: tuple[PodSet, ...] = ()
     local_queue: str = ""
     family: Uid | None = None  # of an Option: its Parent (KEP-8691)
     option_rank: int = 0
-    owner: str = ""  # its controller, "kind/namespace/name": one that is made anew is the same; "": there is none
+    owner: str = ""  # its controller, "kind/namespace/name", also after that was created anew; "": there is none
     owner_uid: str = ""
     # what it holds
     usage: Usage | None = None  # None: it holds no quota
     uses: tuple[PodSetUse, ...] = ()
     reserved_at: Millis | None = None  # as decided (S-3.10), so already while assumed; None while there is no time yet
     evicted: bool = False  # asked to leave; its quota counts until it has left
-    evicted_at: Millis | None = None  # since when, as decided; None also where no time was stored
+    evicted_at: Millis | None = None  # when, as decided; None also where no time was stored
     preempted: bool = False  # for another workload, and not because its time was up
     grace_ms: int = 30_000  # how long its pods may take to end
     admitted: bool = False
     pods_ready: bool = False
     checks: tuple[tuple[str, bool], ...] = ()  # admission checks it lists, and whether each is Ready
-    # what it waits for, or what keeps it from being looked at or from preempting
+    # what it waits for, or what keeps it out of a cycle or from preempting
     claim: Claim | None = None
     gated: bool = False  # a preemption gate is closed (KEP-8303)
-    refused: str = ""  # a reason found before any search (S-5.3): its words
-    refusal: str = ""  # and its condition reason
+    refused: str = ""  # why it is refused before any search (S-5.3), in words
+    refusal: str = ""  # and as the reason of a condition
     requeue_at: Millis | None = None  # back-off: not before
     backing_off: bool = False  # Requeued is False
-    _local: LocalName | None = field(default=None, init=False, repr=False)  # once somebody asked
+    _local: LocalName | None = field(default=None, init=False, repr=False)  # filled in by the first question for it
 
     def has_passed(self, checks: Iterable[str]) -> bool:
         """Whether these checks are all listed, and all that are listed are Ready (S-11.1)."""
@@ -245,7 +249,7 @@ class Workload:
         return all(listed.values()) and all(name in listed for name in checks)
 
     def held_since(self, now: Millis) -> Millis:
-        """Since when it holds quota, given that it does; as long as there is no time, since now (S-7.6)."""
+        """Since when a workload that has quota holds it: ``reserved_at``, or now while there is no time yet (S-7.6)."""
         return now if self.reserved_at is None else self.reserved_at
 
     def leaves_by(self) -> Millis | None:
@@ -258,12 +262,12 @@ class Workload:
 
     @property
     def local(self) -> LocalName:
-        """The LocalQueue by which it came."""
-        found = self._local
-        if found is None:
-            found = self.key.partition("/")[0], self.local_queue
-            object.__setattr__(self, "_local", found)
-        return found
+        """The LocalQueue that it was submitted to."""
+        local = self._local
+        if local is None:
+            local = self.key.partition("/")[0], self.local_queue
+            object.__setattr__(self, "_local", local)
+        return local
 
 
 # --- queues ----------------------------------------------------------------------------------------------------------
@@ -273,7 +277,7 @@ OnSuccess = Literal["RemoveOther", "RemoveLower", "RemoveBelowTarget"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlavorGroup:
-    """Resources that get their flavor together, and the flavors in order of preference."""
+    """A resource group: resources that get one flavor together, and the flavors in order of preference."""
 
     resources: tuple[ResourceName, ...]
     flavors: tuple[FlavorName, ...]
@@ -281,7 +285,7 @@ class FlavorGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A ClusterQueue: who may use what, and whom it may ask to leave."""
+    """A ClusterQueue: its flavors, and which workloads it may preempt. Its quota is in ``core.quota``."""
 
     name: QueueName
     groups: tuple[FlavorGroup, ...] = ()

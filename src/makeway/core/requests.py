@@ -1,4 +1,4 @@
-"""What counts of a pod's requests: defaults of its namespace, exclusions, transformations, rounding (S-1.5 to 1.7)."""
+"""What of a pod's requests counts: defaults of its namespace, exclusions, transformations, rounding (S-1.5 to 1.7)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BILLION = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummedLimits:
-    """One item of a LimitRange, or several summarised."""
+    """One item of a LimitRange, or several items in one (``summarised``)."""
 
     default: Nanos = field(default_factory=dict)
     default_request: Nanos = field(default_factory=dict)
@@ -24,17 +24,17 @@ class SummedLimits:
 
 
 def summarised(items: Iterable[SummedLimits]) -> SummedLimits:
-    """The first default wins per resource, the lowest maximum, the highest minimum (S-1.5.2)."""
+    """Several items in one: per resource the first default, the lowest maximum, the highest minimum (S-1.5.2)."""
     default: dict[str, int] = {}
     request: dict[str, int] = {}
     most: dict[str, int] = {}
     least: dict[str, int] = {}
-    for each in items:
-        default = {**each.default, **default}
-        request = {**each.default_request, **request}
-        for name, amount in each.most.items():
+    for item in items:
+        default = {**item.default, **default}
+        request = {**item.default_request, **request}
+        for name, amount in item.most.items():
             most[name] = min(amount, most.get(name, amount))
-        for name, amount in each.least.items():
+        for name, amount in item.least.items():
             least[name] = max(amount, least.get(name, amount))
     return SummedLimits(default=default, default_request=request, most=most, least=least)
 
@@ -42,8 +42,8 @@ def summarised(items: Iterable[SummedLimits]) -> SummedLimits:
 def adjusted(pod: PodRequest, *, container: SummedLimits, whole: SummedLimits, runtime_overhead: Nanos) -> PodRequest:
     """The pod with the defaults that its namespace and runtime class give it (S-1.5)."""
     return PodRequest(
-        containers=[_defaulted(each, container) for each in pod.containers],
-        init_containers=[_defaulted(each, container) for each in pod.init_containers],
+        containers=[_defaulted(part, container) for part in pod.containers],
+        init_containers=[_defaulted(part, container) for part in pod.init_containers],
         whole=None if pod.whole is None else _defaulted(pod.whole, whole),
         overhead=pod.overhead or runtime_overhead,
     )
@@ -56,15 +56,15 @@ def _defaulted(container: ContainerRequest, bounds: SummedLimits) -> ContainerRe
 
 
 def violation(pod: PodRequest, *, container: SummedLimits, whole: SummedLimits) -> str:
-    """What makes the pod impossible: a request above its limit, or a bound of its namespace (S-5.3.5)."""
+    """Why no such pod can exist: its limits or the bounds of the namespace forbid it (S-5.3.5); "" if it can."""
     parts = [*pod.containers, *pod.init_containers, *([pod.whole] if pod.whole is not None else [])]
-    for each in parts:
-        for name, amount in each.requests.items():
-            if name in each.limits and amount > each.limits[name]:
+    for part in parts:
+        for name, amount in part.requests.items():
+            if name in part.limits and amount > part.limits[name]:
                 return f"the request for {name} is above its limit"
-    for each in (*pod.containers, *pod.init_containers):
+    for part in (*pod.containers, *pod.init_containers):
         for name in {**container.most, **container.least}:
-            asked = [table[name] for table in (each.requests, each.limits) if name in table]
+            asked = [table[name] for table in (part.requests, part.limits) if name in table]
             if asked and name in container.most and max(asked) > container.most[name]:
                 return f"the request for {name} is above the maximum of the namespace"
             if asked and name in container.least and min(asked) < container.least[name]:
@@ -102,7 +102,7 @@ def counted(request: Nanos, resources: ResourcePolicy) -> dict[ResourceName, int
 
 
 def units(nano: int, resource: str) -> int:
-    """Billionths in the unit that quota is kept in, rounded away from zero, within 64 bits (S-1.1, 1.2)."""
+    """An amount in billionths as quota counts it: in its unit, rounded away from zero, within 64 bits (S-1.1, 1.2)."""
     scale = 10**6 if resource == "cpu" else _BILLION
     whole = -(-abs(nano) // scale)
     return max(LEAST, min(MOST, whole if nano >= 0 else -whole))

@@ -1,6 +1,6 @@
-"""Why a decision came out as it did: values the core returns, never lines it logs.
+"""Why a decision came out as it did: values that the core returns, never lines that it logs.
 
-A step is ids and integers, so that taking one costs a tuple. Words are made when somebody reads it.
+A step is ids and integers, so that making one costs no more than a tuple. Words are made when somebody reads it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from makeway.core.amounts import ratio_text
 
 
 class Rule(StrEnum):
-    """Stable ids: printed by ``makeway plan`` and ``explain``, documented one by one."""
+    """The reasons that a decision can have, with stable ids; ``docs/reference/rules.md`` has a paragraph on each."""
 
     NOT_COVERED = "flavor/not-covered"
     NOT_ALLOWED = "flavor/not-allowed"
@@ -143,7 +143,7 @@ WORDS = {
     Rule.PLACE_MAKES_WAY: "priority {} is below {}; pods that leave: {}, beyond a budget: {}",
     Rule.PLACE_MORE: "and {} more",
 }
-SHARES_IN = {  # how many of a rule's numbers, two for each, are shares: they come first
+SHARES_IN = {  # how many shares a rule has among its numbers; they come first, and each takes two numbers
     Rule.FAIR_WITHIN_NOMINAL: 4, Rule.FAIR_FINAL_SHARE: 4, Rule.FAIR_INITIAL_SHARE: 4, Rule.FAIR_CLAIM: 4,
     Rule.NOT_BY_SHARES: 3,
     Rule.ORDER_PREEMPTOR: 2, Rule.ORDER_WITHIN_NOMINAL: 2, Rule.ORDER_LOWER_SHARE: 2, Rule.ORDER_PRIORITY: 2,
@@ -155,7 +155,7 @@ AMOUNTS = (Rule.PLACE_LACKS,)  # their numbers are amounts of the resource that 
 
 
 class Step(NamedTuple):
-    """One line of an explanation: which rule, about whom, with which numbers."""
+    """One line of an explanation: the rule, the objects that it is about, and the numbers that go with it."""
 
     rule: Rule
     subjects: tuple[str, ...]
@@ -163,7 +163,7 @@ class Step(NamedTuple):
 
     @property
     def shares(self) -> tuple[tuple[int, int], ...]:
-        """The shares among its numbers, as fractions; a denominator of 0: without end."""
+        """The shares among its numbers, as fractions. A denominator of 0 means an infinite share."""
         count = 2 * SHARES_IN.get(self.rule, 0)
         return tuple(zip(self.numbers[:count:2], self.numbers[1:count:2], strict=True))
 
@@ -171,5 +171,5 @@ class Step(NamedTuple):
         shares = self.shares
         if self.rule in AMOUNTS:
             resource = self.subjects[-1] if self.subjects else ""
-            return WORDS[self.rule].format(*(Quantity.of_units(each, resource) for each in self.numbers))
-        return WORDS[self.rule].format(*(ratio_text(*each) for each in shares), *self.numbers[2 * len(shares) :])
+            return WORDS[self.rule].format(*(Quantity.of_units(number, resource) for number in self.numbers))
+        return WORDS[self.rule].format(*(ratio_text(*share) for share in shares), *self.numbers[2 * len(shares) :])

@@ -1,4 +1,4 @@
-"""The one undo log of the state: each of its structures saves here what it is about to overwrite."""
+"""The one undo log of the state: before a structure of the state overwrites a value, it saves that value here."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _ABSENT = object()
 class UndoLog:
     def __init__(self) -> None:
         self._saved: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
-        self.trials = 0  # how many are open: while there are none, nothing need be saved
+        self.trials = 0  # the trials that are open; while there are none, nothing needs to be saved
 
     def trial(self) -> _Trial:
-        """Everything done inside is a thought experiment: it is undone on exit, even on error. Trials nest."""
+        """A ``with`` block at whose end all changes inside are undone, even on error. Trials nest."""
         return _Trial(self)
 
     def attempt(self) -> _Attempt:
-        """What is done inside stays, unless an error ends it: then nothing of it was done. May stand in a trial."""
+        """A ``with`` block that is done as a whole or, if an error ends it, not at all. It may stand inside a trial."""
         return _Attempt(self)
 
     def begin(self) -> int:
-        """The same as ``trial`` for the few places whose inner loop cannot pay for a ``with`` block."""
+        """Open a trial without a ``with`` block, which is too slow for a few inner loops; ``end`` takes the mark."""
         self.trials += 1
         return len(self._saved)
 
@@ -33,7 +33,7 @@ class UndoLog:
         self.trials -= 1
 
     def keep(self) -> None:
-        """The innermost trial was none after all; those around it can still undo what was done in it."""
+        """End the innermost trial without undoing it. Trials around it can still undo what was done in it."""
         self.trials -= 1
         if not self.trials:
             self._saved.clear()
@@ -45,7 +45,7 @@ class UndoLog:
             restore(*before)
 
     def save(self, restore: Callable[..., object], *before: Any) -> None:
-        """Note the way back; ``restore`` is a plain write, which saves nothing itself."""
+        """Remember how to undo a write: ``restore(*before)``, a plain write that saves nothing itself."""
         if self.trials:
             self._saved.append((restore, before))
 
@@ -84,7 +84,7 @@ class _Trial:
 
 
 class _Attempt(_Trial):
-    """The same, where only an error undoes."""
+    """A trial that is undone only when an error ends it."""
 
     __slots__ = ()
 

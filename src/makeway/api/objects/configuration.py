@@ -1,4 +1,4 @@
-"""The configuration file: how the system behaves, written once by its administrator (api 9)."""
+"""The configuration file, in which the administrator says how the system behaves (api 9)."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Events(Wire, frozen=True):
 
 
 class MakewaySettings(Wire, frozen=True):
-    """Settings of our own (api 9.1)."""
+    """Settings that only makeway has (api 9.1)."""
 
     claim_timeout: Duration = shown(Duration.parse("5m"))
     wake_batch_interval: Duration = shown(Duration.parse("0s"))

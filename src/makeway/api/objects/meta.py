@@ -1,7 +1,7 @@
-"""What every object carries: metadata, owners, selectors, conditions; and how our wire structs are made.
+"""What every object has: metadata, owners, selectors, conditions; and how wire structs are made.
 
-A wire struct says three things about a field at once: its type, its default and its ``Limit``. The codec,
-the validation and the generated CRDs all read them from here, so that no limit is written twice.
+A wire struct gives the type, the default and the ``Limit`` of a field in one place. The codec, the validation and the
+generated CRDs all read them there, so that no limit is written twice.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?
 
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Every wire object: read-only, camelCase outside, silent about fields that are not set."""
+    """The base of all wire objects: read-only, camelCase in JSON, fields that are not set are left out."""
 
 
 def ready(kind: type[T]) -> type[T]:
-    """Make a struct ready for decoding, and those that it consists of, while no other thread can know of it.
+    """Make a struct and the structs inside it ready for decoding, before another thread can use them.
 
-    msgspec does that when a type is first used. A thread that decodes the same type meanwhile reads a table that is
-    half filled, and the process dies (decision 0088).
+    Otherwise msgspec does that at the first use of a type. If another thread decodes the same type at that moment, it
+    reads a half-filled table, and the process dies (decision 0088).
     """
     msgspec.json.Decoder(kind)
     return kind
@@ -35,37 +35,37 @@ def ready(kind: type[T]) -> type[T]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """What a value of the right type must still satisfy. Judged by validation, shown in the CRDs.
+    """Limits for a value of the right type. Validation checks them, the CRDs show them.
 
-    Several on one field add up: ``Annotated[str, LABEL, REQUIRED]``.
+    Several limits on one field add up: ``Annotated[str, LABEL, REQUIRED]``.
     """
 
     required: bool = False
     least: int | None = None  # a number, or a quantity in whole units
     most: int | None = None
-    words: tuple[str, ...] = ()  # of a text that Kubernetes defines; where the set is ours it is a Literal
-    form: str = ""  # how a text, or a number that may be one, is written: one of ``forms``
-    key_form: str = ""  # how the keys of a map are written
-    zero_passes: bool = False  # a zero, or an empty text, means that nothing was written
+    words: tuple[str, ...] = ()  # the closed set of a field that Kubernetes defines; a set of our own is a Literal
+    form: str = ""  # the form of a text, or of a number that may be a text: one of ``forms``
+    key_form: str = ""  # the form of the keys of a map
+    zero_passes: bool = False  # zero or an empty text means not set
     min_length: int | None = None  # characters of a string
     max_length: int | None = None
     min_items: int | None = None  # entries of a list or map
     max_items: int | None = None
     too_many: Literal["TooMany", "Invalid"] = "TooMany"  # the kind of error above max_items
-    outside: Literal["NotSupported", "Invalid"] = "NotSupported"  # the kind of error of a value that an enum lacks
-    pattern: str | None = None  # an empty string passes: it reads as not set
-    pattern_name: str = ""  # what the pattern stands for, in words
-    keyed_by: tuple[str, ...] = ()  # a list that is a map: no two items agree on these fields
+    outside: Literal["NotSupported", "Invalid"] = "NotSupported"  # the kind of error for a value outside a closed set
+    pattern: str | None = None  # an empty string passes: it means not set
+    pattern_name: str = ""  # the meaning of the pattern, in words
+    keyed_by: tuple[str, ...] = ()  # a list that is a map: no two items have the same values in these fields
     unique: bool = False  # a list that is a set
-    told_at_list: bool = False  # problems of its items are told at the list itself (api 13)
+    told_at_list: bool = False  # problems of its items have the path of the list (api 13)
     immutable: bool = False  # any change on update is refused
-    transition: tuple[str, str] = ("", "")  # CEL for the CRD: updates that are allowed, and words; see validation
-    unserved: str = ""  # the module it belongs to, stored but not acted on (api 21.2)
+    transition: tuple[str, str] = ("", "")  # CEL for the CRD: allowed updates, and a message; see validation
+    unserved: str = ""  # the field is stored but not acted on; the module that it belongs to (api 21.2)
 
 
 @dataclass(frozen=True, slots=True)
 class OfType:
-    """Names the Kubernetes type of a value that Python's type does not tell: raw JSON, wide integers."""
+    """The Kubernetes type of a value, where the Python type does not say it: raw JSON, 64-bit integers."""
 
     name: str
 
@@ -82,13 +82,13 @@ REASON = Limit(
 
 
 def shown(value: T) -> T:
-    """A default that is written out: readers of the object see it, also where its writer did not set it (api 19.1)."""
+    """A default that readers of an object see if its writer did not set the field (api 19.1)."""
     result: T = msgspec.field(default_factory=lambda: value)
     return result
 
 
 def made(kind: type[T]) -> T:
-    """A default block that is written out with the defaults inside it."""
+    """A default block that readers see, with the defaults inside it."""
     result: T = msgspec.field(default_factory=kind)
     return result
 

@@ -1,9 +1,8 @@
-"""Views of pods: the fields that we act on, read from the raw part of a Pod or of a pod template.
+"""Views of pods: the fields that makeway acts on, read from the raw part of a Pod or of a pod template.
 
-A view is for reading (``objects.kubernetes.view``). It ignores what it does not name, and what is absent reads as
-Kubernetes would default it, so encoding a view would lose fields: changes go through ``amended``. Where Kubernetes
-has a closed set of words a view has plain text: it reads what some cluster stored, and must not fail over a word
-that a newer Kubernetes has added.
+A view is for reading (``objects.kubernetes.view``). It skips all other fields, and gives absent fields the default of
+Kubernetes. Encoding a view would lose fields, so changes go through ``amended``. Where Kubernetes has a closed set of
+words a view has plain text: the object may come from a newer Kubernetes with more words.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ class NodeSelectorRequirement(Wire, frozen=True):
 
 
 class NodeSelectorTerm(Wire, frozen=True):
-    """All requirements hold; a term without any matches no node."""
+    """It matches if all requirements hold; a term without requirements matches no node."""
 
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
     match_fields: tuple[NodeSelectorRequirement, ...] = ()
 
 
 class NodeSelector(Wire, frozen=True):
-    """One of the terms matches."""
+    """It matches a node if one of its terms does."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
@@ -82,7 +81,7 @@ class PodAffinity(Wire, frozen=True):
 
 
 class PodAntiAffinity(PodAffinity, frozen=True):
-    """The same terms, read the other way."""
+    """The same terms as for affinity: where they match, the pod must not or would rather not run."""
 
 
 class Affinity(Wire, frozen=True):
@@ -103,7 +102,7 @@ class TopologySpreadConstraint(Wire, frozen=True):
 
 
 class Toleration(Wire, frozen=True):
-    """The toleration of a pod, where Kubernetes knows more operators than of a flavor."""
+    """A toleration of a pod, which may have more operators than a toleration of a flavor."""
 
     key: str = ""
     operator: str = ""  # Equal if not set; Exists, Lt, Gt
@@ -159,7 +158,7 @@ class EnvVar(Wire, frozen=True):
 
 
 class EnvSource(Wire, frozen=True):
-    """A whole Secret or ConfigMap."""
+    """All keys of a Secret or ConfigMap."""
 
     name: str = ""
     optional: bool = False
@@ -173,7 +172,7 @@ class EnvFromSource(Wire, frozen=True):
 
 class ContainerPort(Wire, frozen=True):
     container_port: int = 0
-    host_port: int = 0  # 0: none taken on the node
+    host_port: int = 0  # 0: no port of the node
     host_ip: str = msgspec.field(default="", name="hostIP")
     name: str = ""
     protocol: str = "TCP"
@@ -291,17 +290,17 @@ class ConfigMapVolumeSource(Wire, frozen=True):
 
 
 class PersistentVolumeClaimVolumeSource(Wire, frozen=True):
-    """Read for the warning that no volume is bound."""
+    """Only read to warn that no volume is bound."""
 
     claim_name: str = ""
 
 
 class EphemeralVolumeSource(Wire, frozen=True):
-    """A claim that is made for the pod; read for the same warning."""
+    """A claim that is created for the pod; only read for the same warning."""
 
 
 class Volume(Wire, frozen=True):
-    """One volume; all sources are None where it is of a sort that makeway does not know."""
+    """One volume; all sources are None if makeway does not know its source."""
 
     name: str = ""
     empty_dir: EmptyDirVolumeSource | None = None
@@ -316,13 +315,13 @@ class Volume(Wire, frozen=True):
 
 
 class PodResourceClaim(Wire, frozen=True):
-    """A device that is allocated by claim; read for the warning that it is not heeded."""
+    """A device that is allocated by a claim; only read to warn that it is ignored."""
 
     name: str = ""
 
 
 class PodSchedulingGroup(Wire, frozen=True):
-    """The gang of a pod where gangs are PodGroup objects; read for the warning that it is not heeded."""
+    """The gang of a pod if gangs are PodGroup objects; only read to warn that it is ignored."""
 
     pod_group_name: str = ""
 
@@ -338,7 +337,7 @@ class PodSpec(Wire, frozen=True):
     hostname: str = ""
     service_account_name: str = ""
     security_context: Annotated[Raw, OfType("PodSecurityContext")] = Raw(b"{}")
-    resources: ResourceRequirements = made(ResourceRequirements)  # of the pod as a whole; mostly empty
+    resources: ResourceRequirements = made(ResourceRequirements)  # of the whole pod; mostly empty
     overhead: Amounts = {}
     runtime_class_name: str = ""
     scheduler_name: str = "default-scheduler"
@@ -361,7 +360,7 @@ class PodTemplate(Wire, frozen=True):
     spec: PodSpec = made(PodSpec)
 
 
-# What is told about a pod.
+# The status of a pod.
 
 
 class ContainerStateWaiting(Wire, frozen=True):
@@ -384,7 +383,7 @@ class ContainerStateTerminated(Wire, frozen=True):
 
 
 class ContainerState(Wire, frozen=True):
-    """What a container does: at most one of the three is set, and none of them means waiting."""
+    """The state of a container: at most one of the three is set, and none means waiting."""
 
     waiting: ContainerStateWaiting | None = None
     running: ContainerStateRunning | None = None

@@ -1,4 +1,4 @@
-"""The queueing kinds as they travel: flavors, queues, cohorts, priorities, checks, MultiKueue (api 1-4, 6-8)."""
+"""The wire objects of queueing: flavors, queues, cohorts, priorities, checks, MultiKueue (api 1-4, 6-8)."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ class BorrowWithinCohort(Wire, frozen=True):
 
 
 class WithinClusterQueueConfig(Wire, frozen=True):
-    min_admit_duration: Duration | None = None  # None: equals are never preempted for the time they have had
+    min_admit_duration: Duration | None = None  # None: an equal is never preempted for having run long
 
 
 class Preemption(Wire, frozen=True):
     reclaim_within_cohort: ReclaimPolicy = shown("Never")
     borrow_within_cohort: BorrowWithinCohort = made(BorrowWithinCohort)
     within_cluster_queue: WithinPolicy = shown("Never")
-    within_cluster_queue_config: WithinClusterQueueConfig | None = None  # judged whenever it is there, even empty
+    within_cluster_queue_config: WithinClusterQueueConfig | None = None  # validated even if it is empty
 
 
 class AdmissionCheckStrategyRule(Wire, frozen=True):
@@ -291,7 +291,7 @@ class MultiKueueConfigSpec(Wire, frozen=True):
     clusters: Annotated[
         tuple[Annotated[str, Limit(min_length=1, max_length=256)], ...],
         Limit(required=True, min_items=1, max_items=20, unique=True, too_many="Invalid"),
-    ] = ()  # the order is a preference: ties between clusters are broken by it
+    ] = ()  # in order of preference, which breaks ties between clusters
     quota_management: Literal["Manual", "Automated"] = shown("Manual")
 
 

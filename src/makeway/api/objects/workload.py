@@ -1,4 +1,4 @@
-"""The queueing Workload as it travels: what a job asks for, and all that was decided about it (api 5)."""
+"""The wire object of the queueing Workload: what a job asks for, and all decisions about it (api 5)."""
 
 from __future__ import annotations
 

@@ -2,10 +2,10 @@
 
 A file is cut at its ``---`` lines first, so that one broken document does not hide the others. A tree is made of
 dict, list, str, int, float, bool and None. What is wrong with the text itself (syntax, a key set twice, a value
-that JSON cannot hold) is told as problems; nothing here raises for bad input, however odd.
+that JSON cannot hold) is reported as problems. Bad input never raises an exception.
 
 Promises: time and memory are bounded by the size of the text (aliases cannot explode, nesting is limited), and
-lines are looked up only on request; then the text of that one document is read once more.
+lines are looked up only on request, which reads the text of that one document once more.
 
 Stricter than kubectl where that helps: a key set twice, text after the end of a document, bytes that are not UTF-8,
 documents too large or too deep for an API server. A list that is too large as a whole can be read item by item
@@ -33,7 +33,7 @@ from makeway.api.reading.yaml_scalars import RESOLVED_STARTS, TAGS, key_of, plai
 Tree = Any  # dict | list | str | int | float | bool | None
 DEPTH_MAX = 100
 DOCUMENT_BYTES_MAX = 3 * 1024 * 1024  # what a Kubernetes API server takes in one request
-VALUES_MAX = 500_000  # values that the aliases of one document may add to it
+VALUES_MAX = 500_000  # the most values that aliases may add to one document
 
 joined = json_lines.joined
 tokens = json_lines.tokens
@@ -47,31 +47,31 @@ _UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\
 
 @dataclass(slots=True)
 class Document:
-    """One document of a file: its tree, what is wrong with its text, and where each path stands."""
+    """One document of a file: its tree, the problems of its text, and the line of each path."""
 
     index: int  # counted from 1, empty documents left out
-    line: int  # where it begins, or where its text cannot be read
+    line: int  # its first line, or the line that cannot be read
     tree: Tree
     problems: list[Problem] = field(default_factory=list)
     locate: Callable[[str], int] | None = None
-    pieces: Pieces | None = None  # of a document that is refused for its size; a list is read this way
+    pieces: Pieces | None = None  # of a document that is refused for its size; a list can still be read item by item
 
     def line_of(self, path: str) -> int:
-        """The line of the value at ``path``, or of the innermost value around it that is there."""
+        """The line of the value at ``path``; if there is none, of the innermost existing value around it."""
         return self.line if self.locate is None else self.locate(path)
 
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """A document with ``items`` that is too large for one tree: the document without them, and each by itself."""
+    """A document with ``items`` that is too large for one tree: the document without its items, and each item."""
 
     head: Document
     count: int
-    item: Callable[[int], Document]  # read when it is asked for, each time anew; its paths begin at the item
+    item: Callable[[int], Document]  # reads the item at every call; its paths begin at the item
 
 
 def parse(data: bytes) -> list[Document]:
-    """All documents of a file. Never raises; a document that cannot be read has its reason as a problem."""
+    """All documents of a file. Never raises; a document that cannot be read has a problem that says why."""
     text, refused = json_lines.decoded(data)
     if refused:
         return [Document(1, 1, None, [Problem("", refused, "manifests are YAML or JSON in UTF-8", cause="Syntax")])]
@@ -107,7 +107,7 @@ def _too_deep(line: int) -> Document:
 
 
 def _json_documents(text: str) -> Iterator[Document]:
-    """JSON values one after the other; if one of the first two is none, the rest is YAML, as kubectl has it."""
+    """JSON values one after the other. As in kubectl, the rest is YAML if one of the first two values is not JSON."""
     reader = JsonReader(text)
     at, count, line, counted = 0, 0, 1, 0
     while (start := json_lines.after_space(text, at)) < len(text):
@@ -143,8 +143,8 @@ def _json_document(text: str, start: int, line: int, value: JsonValue, *, noun: 
     if brackets > DEPTH_MAX and json_lines.deeper_than(tree, DEPTH_MAX):
         return _too_deep(line)
     problems = [
-        _set_twice(rendered(each.keys), each.first, each.again)
-        for each in (json_lines.spots(text, start, end, line)[1] if value.twice else ())
+        _set_twice(rendered(double.keys), double.first, double.again)
+        for double in (json_lines.spots(text, start, end, line)[1] if value.twice else ())
     ]
     return Document(0, line, tree, problems, PathLines(lambda: json_lines.spots(text, start, end, line)[0]).line_of)
 
@@ -164,7 +164,7 @@ def _json_pieces(text: str, line: int, cut: Cut) -> Pieces:
 
 
 def _json_ends(text: str, at: int, failed: Document) -> Iterator[Document]:
-    """The rest as YAML; the reason it is not JSON is told if it looks like JSON and is no YAML either."""
+    """The rest, read as YAML. If it looks like JSON and is no YAML either, the problem says why it is no JSON."""
     end = json_lines.after_space(text, at)
     newline = text.find("\n", at, end)
     start = end if newline < 0 else newline + 1
@@ -204,7 +204,7 @@ _YAML_HINTS = {
 
 
 class _TooDeep(Exception):
-    """Raised and caught here: reading on would cost time for nothing."""
+    """Ends the reading of a document that nests too deep. Raised and caught in this module."""
 
 
 def _yaml_documents(text: str, start: int, line: int) -> Iterator[Document]:
@@ -255,9 +255,9 @@ def _yaml_pieces(chunk: str, line: int, cut: Cut) -> Pieces | None:
     def item(i: int) -> Document:
         piece = cut.pieces[i]
         here = line + piece.line
-        found = list(_composed(yaml_item(chunk, piece), here, noun="object")) or [Document(0, here, None)]
-        found[0].problems.extend(problem for each in found[1:] for problem in each.problems)
-        return found[0]
+        documents = list(_composed(yaml_item(chunk, piece), here, noun="object")) or [Document(0, here, None)]
+        documents[0].problems.extend(problem for document in documents[1:] for problem in document.problems)
+        return documents[0]
 
     return Pieces(heads[0], len(cut.pieces), item) if len(heads) == 1 else None
 
@@ -301,15 +301,15 @@ def _syntax_error(error: Exception, chunk: str, line: int) -> Document:
 
 
 class _Builder:
-    """Events to a tree. Knows where it is, but puts that into words only when there is a problem to tell."""
+    """Builds a tree from events. Its path becomes text only when there is a problem to report."""
 
     def __init__(self, next_event: Callable[[], Any], line: int) -> None:
         self.problems: list[Problem] = []
         self._next = next_event
         self._line = line
         self._anchors: dict[str, Any] = {}  # the event of a scalar, the tree of anything else
-        self._open: list[Tree] = []  # what is being filled, outermost first
-        self._keys: list[str] = []  # for each of these the key being read; in a list its length says as much
+        self._open: list[Tree] = []  # the lists and mappings that are being filled, outermost first
+        self._keys: list[str] = []  # the key being read in each of these; a list needs none, its length is the index
         self._copied = 0
 
     def build(self, event: Any) -> Tree:
@@ -347,10 +347,10 @@ class _Builder:
             if key in lines:
                 self.problems.append(_set_twice(self._path(), self._line + lines[key], self._line + line))
             lines[key] = line
-            tree[key] = self.build(next_event())  # of duplicates the last counts
+            tree[key] = self.build(next_event())  # the last of several duplicates counts
 
     def _merge(self, tree: dict[str, Tree], lines: dict[str, int], event: Any) -> None:
-        """``<<``: of what is merged the first wins; over keys of the mapping itself it wins if it comes after them."""
+        """``<<``: the first merged mapping wins; a key of the mapping itself loses if it comes before the ``<<``."""
         source = self.build(event)
         parts = source if isinstance(source, list) and type(event) is not AliasEvent else [source]
         if not all(isinstance(part, dict) for part in parts):
@@ -429,7 +429,7 @@ class _Builder:
         return self._copy(held, len(self._open))
 
     def _copy(self, tree: Tree, depth: int) -> Tree:
-        """Aliases share nothing in the tree; copies are counted, so aliases of aliases cannot fill the memory."""
+        """A copy for an alias, so that the tree shares nothing. Copies are counted: aliases cannot fill the memory."""
         self._copied += 1
         if self._copied > VALUES_MAX:
             if self._copied == VALUES_MAX + 1:
@@ -470,7 +470,7 @@ def _short(text: str) -> str:
 
 
 def _yaml_spots(chunk: str, line: int) -> LineSpot:
-    """Reads a document once more, one that gave a tree, for the lines only."""
+    """Reads a document once more, for its lines only; the first reading gave a tree."""
     loader = _Loader(chunk)
     try:
         loader.get_event()

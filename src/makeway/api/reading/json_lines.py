@@ -1,8 +1,8 @@
-"""Paths and the lines they stand on, and JSON text: the part of ``documents`` that knows no YAML.
+"""Paths and their lines, and JSON text: the part of ``documents`` that does not deal with YAML.
 
-JSON is read twice: into a tree by ``json``, and a second time for its lines only on request. ``JsonReader``
-takes one value of a stream after the other; ``spots`` says where each of its paths stands. Both are linear in the
-text they read, and neither looks further than the value it was asked for.
+``json`` reads JSON into a tree. Its lines are read in a second pass, only on request. ``JsonReader`` reads one value of
+a stream after the other; ``spots`` finds the line of every path in a value. Both are linear in the text that they read,
+and neither reads beyond the value that it was asked for.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any
 
 from makeway.api.problems import entry
 
-_MARK = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]|[^\s,:\[\]{}"]+')  # commas and colons say nothing new
+_MARK = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]|[^\s,:\[\]{}"]+')  # commas and colons are not needed
 _SPACE = re.compile(r"[ \t\r\n]*")
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_INT_DIGITS_MAX = 309  # the longest that a float can hold
+_INT_DIGITS_MAX = 309  # the longest integer that a float can hold
 
 
 _HINTS = {
@@ -39,7 +39,7 @@ _HINTS = {
 
 
 def decoded(data: bytes) -> tuple[str, str]:
-    """The text, or why there is none. UTF-16 is known by its byte order mark, which some editors and shells write."""
+    """The text, or why there is none. UTF-16 is recognised by the byte order mark of some editors and shells."""
     wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     start = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
     try:
@@ -59,7 +59,7 @@ _TOKEN = re.compile(r'\[("(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*
 
 
 def joined(path: str, key: str) -> str:
-    """``path`` with a key: ``spec`` and ``count`` are ``spec.count``; odd keys stand in brackets, the oddest quoted."""
+    """``path`` and a key as one path: ``spec.count``; an odd key stands in brackets, a very odd one in quotes too."""
     if _FIELD.fullmatch(key):
         return f"{path}.{key}" if path else key
     return entry(path, key)
@@ -81,14 +81,14 @@ def rendered(keys: Iterable[str | int]) -> str:
 
 @dataclass(slots=True)
 class LineSpot:
-    """A value's line, and the spots of what is in it: by key, in a list by index."""
+    """The line of a value, and the spots of the values inside it, by key or by index."""
 
     line: int
     inside: dict[str, LineSpot] = field(default_factory=dict)
 
 
 class PathLines:
-    """Where the paths of one document stand; ``read`` is called when the first line is asked for."""
+    """The lines of the paths of one document; ``read`` is called for the first line that is asked for."""
 
     def __init__(self, read: Callable[[], LineSpot]) -> None:
         self._read = read
@@ -112,12 +112,12 @@ class PathLines:
 class JsonValue:
     tree: Any
     end: int  # where the text after it begins
-    twice: bool  # some key in it is set twice
+    twice: bool  # a key in it is set twice
     too_large: str  # a number in it that no float can hold; "" if there is none
 
 
 class JsonReader:
-    """Decodes values as Go does: a lone surrogate becomes U+FFFD."""
+    """Decodes JSON values like Go: a lone surrogate becomes U+FFFD."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -128,7 +128,7 @@ class JsonReader:
         )
 
     def read(self, at: int) -> JsonValue:
-        """The value at ``at``. Raises ValueError, JSONDecodeError with the place, and RecursionError."""
+        """The value that begins at ``at``. Raises ValueError, JSONDecodeError (with the place) or RecursionError."""
         self._twice, self._too_large = False, ""
         tree, end = self._decoder.raw_decode(self._text, at)
         if _SURROGATE_ESCAPE.search(self._text, at, end):
@@ -152,7 +152,7 @@ class JsonReader:
 
 
 def deeper_than(tree: Any, limit: int) -> bool:
-    """Whether lists and mappings nest deeper than ``limit``; goes level by level, so depth costs no stack."""
+    """Whether lists and mappings nest deeper than ``limit``. Goes level by level and needs no stack."""
     level, depth = [tree], 0
     while level := [value for value in level if value.__class__ in (dict, list)]:
         depth += 1
@@ -186,7 +186,7 @@ class Twice:
 
 
 def spots(text: str, at: int, end: int, line: int) -> tuple[LineSpot, list[Twice]]:
-    """Where everything in ``text[at:end]`` stands, a value that ``JsonReader`` took and that begins on ``line``."""
+    """The lines of all that is in ``text[at:end]``, a value that ``JsonReader`` has read which begins on ``line``."""
     scanner = _Scanner(text, at, end, line)
     return scanner.root(), scanner.twice
 
@@ -243,7 +243,7 @@ def after_space(text: str, at: int) -> int:
 
 
 def failure(error: ValueError, line: int) -> tuple[int, str, str]:
-    """Line, message and hint for what ``JsonReader.read`` raised for the value on ``line``."""
+    """Line, message and hint for an exception of ``JsonReader.read`` about the value on ``line``."""
     if not isinstance(error, json.JSONDecodeError):
         return line, f"not valid JSON: {error}", "put it in quotes"
     hint = next((hint for start, hint in _HINTS.items() if error.msg.startswith(start)), "")
@@ -260,7 +260,7 @@ def as_json(value: float) -> int | float:
 
 
 def float_name(value: float) -> str:
-    """As Go writes a float of 32 bits: the fewest digits that tell it from its neighbours."""
+    """A 32-bit float as Go writes it: with the fewest digits that tell it from its neighbours."""
     if math.isnan(value):
         return ".nan"
     try:

@@ -1,11 +1,11 @@
-"""Lists that are too long to be one document, cut into their items: what ``kubectl get -A`` prints of a whole cluster.
+"""Cuts a list that is too long for one document into its items: ``kubectl get -A`` prints such lists.
 
-A list is cut in its text, before a tree is made of it. What is left, its *head*, is a small document on the same lines:
-the items are replaced by as many line breaks as they have. So only one item has to be a tree at a time.
+The text is cut before a tree is made of it. The rest of the list, its *head*, is a small document on the same lines:
+line breaks stand where the items were. So only one item at a time has to become a tree.
 
-Promises: linear in the text; None for what is not of this form, which then is one document like any other.
+Promises: time linear in the text; the answer None for any other text, which then is a document like any other.
 
-Not here: what the parts mean (``documents``), and whether the head is that of a list (``manifests``).
+Not here: what the parts mean (``documents``), and whether the head belongs to a list (``manifests``).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from makeway.api.reading.json_lines import after_space
 
-ITEMS_MAX = 500_000  # more cannot be objects: 256 MiB would leave each less than it takes to say what it is
-_ANY = json.JSONDecoder(parse_int=float).raw_decode  # only for where a value ends: a long integer is no reason to stop
+ITEMS_MAX = 500_000  # 256 MiB hold no more objects, since each needs bytes for its kind and name
+_ANY = json.JSONDecoder(parse_int=float).raw_decode  # only finds the end of a value, so long integers are fine
 _ITEMS = re.compile(r"^items:[ \t]*(?:#.*)?\n(?:[ \t]*(?:#.*)?\n)*( *)-(?=[ \n])", re.MULTILINE)
 
 
@@ -26,7 +26,7 @@ class ItemSpan(NamedTuple):
 
     start: int
     end: int
-    line: int  # so many lines of the list are before it
+    line: int  # the number of lines of the list before it
 
 
 class Cut(NamedTuple):
@@ -39,7 +39,7 @@ class Cut(NamedTuple):
 
 
 def cut_json(text: str, start: int) -> Cut | None:
-    """The object at ``start``. Raises JSONDecodeError with the place for what is no JSON, and RecursionError."""
+    """Cut the object at ``start``. Raises JSONDecodeError (with the place) for bad JSON, and RecursionError."""
     items: tuple[int, int] | None = None
     pieces: list[ItemSpan] = []
     at = after_space(text, start + 1)
@@ -68,7 +68,7 @@ def cut_json(text: str, start: int) -> Cut | None:
 
 
 def _json_pieces(text: str, start: int, at: int) -> tuple[list[ItemSpan], int]:
-    """The items of the array at ``at``, and where it ends."""
+    """The items of the array at ``at``, and the end of the array."""
     pieces: list[ItemSpan] = []
     line, counted = 0, start
     at = after_space(text, at + 1)
@@ -96,35 +96,35 @@ def _after(mark: str, text: str, at: int) -> int:
 
 
 def cut_yaml(chunk: str) -> Cut | None:
-    """A document in block style: a key ``items`` of its own, and below it dashes that all have the same indent.
+    """Cut a document in block style: a line ``items:``, and below it dashes that all have the same indent.
 
-    Whatever an item has on further lines has a deeper indent, also a text of several lines.
+    All further lines of an item have a deeper indent, also a text of several lines.
     """
-    found = _ITEMS.search(chunk)
-    if found is None:
+    items = _ITEMS.search(chunk)
+    if items is None:
         return None
-    indent = len(found.group(1))
+    indent = len(items.group(1))
     mark = re.compile(rf"^ {{{indent}}}(-)(?=[ \n])|^ {{0,{indent}}}(?!-[ \n])[^ #\n]", re.MULTILINE)
     pieces: list[ItemSpan] = []
     line, at, last = 0, 0, len(chunk)
     start: int | None = None
-    for each in mark.finditer(chunk, found.start(1)):
+    for dash in mark.finditer(chunk, items.start(1)):
         if len(pieces) >= ITEMS_MAX:
             return None
         if start is not None:
-            pieces.append(ItemSpan(start, each.start(), line))
-        if each.group(1) is None:
-            last, start = each.start(), None
+            pieces.append(ItemSpan(start, dash.start(), line))
+        if dash.group(1) is None:
+            last, start = dash.start(), None
             break
-        line, at = line + chunk.count("\n", at, each.start()), each.start()
-        start = each.end()
+        line, at = line + chunk.count("\n", at, dash.start()), dash.start()
+        start = dash.end()
     if start is not None:
         pieces.append(ItemSpan(start, last, line))
-    breaks = "\n" * chunk.count("\n", found.start(), last)
-    return Cut(f"{chunk[: found.start()]}items: []{breaks}{chunk[last:]}", len(chunk), pieces)
+    breaks = "\n" * chunk.count("\n", items.start(), last)
+    return Cut(f"{chunk[: items.start()]}items: []{breaks}{chunk[last:]}", len(chunk), pieces)
 
 
 def yaml_item(chunk: str, piece: ItemSpan) -> str:
-    """The text of an item as a document, each word in the column where it was."""
+    """The text of an item as a document of its own; every word stays in its column."""
     before = chunk.rfind("\n", 0, piece.start) + 1
     return " " * (piece.start - before) + chunk[piece.start : piece.end]

@@ -1,10 +1,10 @@
-"""The manifests of a file: every document read and judged, each problem with its place.
+"""The manifests of a file: reads and checks every document, and gives the place of every problem.
 
-Promises: nothing raises for bad input; one mistake is told once, also where several checks could see it; equal input
-gives equal problems in equal order; time is linear in the number of objects.
+Promises: bad input raises no exception; a mistake is reported once, also if several checks see it; equal input gives
+equal problems in equal order; time is linear in the number of objects.
 
-Not here: the shape of one object (``codec``), the rules about one object (``validation``), what objects say about each
-other (``together``), files (``cli``).
+Not here: the shape of one object (``codec``), the rules about one object (``validation``), the rules about several
+objects (``together``), files (``cli``).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _Place = tuple[str, Document, Mode]
 _LIST_FIELDS = ("apiVersion", "items", "kind", "metadata")
 _CUT = re.compile(r"[.\[]")
 _ITEM = re.compile(r"items\[(\d+)\]\.?")
-_LOST = ("TypeInvalid", "NotSupported", "Required")  # a default stands where the user meant something else
+_LOST = ("TypeInvalid", "NotSupported", "Required")  # the value is lost, and a default stands in its place
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem with its place. What is not known is ""; without a line the file as a whole is meant."""
+    """A problem with its place. An unknown part is ""; without a line it is about the whole file."""
 
     file: str
     line: int | None
@@ -47,13 +47,13 @@ class Finding:
 
 @dataclass(slots=True)
 class Manifest:
-    """One object of a file, or what stands in its place. Paths of problems begin at the document."""
+    """One object of a file, or a document that could not become one. Paths of problems begin at the document."""
 
     file: str
     document: int  # counted from 1; the items of a List share theirs
     line: int
     kind: Kind | None  # None: not served, or not readable
-    name: str  # "namespace/name" or "name", as written; "name*" where the server makes one of it
+    name: str  # "namespace/name" or "name", as written; "name*" for a generateName
     value: Wire | None
     problems: list[Problem] = field(default_factory=list)
     kind_name: str = ""  # as written, also of a kind that is not served
@@ -61,54 +61,54 @@ class Manifest:
     prefix: str = ""  # "items[3]" of a List
     line_of: Callable[[str], int] | None = None
     tree_of: Callable[[], Tree] | None = None
-    _told: set[str] | None = None  # where
+    _told: set[str] | None = None  # the paths with a problem
 
     @property
     def tree(self) -> Tree:
-        """The object as it is written; of a long list it is read anew."""
+        """The object as it is written; an item of a long list is read again at every call."""
         return None if self.tree_of is None else self.tree_of()
 
     def findings(self) -> Iterator[Finding]:
-        for each in self.problems:
-            line = self.line if self.line_of is None or not each.path else self.line_of(each.path)
+        for problem in self.problems:
+            line = self.line if self.line_of is None or not problem.path else self.line_of(problem.path)
             yield Finding(
                 self.file, line, self.document, self.kind_name, self.name,
-                each.path, each.severity, each.message, each.hint,
+                problem.path, problem.severity, problem.message, problem.hint,
             )  # fmt: skip
 
     def written(self, path: str) -> str:
-        """A path of the stored version as the user wrote it."""
+        """A path of the stored version, as the user wrote it."""
         return _under(self.prefix, older_path(self.kind, self.version, path) if self.kind else path)
 
     def warn(self, path: str, message: str, hint: str) -> None:
         self.tell(warning(path, message, hint))
 
     def tell(self, problem: Problem) -> None:
-        """A problem at a path of the stored version, unless something is told at that place already."""
+        """Add a problem at a path of the stored version, unless there is a problem at that path already."""
         here = self.written(problem.path)
-        self._told = self._told or {each.path for each in self.problems}
+        self._told = self._told or {problem.path for problem in self.problems}
         if here not in self._told:
             self._told.add(here)
             self.problems.append(replace(problem, path=here))
 
 
 def findings(manifests: Iterable[Manifest]) -> list[Finding]:
-    """All problems: files in the order they came, inside a file by line."""
-    found = [finding for manifest in manifests for finding in manifest.findings()]
-    order = {file: i for i, file in enumerate(dict.fromkeys(each.file for each in found))}
-    return sorted(found, key=lambda each: (order[each.file], each.line or 0, each.document or 0))
+    """All problems: files in the order of the arguments, inside a file by line."""
+    findings = [finding for manifest in manifests for finding in manifest.findings()]
+    order = {file: i for i, file in enumerate(dict.fromkeys(finding.file for finding in findings))}
+    return sorted(findings, key=lambda finding: (order[finding.file], finding.line or 0, finding.document or 0))
 
 
 # --- one file -------------------------------------------------------------------------------------------------------
 
 
 def load(file: str, data: bytes, mode: Mode = "Strict") -> list[Manifest]:
-    """Every object of a file, each with its problems."""
+    """Read all objects of a file, with their problems."""
     return list(stream(file, data, mode))
 
 
 def stream(file: str, data: bytes, mode: Mode = "Strict") -> Iterator[Manifest]:
-    """``load``, one object at a time."""
+    """Like ``load``, but one object at a time."""
     for document in parse(data):
         pieces = document.pieces
         if pieces is not None and pieces.head.tree is None and pieces.head.problems:
@@ -123,7 +123,7 @@ def stream(file: str, data: bytes, mode: Mode = "Strict") -> Iterator[Manifest]:
 
 
 def _long_list(file: str, index: int, pieces: Pieces, mode: Mode) -> Iterator[Manifest]:
-    """The objects of a list that is too large for one document; neither their trees nor their lines are kept."""
+    """The objects of a list that is too large for one document. Their trees and lines are not kept."""
     head = replace(pieces.head, index=index)
     yield from _objects((file, head, mode), head.tree, "", head.problems)
     for i in range(pieces.count):
@@ -133,10 +133,10 @@ def _long_list(file: str, index: int, pieces: Pieces, mode: Mode) -> Iterator[Ma
             yield Manifest(file, index, item.line, None, "", None, seen, prefix=prefix)
             continue
         document = Document(index, item.line, None, locate=partial(_line_inside, pieces, i, item.line))
-        for each in _objects((file, document, mode), _as_item(item.tree, head.tree), prefix, seen):
-            if each.prefix == prefix:
-                each.tree_of = partial(_tree_of_item, pieces, i)
-            yield each
+        for manifest in _objects((file, document, mode), _as_item(item.tree, head.tree), prefix, seen):
+            if manifest.prefix == prefix:
+                manifest.tree_of = partial(_tree_of_item, pieces, i)
+            yield manifest
 
 
 def _line_inside(pieces: Pieces, i: int, line: int, path: str) -> int:
@@ -149,7 +149,7 @@ def _tree_of_item(pieces: Pieces, i: int) -> Tree:
 
 
 def _objects(place: _Place, tree: Tree, prefix: str, seen: Sequence[Problem]) -> Iterator[Manifest]:
-    """The object in ``tree``, or those of a list; ``seen`` are the problems of its text, paths from the document."""
+    """The object in ``tree``, or the items of a list; ``seen``: problems of the text, with paths of the document."""
     item_kind = _item_kind(tree)
     if item_kind is None:
         yield _object(place, tree, prefix, seen)
@@ -171,13 +171,13 @@ def _objects(place: _Place, tree: Tree, prefix: str, seen: Sequence[Problem]) ->
 
 
 def _as_item(item: Tree, of: Tree) -> Tree:
-    """The items of a ClusterQueueList need not repeat what they are."""
+    """An item with kind and version filled in from its list: items of a ClusterQueueList need not repeat them."""
     kind = _item_kind(of)
     return {"apiVersion": of["apiVersion"], "kind": kind, **item} if kind and isinstance(item, dict) else item
 
 
 def _item_kind(tree: Tree) -> str | None:
-    """What a list is a list of: "" of anything; None: it is no list."""
+    """The kind of the items of a list; "": any kind; None: it is no list."""
     kind = tree.get("kind") if isinstance(tree, dict) else None
     version = tree.get("apiVersion") if isinstance(tree, dict) else None
     if not isinstance(kind, str) or not isinstance(version, str) or not kind.endswith("List"):
@@ -203,8 +203,8 @@ def _object(place: _Place, tree: Tree, prefix: str, seen: Sequence[Problem]) -> 
     manifest.kind, manifest.version, manifest.value = reading.kind, reading.version, reading.value
     manifest.problems.extend(replace(problem, path=_under(prefix, problem.path)) for problem in reading.problems)
     if reading.value is not None:
-        found = validate(reading.value, created_as=reading.kind)
-        rules = [replace(problem, path=manifest.written(problem.path)) for problem in found]
+        problems = validate(reading.value, created_as=reading.kind)
+        rules = [replace(problem, path=manifest.written(problem.path)) for problem in problems]
         manifest.problems.extend(_not_told_yet(rules, manifest.problems))
     return manifest
 
@@ -234,7 +234,7 @@ def _under(prefix: str, path: str) -> str:
 
 
 def _not_told_yet(rules: list[Problem], told_before: list[Problem]) -> list[Problem]:
-    """Leave out what is told at that place or above, and what a lost value spoils around it or right beside it."""
+    """Leave out problems at or below a known one, and those that a lost value causes around or right beside it."""
     errors = [problem for problem in told_before if problem.severity == "error"]
     at = {problem.path for problem in errors}
     lost = [problem.path for problem in errors if problem.cause in _LOST]

@@ -9,7 +9,7 @@ _LOWER = ("ReclaimFromLowerPriority", "LowerPriorityOnly")
 _REFERENCE = "use priorityClassRef: {group: …, kind: …, name: …}"
 _ENABLE = "remove it: in v1beta2 the block alone turns it on"
 
-# (kind, path) of what only the other version has.
+# (kind, path) of the fields that only the other version has.
 _IN_V1BETA2 = {
     ("ClusterQueue", "spec.cohort"): "use cohortName; v1beta1 calls it cohort",
     ("ClusterQueue", "spec.admissionChecks"): "use admissionChecksStrategy: {admissionChecks: [{name: …}]}",
@@ -33,7 +33,7 @@ _OLDER_VALUES = {("whenCanBorrow", "Borrow"), ("whenCanPreempt", "Preempt")}
 
 
 def right_spelling(kind: str, version: str, path: str, value: Tree) -> str:
-    """The hint for a field or value that the version does not have; "" if the name is of nowhere."""
+    """The hint for a field or value that the version does not have; "" if no draft and no version has it."""
     if kind == "ClusterQueue" and path.startswith("spec.preemption."):
         return _draft_hint(path.removeprefix("spec.preemption."), value)
     where, _, name = path.rpartition(".")

@@ -1,9 +1,8 @@
-"""Holds a tree against a shape: unknown fields, wrong types, missing values, limits. All problems at once.
+"""Checks a tree against a shape: unknown fields, wrong types, missing values, limits. Reports all problems at once.
 
-The tree that comes back is fit for decoding: nulls, unknown fields and what was wrong are left out, so that the
-rules of ``validation`` can still judge the rest of an object that has a problem. In a list something empty stands
-where an item was wrong: the others keep their indexes. Optional lists and maps that are empty are left out too, as an
-API server leaves them out.
+The tree that it returns can be decoded: nulls, unknown fields and wrong values are left out, so that the rules of
+``validation`` can still check the rest of an object that has a problem. In a list an empty value replaces a wrong item,
+so that the other items keep their indexes. Optional lists and maps that are empty are left out, as by an API server.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from makeway.api.schema.shapes import Field, Leaf, ListOf, MapOf, Record, Shape
 
 Mode = Literal["Strict", "Warn", "Ignore"]
 HintFor = Callable[[str, Tree], str]  # path and value -> what to write instead, or ""
-Rule = Callable[[dict[str, Tree], str], Iterable[Problem]]  # a block whose fields have been judged, and its path
+Rule = Callable[[dict[str, Tree], str], Iterable[Problem]]  # a block whose fields have been checked, and its path
 
 _EXPECTED = {
     "string": "a string", "boolean": "true or false", "int32": "a whole number", "int64": "a whole number",
@@ -51,13 +50,13 @@ _EMPTY_LEAVES = {
 _ABSENT = object()
 _LISTED_MAX = 12
 _TOLD_MAX = 60
-_NEAR_LENGTH_MAX = 100  # nothing that long is a slip of the pen
-_NEAR_SEARCHES_MAX = 50  # in one object: hints must not cost more than reading
+_NEAR_LENGTH_MAX = 100  # a longer name is not a typing mistake
+_NEAR_SEARCHES_MAX = 50  # per object, so that hints do not cost more than reading
 
 
 class Reader:
-    """One pass over one object. ``limits`` says whether values are judged as well, or only their types; ``rules`` are
-    those of types that Kubernetes defines, by their names."""
+    """One pass over one object. ``limits`` says whether limits are checked too, or only types; ``rules`` are the rules
+    between fields, by the names of Kubernetes types."""
 
     def __init__(
         self, mode: Mode = "Strict", *, limits: bool = True, hint_for: HintFor | None = None,
@@ -79,7 +78,7 @@ class Reader:
             limit = field.limit
             result = self._leaf(value, shape, limit, path)
             if limit is not NO_LIMIT and result is not _ABSENT and self._limits:
-                self._judge_leaf(value, shape, limit, path)
+                self._check_leaf(value, shape, limit, path)
             return result
         if type(shape) is Record:
             return self._record(value, shape, path)
@@ -90,18 +89,18 @@ class Reader:
             return self._wrong_type(value, "a mapping", path)
         result: dict[str, Tree] = {}
         known = shape.fields
-        for key, each in value.items():
+        for key, part in value.items():
             field = known.get(key)
             if field is None:
-                self._unknown(key, each, shape, path)
+                self._unknown(key, part, shape, path)
                 if shape.keeps_unknown:
-                    result[key] = each
-            elif each is not None:
+                    result[key] = part
+            elif part is not None:
                 here = f"{path}.{key}" if path else key
-                read = self._value(each, field, here)
+                read = self._value(part, field, here)
                 if read is not _ABSENT and (read or not field.omits_empty):
                     result[key] = read
-                if field.limit.unserved and self._mode != "Ignore" and each not in ({}, [], ""):
+                if field.limit.unserved and self._mode != "Ignore" and part not in ({}, [], ""):
                     self.problems.append(_unserved(here, field.limit))
         if self._limits:
             for key, field in _wanted(shape):
@@ -115,19 +114,19 @@ class Reader:
         if isinstance(shape, ListOf):
             if not isinstance(value, list):
                 return self._wrong_type(value, "a list", path)
-            items = [self._value(each, shape.item, f"{path}[{i}]") for i, each in enumerate(value)]
+            items = [self._value(item, shape.item, f"{path}[{i}]") for i, item in enumerate(value)]
             if self._limits:
-                self._judge_list(items, shape, limit, path)
-            return [_in_place(each, shape.item.shape) for each in items]
+                self._check_list(items, shape, limit, path)
+            return [_in_place(item, shape.item.shape) for item in items]
         assert isinstance(shape, MapOf)
         if not isinstance(value, dict):
             return self._wrong_type(value, "a mapping", path)
-        entries = {k: self._value(each, shape.item, entry(path, k)) for k, each in value.items() if each is not None}
+        entries = {k: self._value(part, shape.item, entry(path, k)) for k, part in value.items() if part is not None}
         if self._limits and limit is not NO_LIMIT:
-            self._judge_count(len(value), limit, path)
+            self._check_count(len(value), limit, path)
             if limit.key_form:
-                self._judge_map_keys(value, FORMS[limit.key_form], path)
-        return {k: each for k, each in entries.items() if each is not _ABSENT}
+                self._check_map_keys(value, FORMS[limit.key_form], path)
+        return {k: part for k, part in entries.items() if part is not _ABSENT}
 
     # --- types ---
 
@@ -154,7 +153,7 @@ class Reader:
         return _ABSENT
 
     def _tell_outside(self, value: str, allowed: tuple[str, ...], limit: Limit, path: str) -> None:
-        """A word that a closed set does not have."""
+        """Report a word that is not in a closed set."""
         hint = self._hint_for(path, value) or self._near(value, allowed)
         message = f"{told(value)} is not supported; allowed: {_choices(allowed)}"
         self.problems.append(Problem(path, message, hint, cause=limit.outside))
@@ -191,41 +190,41 @@ class Reader:
         limit, shape = field.limit, field.shape
         if not _needed(field):
             if isinstance(shape, Record) and field.default is not None:
-                self._record({}, shape, path)  # a block that is always there: what it requires is missing
+                self._record({}, shape, path)  # the block is always there, so the fields that it requires are missing
             return
         if isinstance(shape, ListOf) and limit.min_items:
-            self._judge_count(0, limit, path)
+            self._check_count(0, limit, path)
             return
         words = limit.words or (shape.allowed if isinstance(shape, Leaf) else ())
         allowed = f"; allowed: {_choices(words)}" if words else ""
         self._tell(path, f"required{allowed}", cause="Required")
 
-    def _judge_leaf(self, value: Tree, shape: Leaf, limit: Limit, path: str) -> None:
+    def _check_leaf(self, value: Tree, shape: Leaf, limit: Limit, path: str) -> None:
         if limit.zero_passes and not value:
             return
         if limit.words and value not in limit.words:
             self._tell_outside(value, limit.words, limit, path)
         elif limit.form:
-            self._judge_form(value, FORMS[limit.form], limit, path)
+            self._check_form(value, FORMS[limit.form], limit, path)
         elif isinstance(value, str) and shape.name == "string":
-            self._judge_text(value, limit, path)
+            self._check_text(value, limit, path)
         elif limit.least is not None and (below := _below(value, shape.name, limit.least)):
             self._tell(path, below)
         elif limit.most is not None and value > limit.most:
             self._tell(path, f"{value} is above the maximum of {limit.most}")
 
-    def _judge_form(self, value: Tree, form: TextForm, limit: Limit, path: str) -> None:
+    def _check_form(self, value: Tree, form: TextForm, limit: Limit, path: str) -> None:
         if limit.required and value == "":
             self._tell(path, "required", form.hint, cause="Required")
         elif not form.fits(value):
             self._tell(path, f"{told(value)} is not {form.name}", form.hint)
 
-    def _judge_map_keys(self, value: dict[str, Tree], form: TextForm, path: str) -> None:
+    def _check_map_keys(self, value: dict[str, Tree], form: TextForm, path: str) -> None:
         for key in value:
             if not form.fits(key):
                 self._tell(entry(path, key), f"{told(key)} is not {form.name}", form.hint)
 
-    def _judge_text(self, value: str, limit: Limit, path: str) -> None:
+    def _check_text(self, value: str, limit: Limit, path: str) -> None:
         if not value:
             if limit.min_length or (limit.required and limit.pattern):
                 self._tell(path, "must not be empty", cause="Invalid" if limit.min_length else "Required")
@@ -236,7 +235,7 @@ class Reader:
             hint = _PATTERN_HINTS.get(limit.pattern_name, "")
             self._tell(path, f"{told(value)} is not {limit.pattern_name}", hint)
 
-    def _judge_count(self, count: int, limit: Limit, path: str) -> None:
+    def _check_count(self, count: int, limit: Limit, path: str) -> None:
         if limit.min_items is not None and count < limit.min_items:
             cause: Cause = "Required" if limit.required and limit.too_many == "TooMany" else "Invalid"
             entries = "entry" if limit.min_items == 1 else "entries"
@@ -244,8 +243,8 @@ class Reader:
         if limit.max_items is not None and count > limit.max_items:
             self._tell(path, f"{count} entries, more than the {limit.max_items} allowed", cause=limit.too_many)
 
-    def _judge_list(self, items: list[Tree], shape: ListOf, limit: Limit, path: str) -> None:
-        self._judge_count(len(items), limit, path)
+    def _check_list(self, items: list[Tree], shape: ListOf, limit: Limit, path: str) -> None:
+        self._check_count(len(items), limit, path)
         first: dict[object, int] = {}
         if limit.unique:
             for i, item in enumerate(items):
@@ -253,10 +252,10 @@ class Reader:
                     cause: Cause = "Duplicate" if limit.too_many == "TooMany" else "Invalid"
                     self._tell(path, f"{told(item)} is listed twice", "keep one of them", cause)
         if limit.keyed_by and isinstance(shape.item.shape, Record):
-            self._judge_keys(items, shape.item.shape, limit, path)
+            self._check_keys(items, shape.item.shape, limit, path)
 
-    def _judge_keys(self, items: list[Tree], shape: Record, limit: Limit, path: str) -> None:
-        """No two items agree on all their keys; a key that is not set counts with its default."""
+    def _check_keys(self, items: list[Tree], shape: Record, limit: Limit, path: str) -> None:
+        """Check that no two items have equal keys; an absent key counts as its default."""
         first: dict[object, int] = {}
         for i, item in enumerate(items):
             if not isinstance(item, dict):
@@ -288,7 +287,7 @@ def _needed(field: Field) -> bool:
 
 @cache
 def _wanted(shape: Record) -> Sequence[tuple[str, Field]]:
-    """The fields whose absence can be a problem: few of many, and looked for in every object."""
+    """The fields whose absence can be a problem. They are few, and every object is checked for them."""
     always = ((key, field, isinstance(field.shape, Record)) for key, field in shape.fields.items())
     return [
         (key, field) for key, field, is_block in always if _needed(field) or (is_block and field.default is not None)
@@ -316,7 +315,7 @@ def _fits_type(value: Tree, name: str) -> bool:
 
 
 def _parse_problem(name: str, value: Tree) -> str | None:
-    """What keeps a value of the right JSON type from being read, if anything does."""
+    """The problem of a value that has the right JSON type and still cannot be read; None if it can."""
     if name in ("int32", "int64"):
         edge = 2 ** (31 if name == "int32" else 63)
         return None if -edge <= value < edge else f"{value} is outside the range of {name}, {-edge} to {edge - 1}"
@@ -332,7 +331,7 @@ def _parse_problem(name: str, value: Tree) -> str | None:
 
 def _decode_base64(value: str) -> bytes:
     try:
-        return msgspec.convert(value, bytes)  # exactly what decoding will accept
+        return msgspec.convert(value, bytes)  # accepts exactly what decoding will accept
     except msgspec.ValidationError:
         raise ValueError("the text is not base64") from None
 
@@ -351,7 +350,7 @@ def _below(value: Tree, name: str, least: int) -> str:
 
 
 def told(value: Tree) -> str:
-    """A value as it is quoted in a message: short, and never a page of it."""
+    """A value as a message quotes it: short, whatever the value is."""
     if isinstance(value, str):
         return f'"{short(value)}"'
     if isinstance(value, bool):
@@ -366,28 +365,28 @@ def told(value: Tree) -> str:
 
 
 def short(text: str) -> str:
-    """A text as it is shown in a message: the beginning of a long one, and nothing that a terminal would obey."""
+    """A text as a message shows it: cut if it is long, and without characters that control a terminal."""
     cut = text if len(text) <= _TOLD_MAX else text[: _TOLD_MAX - 3] + "…"
     return cut if cut.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)
 
 
 def listed(names: Collection[str]) -> str:
-    """Names as they are listed in a message: the first dozen, and how many more there are."""
+    """Names as a message lists them: the first dozen, and the number of the others."""
     shown = ", ".join(short(name) for name in list(names)[:_LISTED_MAX])
     return f"{shown} and {len(names) - _LISTED_MAX} more" if len(names) > _LISTED_MAX else shown or "none"
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """A hint with the nearest correct spelling, if one is near."""
+    """A hint with the nearest correct spelling; "" if none is near."""
     if len(word) > _NEAR_LENGTH_MAX:
         return ""
-    lowered = {each.lower(): each for each in known if each}
+    lowered = {word.lower(): word for word in known if word}
     close = difflib.get_close_matches(word.lower(), list(lowered), n=1, cutoff=0.6)
     return f"did you mean {short(lowered[close[0]])}?" if close else ""
 
 
 def _choices(allowed: tuple[str, ...]) -> str:
-    return ", ".join(each or '""' for each in allowed)
+    return ", ".join(word or '""' for word in allowed)
 
 
 _UNQUOTED = {

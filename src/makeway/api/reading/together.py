@@ -1,10 +1,10 @@
 """Problems between documents: references that lead nowhere, cohorts in a circle, requests that can never fit, and
 preemption that cannot help or costs more than it gives.
 
-What only may be wrong is a warning, and says what will happen: an object that is missing here may exist already where
+A possible mistake is a warning that says what will happen: an object that is missing in the set may already exist where
 the manifests are applied.
 
-Promises: as ``manifests``; hints never cost more than the checks themselves.
+Promises: those of ``manifests``; hints never cost more than the checks themselves.
 """
 
 from __future__ import annotations
@@ -43,17 +43,19 @@ from makeway.api.validation.scheduling import check_classes
 T = TypeVar("T", bound=Wire)
 FlavorResource = tuple[str, str]
 TIME_BASED = "TimeBasedSamePriorityPreemption"
-_UNLIMITED = 1 << 100  # above every request, also when a limit was taken from it
-_NEAR_NAMES_MAX = 1000  # a nearest name is sought among so many, so often: hints must not cost more than checks
+_UNLIMITED = 1 << 100  # above every request, also after a limit was subtracted
+_NEAR_NAMES_MAX = (
+    1000  # the most names in a search for the nearest, and the most searches: hints must not cost more than checks
+)
 _NEAR_SEARCHES_MAX = 100
-_RING_MAX = 10  # names of a cycle that are told
-_PAIRS_MAX = 3  # flavors and resources that one warning names
+_RING_MAX = 10  # the most names of a cycle in a message
+_PAIRS_MAX = 3  # the most flavors and resources in a warning
 
 
 def check_together(manifests: Sequence[Manifest], *, complete: bool = False) -> None:
-    """Hold the objects of a set against each other; what is found is added to the problems of each manifest.
+    """Check the objects of a set against each other, and add problems to their manifests.
 
-    ``complete``: there is nothing beside them, so that a PriorityClass that is not among them is an error.
+    ``complete``: there are no objects beside the set, so that a missing PriorityClass is an error.
     """
     together = _Together(manifests, complete)
     for manifest in manifests:
@@ -71,12 +73,12 @@ def check_together(manifests: Sequence[Manifest], *, complete: bool = False) -> 
     for cycle in together.tree.cycles:
         ring = " -> ".join(map(short, [*cycle, cycle[0]] if len(cycle) <= _RING_MAX else [*cycle[:_RING_MAX], "…"]))
         message = f"the parents form a cycle, {ring}: every ClusterQueue under it is disabled until it is removed"
-        together.found[Cohort]["", cycle[0]].warn("spec.parentName", message, "remove parentName from one of them")
+        together.manifests[Cohort]["", cycle[0]].warn("spec.parentName", message, "remove parentName from one of them")
 
 
 def _meta(manifest: Manifest) -> ObjectMeta:
-    found = getattr(manifest.value, "metadata", None)
-    return found if isinstance(found, ObjectMeta) else ObjectMeta()
+    metadata = getattr(manifest.value, "metadata", None)
+    return metadata if isinstance(metadata, ObjectMeta) else ObjectMeta()
 
 
 def _namespace(manifest: Manifest) -> str:
@@ -86,11 +88,11 @@ def _namespace(manifest: Manifest) -> str:
 
 
 class _Together:
-    """The objects of a set by kind and name, and what can be asked about them as a whole."""
+    """The objects of a set by kind and name, and questions about the whole set."""
 
     def __init__(self, manifests: Sequence[Manifest], complete: bool) -> None:
         self.complete = complete
-        self.found: dict[type[Wire], dict[tuple[str, str], Manifest]] = defaultdict(dict)
+        self.manifests: dict[type[Wire], dict[tuple[str, str], Manifest]] = defaultdict(dict)
         self.queues_of: dict[str, list[Manifest]] = defaultdict(list)  # ClusterQueue -> its LocalQueues
         self.names: dict[tuple[type[Wire], str], list[str]] = defaultdict(list)  # by kind and namespace
         self._namespaces: dict[tuple[type[Wire], str], list[str]] = defaultdict(list)  # by kind and name
@@ -99,21 +101,21 @@ class _Together:
             self._enter(manifest)
         self.names[PriorityClass, ""].extend(SYSTEM_CLASSES)
         classes = self.values(PriorityClass)
-        self.classes = {**{each.metadata.name: each.value for each in classes}, **SYSTEM_CLASSES}
-        defaults = [(each.value, each.metadata.name) for each in classes if each.global_default]
-        self.default_class = min(defaults, default=(0, ""))[1]  # of several the lowest (S-15.1.6)
+        self.classes = {**{cls.metadata.name: cls.value for cls in classes}, **SYSTEM_CLASSES}
+        defaults = [(cls.value, cls.metadata.name) for cls in classes if cls.global_default]
+        self.default_class = min(defaults, default=(0, ""))[1]  # the lowest of several (S-15.1.6)
         self.tree = _Tree(self.values(Cohort), self.values(ClusterQueue))
-        self.settings = [each.value for each in manifests if isinstance(each.value, Configuration)]
-        self.shares_fairly = any(each.fair_sharing is not None for each in self.settings)
+        self.settings = [manifest.value for manifest in manifests if isinstance(manifest.value, Configuration)]
+        self.shares_fairly = any(settings.fair_sharing is not None for settings in self.settings)
         # transformations and exclusions change what a pod asks for
-        self.counts_plainly = all(each.resources == Resources() for each in self.settings)
+        self.counts_plainly = all(settings.resources == Resources() for settings in self.settings)
 
     def _enter(self, manifest: Manifest) -> None:
         name, namespace, value = _meta(manifest).name, _namespace(manifest), manifest.value
         if value is None or not name:
             return
         kind = type(value)
-        first = self.found[kind].setdefault((namespace, name), manifest)
+        first = self.manifests[kind].setdefault((namespace, name), manifest)
         if first is not manifest:
             message = f"{manifest.kind_name} {short(name)} is defined already at {first.file}:{first.line}"
             hint = "keep one of them, or give this one another name"
@@ -125,31 +127,33 @@ class _Together:
             self.queues_of[value.spec.cluster_queue].append(manifest)
 
     def values(self, kind: type[T]) -> list[T]:
-        return [each.value for each in self.found[kind].values() if isinstance(each.value, kind)]
+        return [manifest.value for manifest in self.manifests[kind].values() if isinstance(manifest.value, kind)]
 
     def cluster_queue(self, local_queue: str, namespace: str) -> Manifest | None:
-        found = self.found[LocalQueue].get((namespace, local_queue))
-        value = found.value if found is not None else None
-        return self.found[ClusterQueue].get(("", value.spec.cluster_queue)) if isinstance(value, LocalQueue) else None
+        manifest = self.manifests[LocalQueue].get((namespace, local_queue))
+        value = manifest.value if manifest is not None else None
+        return (
+            self.manifests[ClusterQueue].get(("", value.spec.cluster_queue)) if isinstance(value, LocalQueue) else None
+        )
 
     def resolve(self, manifest: Manifest, reference: Reference) -> None:
-        """Warn if what is named is not there, or will not do."""
+        """Warn if the other object is missing or does not fit the reference."""
         path, kind, name, outcome, namespace, group = reference
-        found = self.found[kind].get((namespace, name))
-        if kind is GangWorkload and (namespace, name) in self.found[Workload]:
-            return  # the gang of a Job: it is made from this one, under its name
-        if found is None and kind is PriorityClass and self.complete:
+        target = self.manifests[kind].get((namespace, name))
+        if kind is GangWorkload and (namespace, name) in self.manifests[Workload]:
+            return  # the gang of a Job: made from this Workload, under its name
+        if target is None and kind is PriorityClass and self.complete:
             hint = self._hint(kind, name, namespace)
             manifest.tell(Problem(path, f"no PriorityClass is called {told(name)}", hint, cause="Forbidden"))
-        elif found is None:
+        elif target is None:
             what = f"{_word(kind)} {short(name)}" + (f" of namespace {short(namespace)}" if namespace else "")
             message = f"{what} is not in these manifests: {outcome}, unless it exists already where you apply this"
             manifest.warn(path, message, self._hint(kind, name, namespace))
-        elif isinstance(found.value, queueing.ResourceFlavor) and found.value.spec.topology_name:
+        elif isinstance(target.value, queueing.ResourceFlavor) and target.value.spec.topology_name:
             message = f"ResourceFlavor {name} names a topology, which makeway does not serve: the queue stays inactive"
             manifest.warn(path, f"{message} (TopologyNotFound)", "remove topologyName from the flavor")
-        elif isinstance(found.value, GangWorkload):
-            groups = [each.name for each in found.value.spec.pod_groups]
+        elif isinstance(target.value, GangWorkload):
+            groups = [group.name for group in target.value.spec.pod_groups]
             if group not in groups:
                 message = f"scheduling Workload {short(name)} has no group {short(group)}: {outcome}"
                 manifest.warn(path, message, did_you_mean(group, groups) or f"it has {', '.join(map(short, groups))}")
@@ -170,10 +174,10 @@ def _word(kind: type[Wire]) -> str:
 
 
 def _check_classes(together: _Together, manifest: Manifest, workload: GangWorkload) -> None:
-    """Tell a Workload that would be less as a victim than as a preemptor; an error where that is certain."""
+    """Report a Workload with a lower priority as a victim than as a preemptor; an error where it is certain."""
     spec, classes = workload.spec, together.classes
-    if any(each and each not in classes for each in (spec.priority_class_name, spec.preemption_priority_class_name)):
-        return  # that is told
+    if any(name and name not in classes for name in (spec.priority_class_name, spec.preemption_priority_class_name)):
+        return  # reported already
     for problem in check_classes(workload, classes, together.default_class):
         if spec.priority_class_name or together.complete:
             manifest.tell(problem)
@@ -192,19 +196,19 @@ def _check_cluster_queue(together: _Together, manifest: Manifest, spec: queueing
         message = "not set: the queue admits workloads of no namespace"
         manifest.warn("spec.namespaceSelector", message, "`namespaceSelector: {}` admits those of every namespace")
         return
-    queues, namespaces = together.queues_of.get(_meta(manifest).name, []), together.found[Namespace]
-    known = {name: found for queue in queues if (found := namespaces.get(("", name := _namespace(queue))))}
-    if known and not any(_selects(selector, name, _meta(found).labels) for name, found in known.items()):
+    queues, namespaces = together.queues_of.get(_meta(manifest).name, []), together.manifests[Namespace]
+    known = {name: space for queue in queues if (space := namespaces.get(("", name := _namespace(queue))))}
+    if known and not any(_selects(selector, name, _meta(space).labels) for name, space in known.items()):
         shown = ", ".join(map(short, [*known][:3])) + (f" and {len(known) - 3} more" if len(known) > 3 else "")
         message = f"matches no namespace that has a LocalQueue of this queue ({shown}): their workloads wait"
         manifest.warn("spec.namespaceSelector", message, "correct the selector, or the labels of the Namespace")
 
 
 def _check_preemption(together: _Together, manifest: Manifest, spec: queueing.ClusterQueueSpec) -> None:
-    """Tell where preemption within the queue does nothing: for a request that must borrow nobody is displaced (S-6.5).
+    """Warn where preemption within the queue does nothing: a request that must borrow displaces no workload (S-6.5).
 
-    That is otherwise where ``borrowWithinCohort`` allows it, with fair sharing and reclaim, and in a cohort that has a
-    parent (S-2.16). Where the Cohort or the Configuration is not in the set, the message says what would change it.
+    There is no warning if ``borrowWithinCohort`` allows it, with fair sharing and reclaim, or in a cohort that has a
+    parent (S-2.16). If the Cohort or the Configuration is not in the set, the message says what would change it.
     """
     preemption, cohort = spec.preemption, spec.cohort_name
     reclaims = preemption.reclaim_within_cohort != "Never"
@@ -233,28 +237,28 @@ def _min_admit(spec: queueing.ClusterQueueSpec) -> Duration | None:
 
 
 def _check_checkpoints(together: _Together, manifest: Manifest, value: Job | Workload) -> None:
-    """Tell a job that saves its work less often than its equals may take its place (S-7.5)."""
+    """Warn about a job that saves its work less often than equals may displace it (S-7.5)."""
     declared = value.metadata.annotations.get(CHECKPOINT_INTERVAL)
-    if declared is None or any(each.feature_gates.get(TIME_BASED) is False for each in together.settings):
+    if declared is None or any(settings.feature_gates.get(TIME_BASED) is False for settings in together.settings):
         return
     namespace, name = _namespace(manifest), value.metadata.labels.get(QUEUE_LABEL, "")
     if isinstance(value, Workload):
-        owners = ((namespace, each.name) for each in value.metadata.owner_references)
-        if is_finished(value) or any(owner in together.found[Job] for owner in owners):  # its Job is told
+        owners = ((namespace, owner.name) for owner in value.metadata.owner_references)
+        if is_finished(value) or any(owner in together.manifests[Job] for owner in owners):  # its Job gets the warning
             return
         name = value.spec.queue_name
-    found = together.cluster_queue(name, namespace)
-    if found is None or has_errors(found.problems):
+    queue_manifest = together.cluster_queue(name, namespace)
+    if queue_manifest is None or has_errors(queue_manifest.problems):
         return
-    assert isinstance(found.value, ClusterQueue)
-    least = _min_admit(found.value.spec)
+    assert isinstance(queue_manifest.value, ClusterQueue)
+    least = _min_admit(queue_manifest.value.spec)
     try:
         interval = Duration.parse(declared)
-    except ValueError:  # only the simulator reads it, and says so
+    except ValueError:  # only the simulator reads it, and reports it
         return
     if least is None or interval.nanos <= least.nanos:
         return
-    queue, turn = found.value.metadata.name, least.short()
+    queue, turn = queue_manifest.value.metadata.name, least.short()
     message = (
         f"{interval.short()} is longer than minAdmitDuration of ClusterQueue {queue}, {turn}: "
         f"if it makes way after {turn}, all work of that turn is lost"
@@ -277,7 +281,7 @@ def _selects(selector: LabelSelector, namespace: str, labels: Mapping[str, str])
 class _Quota(NamedTuple):
     nominal: int
     borrowing: int  # the most above nominal
-    lent: int  # what others may see of it
+    lent: int  # what other queues may borrow
 
     @property
     def is_only_borrowed(self) -> bool:
@@ -291,15 +295,15 @@ def _quotas(groups: tuple[queueing.ResourceGroup, ...]) -> dict[FlavorResource, 
 
     quotas: dict[FlavorResource, _Quota] = {}
     for flavor in (flavor for group in groups for flavor in group.flavors):
-        for each in flavor.resources:
-            nominal = units(each.nominal_quota, each.name)
-            lent = min(nominal, units(each.lending_limit, each.name))
-            quotas[flavor.name, each.name] = _Quota(nominal, units(each.borrowing_limit, each.name), lent)
+        for quota in flavor.resources:
+            nominal = units(quota.nominal_quota, quota.name)
+            lent = min(nominal, units(quota.lending_limit, quota.name))
+            quotas[flavor.name, quota.name] = _Quota(nominal, units(quota.borrowing_limit, quota.name), lent)
     return quotas
 
 
 class _Tree:
-    """The cohorts above the ClusterQueues: cycles among them, and what the members of each tree lend in all."""
+    """The cohorts above the ClusterQueues: cycles among them, and all that the members of a tree lend."""
 
     def __init__(self, cohorts: list[Cohort], queues: list[ClusterQueue]) -> None:
         self._parents = {cohort.metadata.name: cohort.spec.parent_name for cohort in cohorts}
@@ -313,10 +317,10 @@ class _Tree:
             self.cycles[i] = ring[first:] + ring[:first]
         self._most: dict[str, dict[FlavorResource, int]] = {}
         self._lent: dict[str | None, dict[FlavorResource, int]] = defaultdict(lambda: defaultdict(int))
-        for cohort in cohorts:  # limits of a cohort bind those outside: its own members may have all of it
+        for cohort in cohorts:  # a limit of a cohort is for queues outside: its own members may use all its quota
             for pair, quota in _quotas(cohort.spec.resource_groups).items():
                 self._lent[self.root(cohort.metadata.name)][pair] += quota.nominal
-        for queue in (each for each in queues if each.spec.cohort_name):
+        for queue in (queue for queue in queues if queue.spec.cohort_name):
             for pair, quota in _quotas(queue.spec.resource_groups).items():
                 self._lent[self.root(queue.spec.cohort_name)][pair] += quota.lent
 
@@ -339,7 +343,7 @@ class _Tree:
         return self._roots[cohort]
 
     def most(self, queue: ClusterQueue) -> dict[FlavorResource, int]:
-        """What the queue can use at most while no other queue uses anything; limits of cohorts are not counted."""
+        """The most that the queue can use while no other queue uses anything; limits of cohorts are ignored."""
         name, cohort = queue.metadata.name, queue.spec.cohort_name
         if name not in self._most:
             quotas = _quotas(queue.spec.resource_groups).items()
@@ -350,12 +354,12 @@ class _Tree:
 
 
 class _PodSet(NamedTuple):
-    """Pods of one shape: all of them, or as many as partial admission insists on."""
+    """The pods of a podSet: all of them, or with partial admission the least number."""
 
     path: str  # of the pod template
     size: int
     spec: PodSpec
-    flavors: tuple[str, ...] = ()  # allowed ones; empty: any
+    flavors: tuple[str, ...] = ()  # the allowed flavors; empty: any
 
     def asked_at(self, resource: str) -> str:
         """Where the first container asks for it."""
@@ -370,9 +374,9 @@ class _PodSet(NamedTuple):
 def _pod_sets(value: Job | Workload) -> list[_PodSet]:
     if isinstance(value, Workload):
         return [
-            _PodSet(f"spec.podSets[{i}].template", min(each.count, each.min_count or each.count),
-                    view(each.template, PodTemplate).spec, each.allowed_resource_flavors)
-            for i, each in enumerate(value.spec.pod_sets)
+            _PodSet(f"spec.podSets[{i}].template", min(pod_set.count, pod_set.min_count or pod_set.count),
+                    view(pod_set.template, PodTemplate).spec, pod_set.allowed_resource_flavors)
+            for i, pod_set in enumerate(value.spec.pod_sets)
         ]  # fmt: skip
     spec = view(value.spec, JobSpec)
     count = spec.parallelism if spec.completions is None else min(spec.parallelism, spec.completions)
@@ -382,18 +386,18 @@ def _pod_sets(value: Job | Workload) -> list[_PodSet]:
 
 
 def _pod_requests(spec: PodSpec, *, limits_count: bool) -> dict[str, int]:
-    """Billionths of each resource that one pod asks for; a limit without a request is one (S-1.5)."""
+    """The request of one pod in billionths, by resource; a limit without a request counts as a request (S-1.5)."""
 
     def asked(part: Container | PodSpec) -> asking.Nanos:
-        found = {**part.resources.limits, **part.resources.requests} if limits_count else part.resources.requests
-        return {name: quantity.nano for name, quantity in found.items()}
+        amounts = {**part.resources.limits, **part.resources.requests} if limits_count else part.resources.requests
+        return {name: quantity.nano for name, quantity in amounts.items()}
 
     return asking.pod_request(
         asking.PodRequest(
-            containers=[asking.ContainerRequest(asked(each)) for each in spec.containers],
+            containers=[asking.ContainerRequest(asked(container)) for container in spec.containers],
             init_containers=[
-                asking.ContainerRequest(asked(each), restarts=each.restart_policy == "Always")
-                for each in spec.init_containers
+                asking.ContainerRequest(asked(container), restarts=container.restart_policy == "Always")
+                for container in spec.init_containers
             ],
             whole=asking.ContainerRequest(asked(spec)),
             overhead={name: quantity.nano for name, quantity in spec.overhead.items()},
@@ -402,25 +406,25 @@ def _pod_requests(spec: PodSpec, *, limits_count: bool) -> dict[str, int]:
 
 
 def _check_fit(together: _Together, manifest: Manifest, value: Job | Workload) -> None:
-    """Whether its ClusterQueue can ever hold its pods. Nodes are not looked at, nor objects that have errors."""
+    """Warn if its ClusterQueue can never hold its pods. Nodes are ignored, and objects that have errors."""
     namespace = _namespace(manifest)
-    queue = next((each.name for each in references_of(value, namespace) if each.kind is LocalQueue), "")
-    found = together.cluster_queue(queue, namespace)
-    if found is None or has_errors(found.problems) or not together.counts_plainly:
+    queue = next((reference.name for reference in references_of(value, namespace) if reference.kind is LocalQueue), "")
+    queue_manifest = together.cluster_queue(queue, namespace)
+    if queue_manifest is None or has_errors(queue_manifest.problems) or not together.counts_plainly:
         return
-    assert isinstance(found.value, ClusterQueue)
-    cohort = found.value.spec.cohort_name
+    assert isinstance(queue_manifest.value, ClusterQueue)
+    cohort = queue_manifest.value.spec.cohort_name
     if cohort and together.tree.root(cohort) is None:
         return
-    limits_count = not together.names.get((LimitRange, namespace))  # a LimitRange may say what is asked instead
+    limits_count = not together.names.get((LimitRange, namespace))  # not if a LimitRange may set other requests
     try:
         pod_sets = _pod_sets(value)
-    except msgspec.MsgspecError:  # a part of a pod that no rule has judged
+    except msgspec.MsgspecError:  # a part of a pod that no rule has checked
         return
     for pods in pod_sets:
         per_pod = _pod_requests(pods.spec, limits_count=limits_count)
         totals = {name: clamped(Quantity(per_pod[name]).in_units(name) * pods.size) for name in sorted(per_pod)}
-        _Fit(manifest, found.value, together.tree.most(found.value), pods).judge(totals)
+        _Fit(manifest, queue_manifest.value, together.tree.most(queue_manifest.value), pods).check(totals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,34 +434,36 @@ class _Fit:
     most: Mapping[FlavorResource, int]
     pods: _PodSet
 
-    def judge(self, totals: dict[str, int]) -> None:
+    def check(self, totals: dict[str, int]) -> None:
         groups, name = self.queue.spec.resource_groups, self.queue.metadata.name
         covered = {resource for group in groups for resource in group.covered_resources}
         if "pods" in covered:
             totals = {**totals, "pods": self.pods.size}
-        for resource in (each for each, amount in totals.items() if amount > 0 and each not in covered):
+        for resource in (name for name, amount in totals.items() if amount > 0 and name not in covered):
             message = f"resource {resource} is not covered by ClusterQueue {name}: it will wait for ever"
             hint = f"add {resource} to a resource group of the queue, or remove the request"
             self.manifest.warn(self.pods.asked_at(resource), message, hint)
         for group in groups:
-            wanted = {each: totals[each] for each in group.covered_resources if totals.get(each, 0) > 0}
+            wanted = {name: totals[name] for name in group.covered_resources if totals.get(name, 0) > 0}
             allowed = self.pods.flavors
             flavors = [flavor.name for flavor in group.flavors if not allowed or flavor.name in allowed]
             if wanted and flavors and not _holds_all(self.most, wanted, flavors):
                 self._tell(wanted, flavors)
 
     def _tell(self, wanted: dict[str, int], flavors: list[str]) -> None:
-        """All that is wanted of a group comes from one flavor (S-6.1); say what no flavor has enough of."""
+        """One flavor must have all that is wanted of a resource group (S-6.1); warn about what no flavor has."""
         who = "1 pod asks" if self.pods.size == 1 else f"{self.pods.size} pods ask"
         name, cohort = self.queue.metadata.name, self.queue.spec.cohort_name
-        best = {each: max(self.most.get((flavor, each), 0) for flavor in flavors) for each in wanted}
-        lacking = next((each for each, amount in wanted.items() if amount > best[each]), None)
+        best = {resource: max(self.most.get((flavor, resource), 0) for flavor in flavors) for resource in wanted}
+        lacking = next((resource for resource, amount in wanted.items() if amount > best[resource]), None)
         if lacking is not None:
             wanted = {lacking: wanted[lacking]}
             gives = f"ClusterQueue {name} can never give more than {Quantity.of_units(best[lacking], lacking)}"
         else:
             gives = f"no flavor of ClusterQueue {name} can ever give all of it"
-        listed = " and ".join(f"{Quantity.of_units(amount, each)} {each}" for each, amount in wanted.items())
+        listed = " and ".join(
+            f"{Quantity.of_units(amount, resource)} {resource}" for resource, amount in wanted.items()
+        )
         quotas = _quotas(self.queue.spec.resource_groups)
         ceilings = {pair: quota.nominal + quota.borrowing for pair, quota in quotas.items()}
         may_grow = cohort and _holds_all(ceilings, wanted, flavors)

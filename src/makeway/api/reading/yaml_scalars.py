@@ -1,4 +1,4 @@
-"""Plain words and numbers of YAML, as kubectl reads them: which scalar is a text, and which is something else."""
+"""Scalars of YAML, as kubectl reads them: which are texts, and which are numbers, booleans or null."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from makeway.api.reading.json_lines import float_name
 
 TAGS = "tag:yaml.org,2002:"
-RESOLVED_STARTS = frozenset(["", *"+-.0123456789yYnNtTfFoO~"])  # of anything else a plain scalar is a text
+RESOLVED_STARTS = frozenset(["", *"+-.0123456789yYnNtTfFoO~"])  # a plain scalar with any other start is a text
 _WORDS: dict[str, bool | float | None] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
     **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
@@ -50,7 +50,7 @@ def _resolved(text: str) -> Any:
 
 
 def _integer(sign: str, hexadecimal: str, octal: str, binary: str, decimal: str) -> int | None:
-    """What fits 64 bits, unsigned only without a sign; None for what does not."""
+    """The integer if it fits 64 bits, unsigned ones only without a sign; otherwise None."""
     if decimal and len(decimal) > 20:
         return None
     base = 16 if hexadecimal else 8 if octal else 2 if binary else 10
@@ -60,7 +60,7 @@ def _integer(sign: str, hexadecimal: str, octal: str, binary: str, decimal: str)
 
 
 def tagged(tag: str, text: str) -> Any:
-    """A scalar with a tag; raises ValueError if the tag asks for what the text is not. Unknown tags say nothing."""
+    """A scalar with a tag; raises ValueError if the tag asks for what the text is not. Unknown tags are ignored."""
     kind = tag.removeprefix(TAGS) if tag.startswith(TAGS) else ""
     if kind == "binary":
         return base64.b64decode(text.replace("\n", ""), validate=True).decode("utf-8", "replace")

@@ -1,7 +1,7 @@
-"""What fields there are, of which type, within which limits; and the schemas made of that.
+"""The fields of every kind, their types and limits, and the schemas that are made of them.
 
 - ``shapes``: the shape of every kind
 - ``kubernetes_types``, ``kubernetes_limits``, ``kubernetes_rules``: what Kubernetes defines
-- ``meanings``: what fields mean, in a sentence each
+- ``meanings``: what a field means, in one sentence
 - ``crds``: OpenAPI schemas and CustomResourceDefinitions
 """

@@ -1,9 +1,9 @@
-"""Shapes to OpenAPI schemas, and those to the CustomResourceDefinitions that a real Kubernetes server needs.
+"""Makes OpenAPI schemas of shapes, and of these the CustomResourceDefinitions that a real Kubernetes server needs.
 
-The schemas are structural: a server prunes, defaults and judges by them before any webhook is asked, and what they
-refuse is refused by ``structure`` too. Rules between fields stay with ``validation``.
+The schemas are structural: before any webhook is called, a server prunes, defaults and validates objects by them.
+``structure`` refuses everything that they refuse. Rules between fields stay in ``validation``.
 
-Promise: equal text on every run, so that a changed definition is a changed kind.
+Promise: the text is the same on every run, so a changed definition means a changed kind.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _QUANTITY_END = rf"{_NUMBER}([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
 QUANTITY = rf"^[+-]?{_QUANTITY_END}"
 QUANTITY_FROM_ZERO = rf"^\+?{_QUANTITY_END}"
 
-_ENVELOPE = ("apiVersion", "kind", "metadata")  # the server's own business: no defaults, no rules
+_ENVELOPE = ("apiVersion", "kind", "metadata")  # the server takes care of these: no defaults, no rules
 _ANYTHING: Schema = {"x-kubernetes-preserve-unknown-fields": True}
 _OPEN_OBJECT: Schema = {"type": "object", **_ANYTHING}
 _LEAVES: dict[str, Schema] = {
@@ -71,14 +71,14 @@ _MEANINGS: dict[type[Wire], str] = {
 
 @dataclass(frozen=True, slots=True)
 class Printing:
-    """How records and leaves stand inside another schema: as a whole, or by a name."""
+    """How records and leaves appear inside another schema: in full, or as a reference to a name."""
 
     record: Callable[[Record], Schema]
     leaf: Callable[[Leaf, Limit], Schema]
 
 
 def crds() -> list[Schema]:
-    """A definition for every kind that is ours and may be defined: no built-in groups, no configuration file."""
+    """A definition for every kind of makeway, except in built-in groups and for the configuration file."""
     return [_definition(kind) for kind in KINDS if kind.ours and kind.group not in (PROTECTED_GROUP, CONFIG_GROUP)]
 
 
@@ -123,9 +123,9 @@ def _version(kind: Kind, version: str) -> Schema:
         result["subresources"] = {"status": {}}
     if kind.columns:
         result["additionalPrinterColumns"] = [
-            {"name": each.name, "type": each.type, "jsonPath": _json_path(kind, version, each.json_path)}
-            | ({"priority": 1} if each.wide else {})
-            for each in kind.columns
+            {"name": column.name, "type": column.type, "jsonPath": _json_path(kind, version, column.json_path)}
+            | ({"priority": 1} if column.wide else {})
+            for column in kind.columns
         ]
     if kind.selectable and version == kind.versions[0]:  # an API server refuses equal lists beside unequal schemas
         result["selectableFields"] = [{"jsonPath": _json_path(kind, version, path)} for path in kind.selectable]
@@ -144,7 +144,7 @@ def _inline(shape: Record) -> Schema:
 
 
 def of_record(shape: Record, printing: Printing) -> Schema:
-    """An object with the fields of ``shape``, and what they mean."""
+    """The schema of an object with the fields of ``shape``, with descriptions."""
     words = meaning(shape.name)
     schema: Schema = {"description": words} if words else {}
     schema["type"] = "object"
@@ -159,7 +159,7 @@ def of_record(shape: Record, printing: Printing) -> Schema:
 
 
 def _described(schema: Schema, words: str) -> Schema:
-    """The field's own words come before those of its type."""
+    """The schema with ``words`` as its description; with no words it keeps the description that it has."""
     return {"description": words} | {k: v for k, v in schema.items() if k != "description"} if words else schema
 
 
@@ -183,13 +183,13 @@ def _node(field: Field, printing: Printing) -> Schema:
 
 
 def of_leaf(shape: Leaf, limit: Limit) -> Schema:
-    schema = deepcopy(_LEAVES[shape.name])  # no two nodes share a part: YAML would show aliases
+    schema = deepcopy(_LEAVES[shape.name])  # a copy: YAML would show shared parts as aliases
     if shape.allowed:
         schema["enum"] = list(shape.allowed)
     if limit.least is not None:
         schema["minimum"] = limit.least
         if shape.name == "quantity" and limit.least == 0:
-            schema["pattern"] = QUANTITY_FROM_ZERO  # ``minimum`` is blind to the amounts that are texts
+            schema["pattern"] = QUANTITY_FROM_ZERO  # ``minimum`` does not apply to amounts that are texts
     if shape.name == "string":
         schema |= _text_limits(limit)
     return schema
@@ -199,7 +199,7 @@ _INLINE = Printing(_inline, of_leaf)
 
 
 def _text_limits(limit: Limit) -> Schema:
-    """As ``structure`` judges texts: an empty one passes as not set, unless it is required or has a least length."""
+    """Limits of a text, as ``structure`` checks it: empty means not set, except if required or with a least length."""
     limits: Schema = {}
     wants_text = bool(limit.min_length) or (limit.required and limit.pattern is not None)
     if limit.min_length:
@@ -239,9 +239,9 @@ def is_needed(field: Field) -> bool:
 
 
 def _has_default(field: Field) -> bool:
-    """A field that is required gets none: the default would come first, and nothing would ever be missing.
+    """Whether the schema gives a default. A required field has none: with a default it could never be missing.
 
-    A block gets its default only if it is whole without the user: one with a required field inside would be refused.
+    A block has a default only if it is complete without the user: one with a required field inside would be refused.
     """
     if field.default is None or is_needed(field):
         return False
@@ -249,5 +249,5 @@ def _has_default(field: Field) -> bool:
 
 
 def _written(value: object) -> Any:
-    """A default as it stands in an object."""
+    """A default as it is written in an object."""
     return msgspec.json.decode(msgspec.json.encode(value, enc_hook=encode_hook))

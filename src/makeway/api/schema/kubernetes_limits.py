@@ -1,15 +1,15 @@
-"""What the fields of the Kubernetes types may hold: closed sets of words, ranges of numbers, forms of texts.
+"""The values that fields of Kubernetes types may have: closed sets of words, ranges of numbers, forms of texts.
 
-Beside the table of types (``kubernetes_types``), in the same form::
+The table goes with the table of types (``kubernetes_types``) and has the same form::
 
     ContainerPort: containerPort=1..65535 protocol=TCP|UDP|SCTP name=<portName>
 
 ``A|B`` are the words there are, ``1..9`` is a range (``0..`` has no end), ``<form>`` names one of ``forms``. In ``[…]``
-it is told of the items of a list, in ``{key:value}`` of the keys and values of a map; either may be left out. A zero or
-empty text passes where Go cannot tell it from no value, which the table of types knows.
+it is about the items of a list, in ``{key:value}`` about the keys and values of a map, of which one may be left out. A
+zero or empty text passes if Go cannot tell it from no value, which the table of types knows.
 
-What Kubernetes refuses of a type in any object stands here, and what would mislead whoever reads it. Rules between
-fields are rules of ``validation``; Kubernetes accepts what neither refuses.
+The table has all that Kubernetes refuses of a type in any object, and values that would mislead a reader. Rules between
+fields are in ``kubernetes_rules`` and ``validation``; Kubernetes accepts what none of them refuses.
 
 Promise: the import parses nothing.
 """
@@ -31,7 +31,7 @@ _RANGE = re.compile(r"(-?[0-9]+)\.\.(-?[0-9]+)?")
 
 @dataclass(frozen=True, slots=True)
 class FieldBounds:
-    """What a field may hold, or the items, keys and values of what it holds."""
+    """The limits of a field, and of the items, keys or values inside it."""
 
     own: Limit = NO_LIMIT
     item: Limit = NO_LIMIT
@@ -42,7 +42,7 @@ UNBOUND = FieldBounds()
 
 @cache
 def bounds_of(type_name: str) -> Mapping[str, FieldBounds]:
-    """The fields of a type that not every value of their type fits."""
+    """The limits of the fields of a type; a field without limits is not in it."""
     pairs = (entry.split("=", 1) for entry in lines_of(_TABLE).get(type_name, "").split())
     return MappingProxyType({name: _bounds(token) for name, token in pairs})
 
@@ -65,9 +65,9 @@ def _limit(token: str) -> Limit:
         return NO_LIMIT
     if token.startswith("<"):
         return Limit(form=token[1:-1])
-    found = _RANGE.fullmatch(token)
-    if found:
-        return Limit(least=int(found[1]), most=int(found[2]) if found[2] else None)
+    bounds = _RANGE.fullmatch(token)
+    if bounds:
+        return Limit(least=int(bounds[1]), most=int(bounds[2]) if bounds[2] else None)
     return Limit(words=tuple(token.split("|")))
 
 

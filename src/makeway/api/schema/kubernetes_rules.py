@@ -1,10 +1,10 @@
-"""Rules between the fields of one Kubernetes type, wherever an object of that type stands.
+"""Rules between the fields of one Kubernetes type, in whatever kind the type is used.
 
-A selector is judged alike in a Pod, in the template of a Job or Workload, in a PodDisruptionBudget. A rule sees a block
-whose fields are of their types, and have been judged one by one (``kubernetes_limits``): it says nothing of a word that
-was refused already.
+A selector has the same rules in a Pod, in the template of a Job or Workload, and in a PodDisruptionBudget. A rule gets
+a block with fields of the right types, which have been checked one by one (``kubernetes_limits``). It does not report
+a word again that was refused there.
 
-Not here: rules that only one kind has, or that look beyond the block (``validation``).
+Not here: rules of a single kind, or rules that need more than the block (``validation``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PROBE_TIMES = (
 def check_toleration(
     key: str, operator: str, value: str, effect: str, seconds: int | None, path: str
 ) -> Iterator[Problem]:
-    """One toleration; api 13.3 tells all of its problems at the toleration itself."""
+    """Check a toleration. All problems have the path of the toleration itself, as api 13.3 wants."""
     if key and not is_qualified(key):
         yield Problem(path, f"key {told(key)} is not a label key", KEY_HINT)
     if not key and operator != "Exists":
@@ -47,7 +47,7 @@ def _toleration(block: Block, path: str) -> Iterator[Problem]:
 
 
 def _requirement(block: Block, path: str) -> Iterator[Problem]:
-    """How many values an operator compares with."""
+    """Check the number of values against the operator."""
     operator, count = block.get("operator"), len(block.get("values") or ())
     if operator in ("In", "NotIn") and not count:
         yield Problem(f"{path}.values", f"required with operator {operator}", cause="Required")
@@ -59,15 +59,15 @@ def _requirement(block: Block, path: str) -> Iterator[Problem]:
 
 
 def _one_of(*names: str, beside: tuple[str, ...] = ()) -> Rule:
-    """Exactly one of the fields is there; it may be one that we do not know, of a younger Kubernetes."""
+    """Check that exactly one of the fields is set; it may be an unknown field of a newer Kubernetes."""
     listed = f"{', '.join(names[:-1])} and {names[-1]}"
 
     def rule(block: Block, path: str) -> Iterator[Problem]:
-        found = [name for name in names if block.get(name) is not None]
-        if len(found) > 1:
-            message = f"exactly one of {listed} must be set, got {' and '.join(found)}"
+        present = [name for name in names if block.get(name) is not None]
+        if len(present) > 1:
+            message = f"exactly one of {listed} must be set, got {' and '.join(present)}"
             yield Problem(path, message, "keep one of them", cause="Forbidden")
-        elif not found and not block.keys() - beside:
+        elif not present and not block.keys() - beside:
             yield Problem(path, f"exactly one of {listed} must be set, got none", cause="Required")
 
     return rule

@@ -1,19 +1,19 @@
-"""The Kubernetes types behind the kinds we serve: which fields there are, of what type, required or not.
+"""The Kubernetes types inside the kinds that makeway serves: their fields, types, and which are required.
 
-Raw parts of an object (``OfType``) are checked, pruned and merged by what stands here. One line per type::
+Raw parts of an object (``OfType``) are checked, pruned and merged by this table. One line per type::
 
     PodSpec: containers=[Container]@name! nodeSelector={string} overhead={quantity} ...
 
 ``[T]`` is a list, ``{T}`` a map from strings, ``@name`` the key by which a strategic merge matches the items of a
-list (a list without one is replaced as a whole), ``!`` what Kubernetes requires. A capital letter names another
-type. ``ObjectMeta`` is not listed: ``objects.meta`` has it. All is of Kubernetes 1.37, but ``workloadRef`` (api 12).
+list (a list without one is replaced as a whole), ``!`` marks a required field. A capital letter begins the name of
+another type. ``ObjectMeta`` is in ``objects.meta``. All is of Kubernetes 1.37, except ``workloadRef`` (api 12).
 
-Two shorter tables below say what an absent field means: a scalar that is absent is a zero, but for those that Go holds
-by pointer; an object that is absent differs from an empty one, but for those that Go holds by value.
+Two shorter tables below say what an absent field means. An absent scalar means zero, except where Go has a pointer. An
+absent object differs from an empty one, except where Go has it by value.
 
 Promises: the import parses nothing; a type is parsed when it is first asked for.
 
-Not here: the kinds as Python objects (``objects.kubernetes``), values that a field may hold (``kubernetes_limits``).
+Not here: the kinds as Python objects (``objects.kubernetes``), the values of a field (``kubernetes_limits``).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ SCALARS = frozenset({
 @dataclass(frozen=True, slots=True)
 class FieldType:
     kind: Literal["scalar", "list", "map", "object"]
-    name: str  # of the scalar or of the object's type; a list or map has that of its items
-    item: FieldType | None = None  # what a list or map holds
+    name: str  # the scalar or the object's type; for a list or map, that of its items
+    item: FieldType | None = None  # the items of a list or map
     required: bool = False
     merge_key: str | None = None  # None: a strategic merge replaces the list
-    zero_is_absent: bool = True  # whether 0, "", false, or something empty means the same as no value
+    zero_is_absent: bool = True  # whether 0, "", false or an empty value means the same as no value
 
     def __str__(self) -> str:
         inner = str(self.item) if self.item else self.name
@@ -49,7 +49,7 @@ def fields_of(type_name: str) -> Mapping[str, FieldType]:
 
 
 def type_names() -> tuple[str, ...]:
-    """All types of the table, in its order: the kinds first."""
+    """All types of the table, in the order of the table: the kinds first."""
     return tuple(lines_of(_TABLE))
 
 
@@ -59,7 +59,10 @@ def _parsed(type_name: str) -> Mapping[str, FieldType]:
     fields = {name: _field_type(token) for name, token in pairs}
     exceptions = {name for table in (_POINTERS, _VALUES) for name in lines_of(table).get(type_name, "").split()}
     return MappingProxyType(
-        {name: replace(each, zero_is_absent=_is_zero_absent(each, name in exceptions)) for name, each in fields.items()}
+        {
+            name: replace(field, zero_is_absent=_is_zero_absent(field, name in exceptions))
+            for name, field in fields.items()
+        }
     )
 
 
@@ -73,7 +76,7 @@ def _is_zero_absent(field: FieldType, is_exception: bool) -> bool:
 
 @cache
 def lines_of(table: str) -> Mapping[str, str]:
-    """The text behind each type's name in a table of this form; an indented line continues the one before."""
+    """The text after the name of each type, in a table of this form; an indented line continues the one before."""
     whole = [line for line in table.replace("\n    ", " ").splitlines() if line and not line.startswith("#")]
     return MappingProxyType({name: text for name, _, text in (line.partition(": ") for line in whole)})
 
@@ -441,7 +444,7 @@ SubjectRulesReviewStatus: evaluationError=string incomplete=boolean! nonResource
 UserInfo: extra={[string]} groups=[string] uid=string username=string
 """
 
-# Scalars behind pointers: a zero says something that their absence does not.
+# Scalars behind pointers: zero and absent differ.
 _POINTERS = """
 AppArmorProfile: localhostProfile
 AzureDiskVolumeSource: cachingMode fsType kind readOnly
@@ -513,7 +516,7 @@ WorkloadPodGroupGangSchedulingPolicy: minCount
 WorkloadPodGroupResourceClaim: resourceClaimName resourceClaimTemplateName
 """
 
-# Objects held by value: an empty one says no more than none.
+# Objects by value: empty and absent are the same.
 _VALUES = """
 Container: resources
 ContainerStatus: lastState state

@@ -1,8 +1,8 @@
-"""What the fields of the kinds mean, in a sentence each: ``kubectl explain`` and the generated CRDs show it.
+"""What a field means, in one sentence. ``kubectl explain`` and the generated CRDs show it.
 
-One paragraph per type, one line per field. A field that needs no words of its own in a type (``metadata``) has them in
-the paragraph ``*``, which counts for all types. Every field of our own kinds has a line, and no line is about a field
-that is not there; of the types that Kubernetes defines those are told that jobs mostly use.
+There is one paragraph per type and one line per field. The paragraph ``*`` is for fields that mean the same in every
+type (``metadata``). Every field of our own kinds has a line, and every line has its field. Of the types that
+Kubernetes defines, the fields that jobs mostly use have a line.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from makeway.api.objects.queueing import ReclaimPolicy, WithinPolicy
 
 
 def meaning(type_name: str, field: str = "") -> str:
-    """The meaning of a field, or of a type; "" where nothing is said."""
+    """The meaning of a field or of a type; "" if there is no line for it."""
     words = _table()
     return words.get((type_name, field), "") or (words.get(("*", field), "") if field else "")
 

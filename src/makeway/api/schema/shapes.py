@@ -1,8 +1,7 @@
-"""The shape of a kind: which fields it has, of what type, within which limits.
+"""The shape of a kind: its fields with their types and limits.
 
-One description for all that need it: reading (``structure``), generated CRDs (``crds``), generated test objects.
-It is made from the wire structs where we define a kind, and where Kubernetes does from ``kubernetes_types`` and
-``kubernetes_limits``.
+Reading (``structure``), generated CRDs (``crds``) and generated test objects all use it. The shape of our own kinds is
+made from the wire structs, that of Kubernetes kinds from ``kubernetes_types`` and ``kubernetes_limits``.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class MapOf:
 class Record:
     name: str
     fields: Mapping[str, Field]
-    keeps_unknown: bool = False  # a Kubernetes type: a newer server may know fields that we do not
+    keeps_unknown: bool = False  # a Kubernetes type: a newer server may have fields that are unknown here
 
 
 Shape = Leaf | ListOf | MapOf | Record
@@ -56,12 +55,12 @@ Shape = Leaf | ListOf | MapOf | Record
 class Field:
     shape: Shape
     limit: Limit = NO_LIMIT
-    default: object = None  # as it is written out; None: not written
-    zero_is_absent: bool = False  # whether 0, "", false, or something empty means the same as no value
+    default: object = None  # as an object shows it; None: not shown
+    zero_is_absent: bool = False  # whether 0, "", false or an empty value means the same as no value
 
     @property
     def omits_empty(self) -> bool:
-        """Whether an empty list or map is not even written, as Go's ``omitempty`` has it."""
+        """Whether an empty list or map is left out, like with ``omitempty`` in Go."""
         return self.zero_is_absent and isinstance(self.shape, ListOf | MapOf) and not self.limit.required
 
 
@@ -86,20 +85,20 @@ def kubernetes_shape(type_name: str) -> Record:
     if type_name == "ObjectMeta":
         return shape_of(ObjectMeta)
     bounds = bounds_of(type_name)
-    fields = {name: _kubernetes_field(each, bounds.get(name, UNBOUND)) for name, each in fields_of(type_name).items()}
+    fields = {name: _kubernetes_field(field, bounds.get(name, UNBOUND)) for name, field in fields_of(type_name).items()}
     return Record(type_name, fields, True)
 
 
 @cache
 def kubernetes_kind(kind: type[Wire]) -> Record:
-    """The shape of a kind that Kubernetes defines: its fields as they are there, within the limits of our struct."""
+    """The shape of a kind that Kubernetes defines: its fields, with the limits of our struct."""
     return _within(kubernetes_shape(kind.__name__), shape_of(kind))
 
 
 def _within(theirs: Record, ours: Record) -> Record:
     if theirs is ours:
         return theirs
-    fields = {name: _field_within(each, ours.fields.get(name)) for name, each in theirs.fields.items()}
+    fields = {name: _field_within(field, ours.fields.get(name)) for name, field in theirs.fields.items()}
     return Record(theirs.name, fields, theirs.keeps_unknown)
 
 
@@ -160,7 +159,7 @@ def _shape(hint: Any, marked: str) -> Shape:
 
 def _not_none(hint: Any) -> Any:
     if get_origin(hint) in (Union, types.UnionType):
-        (inner,) = (each for each in get_args(hint) if each is not type(None))
+        (inner,) = (part for part in get_args(hint) if part is not type(None))
         return inner
     return hint
 
@@ -171,7 +170,7 @@ def _both(first: Limit, second: Limit) -> Limit:
 
 
 def _written_default(info: msgspec.structs.FieldInfo) -> object:
-    """What ``shown`` and ``made`` promise to write out; other defaults stay silent."""
+    """The default if ``shown`` or ``made`` declares it; other defaults are not part of the shape."""
     if info.default_factory is msgspec.NODEFAULT or info.default_factory in (dict, list, set):
         return None
     return info.default_factory()
@@ -182,23 +181,21 @@ def _is_zero_absent(info: msgspec.structs.FieldInfo) -> bool:
     return isinstance(default, msgspec.Struct) or (default is not None and default in ("", 0, False, (), {}))
 
 
-def _kubernetes_field(each: FieldType, bounds: FieldBounds) -> Field:
+def _kubernetes_field(field: FieldType, bounds: FieldBounds) -> Field:
     limit = bounds.own
-    if each.required:
+    if field.required:
         limit = replace(limit, required=True)
-    elif each.zero_is_absent and limit is not NO_LIMIT:
+    elif field.zero_is_absent and limit is not NO_LIMIT:
         limit = replace(limit, zero_passes=True)
     shape: Shape
-    if each.kind == "list" and each.item is not None:
-        shape = ListOf(_kubernetes_item(each.item, bounds.item))
-    elif each.kind == "map" and each.item is not None:
-        shape = MapOf(_kubernetes_item(each.item, bounds.item))
+    if field.kind == "list" and field.item is not None:
+        shape = ListOf(_kubernetes_item(field.item, bounds.item))
+    elif field.kind == "map" and field.item is not None:
+        shape = MapOf(_kubernetes_item(field.item, bounds.item))
     else:
-        shape = kubernetes_shape(each.name) if each.kind == "object" else Leaf(each.name)
-    return Field(shape, limit, zero_is_absent=each.zero_is_absent)
+        shape = kubernetes_shape(field.name) if field.kind == "object" else Leaf(field.name)
+    return Field(shape, limit, zero_is_absent=field.zero_is_absent)
 
 
-def _kubernetes_item(each: FieldType, limit: Limit) -> Field:
-    return replace(
-        _kubernetes_field(each, UNBOUND), limit=limit, zero_is_absent=False
-    )  # an item is there, whatever it is
+def _kubernetes_item(field: FieldType, limit: Limit) -> Field:
+    return replace(_kubernetes_field(field, UNBOUND), limit=limit, zero_is_absent=False)  # an item is never absent

@@ -1,8 +1,8 @@
-"""The only place that says no to user input. Everything past it may assume good objects.
+"""The only place that refuses user input. All code after it may assume valid objects.
 
-``codec.read`` has judged types and limits, which the shapes of the kinds tell; here are the rules that no shape can
-tell: what fields say about each other, and what may change in an update. All problems of an object come at once.
-The server, the webhooks, the command line and the simulator ask the same two functions.
+``codec.read`` has checked types and limits, which the shapes of the kinds contain. The rules here are those that no
+shape contains: between fields, and about what may change in an update. All problems of an object are returned at once.
+The server, the webhooks, the command line and the simulator call the same two functions.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ __all__ = ["ValidationContext", "validate", "validate_update"]
 
 @dataclass(frozen=True, slots=True)
 class ValidationContext:
-    """What a rule may have to know beyond the object: gates, and the PriorityClasses there are (None: unknown)."""
+    """What a rule may need beyond the object: feature gates, and the PriorityClasses that exist (None: unknown)."""
 
     gates: Mapping[str, bool] = field(default_factory=dict)
     priority_classes: Mapping[str, int] | None = None
-    default_class: str = ""  # the class of a pod that names none
+    default_class: str = ""  # the class of pods that name none
 
     def on(self, gate: str) -> bool:
         return self.gates.get(gate, GATES[gate].ours)
@@ -65,7 +65,7 @@ ANYWHERE = ValidationContext()
 
 @ready
 class _Templated(Wire, frozen=True):
-    """Of a Job's spec the template alone: the rest may hold what was refused."""
+    """The template of a Job's spec alone: other fields may hold values that were refused."""
 
     template: Raw = NOTHING
 
@@ -73,7 +73,7 @@ class _Templated(Wire, frozen=True):
 def validate(value: Wire, context: ValidationContext = ANYWHERE, *, created_as: Kind | None = None) -> list[Problem]:
     """Every rule that the object breaks on its own, and warnings about what is legal but surely not meant.
 
-    ``created_as``: the kind that it was written in, where it is about to be created: a view may ask for more.
+    ``created_as``: on create, the kind that it was written in: a view may have more rules.
     """
     problems: list[Problem] = []
     metadata = getattr(value, "metadata", None)
@@ -89,7 +89,7 @@ def validate(value: Wire, context: ValidationContext = ANYWHERE, *, created_as: 
 
 
 def _readable(value: Wire) -> Iterator[Problem]:
-    """Kinds of Kubernetes that are kept raw, seen as controllers and schedulers will see them."""
+    """Check raw parts of Kubernetes kinds as controllers and schedulers will read them."""
     match value:
         case Pod():
             yield from pods.check_readable(value.spec, PodSpec, "spec")
@@ -104,8 +104,8 @@ def _readable(value: Wire) -> Iterator[Problem]:
             yield from pods.check_readable(value.spec, PodDisruptionBudgetSpec, "spec")
             yield from pods.check_readable(value.status, PodDisruptionBudgetStatus, "status")
         case Workload():
-            for i, each in enumerate(value.spec.pod_sets):
-                yield from pods.check_readable(each.template, PodTemplate, f"spec.podSets[{i}].template")
+            for i, pod_set in enumerate(value.spec.pod_sets):
+                yield from pods.check_readable(pod_set.template, PodTemplate, f"spec.podSets[{i}].template")
 
 
 def _rules(value: Wire, context: ValidationContext) -> Iterator[Problem]:
@@ -144,9 +144,9 @@ def _rules(value: Wire, context: ValidationContext) -> Iterator[Problem]:
 def validate_update(
     old: Wire, new: Wire, context: ValidationContext = ANYWHERE, *, updated_as: Kind | None = None
 ) -> list[Problem]:
-    """Every rule that ``new`` breaks as a successor of ``old``, its own rules included.
+    """Every rule that ``new`` breaks as an update of ``old``, with the rules for ``new`` on its own.
 
-    ``updated_as``: the kind that it was written in: a view may ask for more.
+    ``updated_as``: the kind that it was written in: a view may have more rules.
     """
     problems = [problem for problem in validate(new, context) if not _excused(problem, old, new, context)]
     problems.extend(_immutable(codec.to_tree(old), codec.to_tree(new), shape_of(type(new)), ""))
@@ -167,20 +167,21 @@ def validate_update(
 
 
 def _immutable(old: Mapping[str, object], new: Mapping[str, object], shape: Record, path: str) -> Iterator[Problem]:
-    for name, each in shape.fields.items():
+    for name, member in shape.fields.items():
         here = f"{path}.{name}" if path else name
         before, after = old.get(name), new.get(name)
-        if each.limit.immutable and before != after:
+        if member.limit.immutable and before != after:
             what = "set" if before is None else "removed" if after is None else "changed"
             yield Problem(here, f"cannot be {what} after creation")
-        elif isinstance(each.shape, Record) and isinstance(before, dict) and isinstance(after, dict):
-            yield from _immutable(before, after, each.shape, here)
+        elif isinstance(member.shape, Record) and isinstance(before, dict) and isinstance(after, dict):
+            yield from _immutable(before, after, member.shape, here)
 
 
 def _excused(problem: Problem, old: Wire, new: Wire, context: ValidationContext) -> bool:
-    """An onFlavors list that was wrong before may stay wrong while neither it nor the flavors change (api 2.5).
+    """Whether the problem is accepted because it is not new.
 
-    Data that was too much before may become less step by step.
+    An onFlavors list that was wrong may stay wrong while neither it nor the flavors change (api 2.5). Data that was too
+    large may become smaller step by step.
     """
     if problem.cause == "TooLong" and isinstance(old, ConfigMap | Secret) and isinstance(new, ConfigMap | Secret):
         return data.data_bytes(new) <= data.data_bytes(old)

@@ -1,4 +1,4 @@
-"""Rules of the configuration file (api 9, 13.7). Any error stops the process at start."""
+"""Rules for the configuration file (api 9, 13.7). An error in it stops the process at start."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check_configuration(configuration: Configuration) -> Iterator[Problem]:
     if sharing is not None and sharing.preemption_strategies not in STRATEGIES:
         written = "" if not sharing.preemption_strategies else listed(sharing.preemption_strategies)
         message = f"[{written}] is not supported; allowed: " + " or ".join(
-            f"[{', '.join(each)}]" for each in STRATEGIES
+            f"[{', '.join(strategy)}]" for strategy in STRATEGIES
         )
         yield Problem("fairSharing.preemptionStrategies", message, cause="NotSupported")
     if configuration.wait_for_pods_ready is not None:
@@ -65,14 +65,14 @@ def _check_namespaces(configuration: Configuration) -> Iterator[Problem]:
 
 
 def _matches_name(selector: LabelSelector, name: str) -> bool:
-    """Whether a namespace of that name, with no label but its name, is selected."""
+    """Whether the selector matches a namespace that has no label but its name."""
     labels = {NAMESPACE_LABEL: name}
     if any(labels.get(key) != value for key, value in selector.match_labels.items()):
         return False
-    for each in selector.match_expressions:
-        has = each.key in labels
-        inside = labels.get(each.key) in each.values
-        if not {"In": has and inside, "NotIn": not inside, "Exists": has, "DoesNotExist": not has}[each.operator]:
+    for expression in selector.match_expressions:
+        has = expression.key in labels
+        inside = labels.get(expression.key) in expression.values
+        if not {"In": has and inside, "NotIn": not inside, "Exists": has, "DoesNotExist": not has}[expression.operator]:
             return False
     return True
 

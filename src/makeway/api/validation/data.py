@@ -1,4 +1,4 @@
-"""Rules for ConfigMaps and Secrets: how much they may hold, counted as Kubernetes counts it; each key once."""
+"""Rules for ConfigMaps and Secrets: how many bytes they may hold, counted as in Kubernetes, and each key only once."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def check_data(value: ConfigMap | Secret) -> Iterator[Problem]:
 
 
 def data_bytes(value: ConfigMap | Secret) -> int:
-    """What counts of it, in bytes; what a Secret sets in plain text takes the place of what it had."""
+    """The bytes that count; a value that a Secret sets in plain text replaces the old value of its key."""
     if isinstance(value, ConfigMap):
         return sum(map(_bytes, value.data.values())) + sum(map(len, value.binary_data.values()))
-    kept = (len(each) for key, each in value.data.items() if key not in value.string_data)
+    kept = (len(content) for key, content in value.data.items() if key not in value.string_data)
     return sum(kept) + sum(map(_bytes, value.string_data.values()))
 
 

@@ -1,11 +1,11 @@
-"""What an Event must say, as Kubernetes asks for it.
+"""Rules for Events, as in Kubernetes.
 
-Three sets of rules. An event with an ``eventTime`` must name its reporter, reason and action, whichever group it came
-through; one without is of the older sort, and must only be in the namespace of its object. What is created through
-events.k8s.io/v1 must be of the newer sort and leave the older fields alone. What is updated through events.k8s.io/v1
-may change its series, and metadata, only.
+There are three sets of rules. In both groups, an event with an ``eventTime`` must name its reporter, reason and action.
+An event without one is of the older sort: it only has to be in the namespace of its object. An event that is created
+through events.k8s.io/v1 must be of the newer sort and must not set the older fields. An update through
+events.k8s.io/v1 may change only the series and metadata.
 
-Paths are those of the stored form; whoever tells a client of events.k8s.io/v1 respells them.
+Paths are those of the stored form; the caller translates them for a client of events.k8s.io/v1.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _elsewhere(namespace: str) -> Problem:
 
 
 def check_new_event(event: Event) -> Iterator[Problem]:
-    """The rules for an Event that is created through events.k8s.io/v1, beside those for every Event."""
+    """More rules for an Event that is created through events.k8s.io/v1."""
     if event.event_time is None:
         yield Problem("eventTime", "required", "say when it happened", cause="Required")
     if event.type not in TYPES:
@@ -84,7 +84,7 @@ def _check_series(event: Event) -> Iterator[Problem]:
 
 
 def check_event_update(old: Event, new: Event) -> Iterator[Problem]:
-    """The rules for an Event that is updated through events.k8s.io/v1, beside those for every Event."""
+    """More rules for an Event that is updated through events.k8s.io/v1."""
     if new.series != old.series:
         yield from _check_series(new)
     for name in _FIXED:

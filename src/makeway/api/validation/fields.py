@@ -1,4 +1,4 @@
-"""Rules about values that many kinds share: names, labels, selectors, taints, tolerations, metadata."""
+"""Rules for values that many kinds have: names, labels, selectors, taints, tolerations, metadata."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANNOTATIONS_BYTES_MAX = 256 * 1024
 
 
 def check_labels(labels: Mapping[str, str], path: str, *, at_map: bool = False) -> Iterator[Problem]:
-    """``at_map``: problems are told at the map itself, as api 13.3 says of nodeLabels."""
+    """Check labels. ``at_map``: the path of a problem is the map itself, as api 13.3 wants for nodeLabels."""
     for key, value in labels.items():
         here = path if at_map else entry(path, key)
         if not is_qualified(key):
@@ -62,17 +62,20 @@ def check_metadata(meta: ObjectMeta, *, namespaced: bool, path: str = "metadata"
 
 def check_selector(selector: LabelSelector, path: str) -> Iterator[Problem]:
     yield from check_labels(selector.match_labels, f"{path}.matchLabels")
-    for i, each in enumerate(selector.match_expressions):
+    for i, expression in enumerate(selector.match_expressions):
         here = f"{path}.matchExpressions[{i}]"
-        if each.key and not is_qualified(each.key):
-            yield Problem(f"{here}.key", f"{told(each.key)} is not a label key", KEY_HINT)
-        if each.operator in ("In", "NotIn") and not each.values:
-            yield Problem(f"{here}.values", f"required with operator {each.operator}", cause="Required")
-        elif each.operator in ("Exists", "DoesNotExist") and each.values:
+        if expression.key and not is_qualified(expression.key):
+            yield Problem(f"{here}.key", f"{told(expression.key)} is not a label key", KEY_HINT)
+        if expression.operator in ("In", "NotIn") and not expression.values:
+            yield Problem(f"{here}.values", f"required with operator {expression.operator}", cause="Required")
+        elif expression.operator in ("Exists", "DoesNotExist") and expression.values:
             yield Problem(
-                f"{here}.values", f"not allowed with operator {each.operator}", "remove the values", cause="Forbidden"
+                f"{here}.values",
+                f"not allowed with operator {expression.operator}",
+                "remove the values",
+                cause="Forbidden",
             )
-        for j, value in enumerate(each.values):
+        for j, value in enumerate(expression.values):
             if not is_label_value(value):
                 yield Problem(f"{here}.values[{j}]", f"{told(value)} is not a label value", VALUE_HINT)
 
@@ -91,6 +94,6 @@ def check_taints(taints: tuple[Taint, ...], path: str) -> Iterator[Problem]:
 
 
 def check_tolerations(tolerations: tuple[Toleration, ...], path: str) -> Iterator[Problem]:
-    for i, each in enumerate(tolerations):
+    for i, item in enumerate(tolerations):
         here = f"{path}[{i}]"
-        yield from check_toleration(each.key, each.operator, each.value, each.effect, each.toleration_seconds, here)
+        yield from check_toleration(item.key, item.operator, item.value, item.effect, item.toleration_seconds, here)

@@ -1,8 +1,8 @@
-"""What a pod asks for and our pod scheduler does not do, so that nothing is ignored in silence.
+"""Warnings about wishes of a pod that our pod scheduler does not fulfil, so that none is ignored in silence.
 
-Only what Kubernetes' scheduler heeds is told, and what its admission adds to a pod for it: what a pod asks of the node
-that runs it is for the node to tell. Each check below is one line of ``_CHECKS``, and goes when the scheduler
-learns what it tells of.
+The wishes are those that the scheduler of Kubernetes fulfils, and those that its admission adds to a pod. A node itself
+reports what it cannot do for a pod. Every check is one line of ``_CHECKS``; it is removed when the scheduler learns
+the feature.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def not_heeded(spec: PodSpec) -> Iterator[Problem]:
-    """Warnings, one per thing: paths begin at the spec, and messages say how the pod is placed instead.
+    """Warnings, one per wish. Paths begin at the spec, and messages say how the pod is placed instead.
 
-    None for a pod that asks for another scheduler.
+    A pod that asks for another scheduler gets none.
     """
     if spec.scheduler_name in SCHEDULERS:
         for check in _CHECKS:
@@ -34,19 +34,19 @@ def not_heeded(spec: PodSpec) -> Iterator[Problem]:
 
 
 def in_one_line(spec: PodSpec) -> str:
-    """The same as one line for an event; the node reports missing volumes itself. "": there is nothing to say."""
-    found = (each for each in not_heeded(spec) if not each.path.startswith("volumes["))
-    words = "; ".join(f"spec.{each.path}: {each.message}" for each in found)
+    """The same warnings as one line for an event, without volumes, which the node reports; "" if there are none."""
+    problems = (problem for problem in not_heeded(spec) if not problem.path.startswith("volumes["))
+    words = "; ".join(f"spec.{problem.path}: {problem.message}" for problem in problems)
     return words if len(words) <= WORDS_MAX else f"{words[: WORDS_MAX - 1]}…"
 
 
 def advise_pods(value: Wire | None) -> Iterator[Problem]:
-    """What is not heeded of a Pod that waits, and of the pod templates of a Job or Workload."""
+    """The same warnings for a Pod that waits, and for the pod templates of a Job or Workload."""
     try:
         for path, spec in _specs(value):
-            for each in not_heeded(spec):
-                yield warning(f"{path}.{each.path}", f"not heeded: {each.message}", each.hint)
-    except msgspec.MsgspecError:  # a part of a pod that no rule has judged
+            for problem in not_heeded(spec):
+                yield warning(f"{path}.{problem.path}", f"not heeded: {problem.message}", problem.hint)
+    except msgspec.MsgspecError:  # a part of a pod that no rule has checked
         return
 
 
@@ -59,22 +59,22 @@ def _specs(value: Wire | None) -> Iterator[tuple[str, PodSpec]]:
         case Job():
             yield "spec.template.spec", view(view(value.spec, JobSpec).template, PodTemplate).spec
         case Workload():
-            for i, each in enumerate(value.spec.pod_sets):
-                yield f"spec.podSets[{i}].template.spec", view(each.template, PodTemplate).spec
+            for i, pod_set in enumerate(value.spec.pod_sets):
+                yield f"spec.podSets[{i}].template.spec", view(pod_set.template, PodTemplate).spec
 
 
 def _preferred_pods(spec: PodSpec) -> Iterator[Problem]:
     affinity = spec.affinity
-    for name, found in (("podAffinity", affinity.pod_affinity), ("podAntiAffinity", affinity.pod_anti_affinity)):
-        if found.preferred:
+    for name, terms in (("podAffinity", affinity.pod_affinity), ("podAntiAffinity", affinity.pod_anti_affinity)):
+        if terms.preferred:
             message = "which pods stand on a node does not make it a better or worse one"
             hint = "make it required, or prefer nodes by their labels with nodeAffinity"
             yield warning(f"affinity.{name}.{PREFERRED}", message, hint)
 
 
 def _spreads(spec: PodSpec) -> Iterator[Problem]:
-    for i, each in enumerate(spec.topology_spread_constraints):
-        if each.when_unsatisfiable == "ScheduleAnyway":
+    for i, constraint in enumerate(spec.topology_spread_constraints):
+        if constraint.when_unsatisfiable == "ScheduleAnyway":
             message = "with ScheduleAnyway the constraint does not spread the pods"
             yield warning(f"topologySpreadConstraints[{i}].whenUnsatisfiable", message, "use DoNotSchedule")
 
@@ -86,9 +86,12 @@ def _claims(spec: PodSpec) -> Iterator[Problem]:
 
 
 def _volumes(spec: PodSpec) -> Iterator[Problem]:
-    for i, each in enumerate(spec.volumes):
-        for name, found in (("persistentVolumeClaim", each.persistent_volume_claim), ("ephemeral", each.ephemeral)):
-            if found is not None:
+    for i, volume in enumerate(spec.volumes):
+        for name, source in (
+            ("persistentVolumeClaim", volume.persistent_volume_claim),
+            ("ephemeral", volume.ephemeral),
+        ):
+            if source is not None:
                 message = "no volume is bound, and a node need not reach it"
                 yield warning(f"volumes[{i}].{name}", message, "name the nodes that do with a nodeSelector")
 
@@ -116,9 +119,9 @@ def _host_addresses(spec: PodSpec) -> Iterator[Problem]:
 
 
 def _tolerations(spec: PodSpec) -> Iterator[Problem]:
-    for i, each in enumerate(spec.tolerations):
-        if each.operator in ("Lt", "Gt"):
-            message = f"{each.operator} is read as Equal"
+    for i, toleration in enumerate(spec.tolerations):
+        if toleration.operator in ("Lt", "Gt"):
+            message = f"{toleration.operator} is read as Equal"
             yield warning(f"tolerations[{i}].operator", message, "use Equal or Exists")
 
 

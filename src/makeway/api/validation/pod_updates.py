@@ -1,9 +1,9 @@
-"""What may change in a pod and in a Job once it is there, as Kubernetes has it.
+"""What may change in an existing pod or Job, as in Kubernetes.
 
-A pod is what its containers were started from; only a few of its fields may change. A Job may change how it is run,
-but not what it runs; while it is suspended and has not started, where its pods may run is open too.
+The containers were started from the pod, so only a few of its fields may change. A Job may change how it is run, but
+not what it runs. While it is suspended and has not started, it may also change where its pods may run.
 
-What counts is what a field means (``api.equality``): a client that writes back what it read has changed nothing.
+Fields are compared by their meaning (``api.equality``): a client that writes back what it read has changed nothing.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ def check_pod_update(old: Pod, new: Pod) -> Iterator[Problem]:
         yield Problem("spec.workloadRef", FIXED)
     if old.metadata.annotations.get(WORKLOAD_REF) != new.metadata.annotations.get(WORKLOAD_REF):
         yield Problem(f"metadata.annotations[{WORKLOAD_REF}]", FIXED)
-    gates = [each.get("name") for each in before.get("schedulingGates") or ()]
-    if any(each.get("name") not in gates for each in after.get("schedulingGates") or ()):
+    gates = [gate.get("name") for gate in before.get("schedulingGates") or ()]
+    if any(gate.get("name") not in gates for gate in after.get("schedulingGates") or ()):
         yield Problem("spec.schedulingGates", "only removal is allowed once the pod is created", cause="Forbidden")
     kept = after.get("tolerations") or ()
-    if any(each not in kept for each in before.get("tolerations") or ()):
+    if any(toleration not in kept for toleration in before.get("tolerations") or ()):
         yield Problem("spec.tolerations", "existing tolerations cannot be changed or removed", cause="Forbidden")
-    is_open = bool(gates)  # no place has been searched for yet
+    is_open = bool(gates)  # the scheduler has not searched for a node yet
     if _fixed_part(before, is_open) != _fixed_part(after, is_open):
         yield Problem("spec", f"pod updates may not change fields other than {_OPEN}", cause="Forbidden")
 
 
 def _fixed_part(spec: JsonObject, is_open: bool) -> JsonObject:
-    """What must stay as it is."""
+    """The part of a pod that must not change."""
     free = {"activeDeadlineSeconds", "tolerations", "schedulingGates", "workloadRef", *(_WHERE if is_open else ())}
-    kept = {name: each for name, each in spec.items() if name not in free and each != {}}
+    kept = {name: value for name, value in spec.items() if name not in free and value != {}}
     for group in ("containers", "initContainers"):
         if group in kept:
-            kept[group] = [{name: each for name, each in one.items() if name != "image"} for one in kept[group]]
+            kept[group] = [{name: value for name, value in one.items() if name != "image"} for one in kept[group]]
     return kept
 
 
@@ -67,11 +67,11 @@ def check_job_update(old: Job, new: Job) -> Iterator[Problem]:
 
 
 def _is_elastic(before: JsonObject, after: JsonObject) -> bool:
-    """An indexed Job may grow and shrink, as long as all of its pods run at once."""
+    """Whether the Job may grow and shrink: it is indexed, and all of its pods run at once."""
     specs = (before, after)
     return all(
-        each.get("completionMode") == "Indexed" and each.get("completions") == each.get("parallelism", 1)
-        for each in specs
+        spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism", 1)
+        for spec in specs
     )
 
 
@@ -80,5 +80,5 @@ def _fixed_template(spec: JsonObject, is_open: bool) -> JsonObject:
     if not is_open:
         return template
     metadata, pod = template.get("metadata") or {}, template.get("spec") or {}
-    named = {name: each for name, each in metadata.items() if name not in ("labels", "annotations")}
-    return {"metadata": named, "spec": {name: each for name, each in pod.items() if name not in _WHERE}}
+    named = {name: value for name, value in metadata.items() if name not in ("labels", "annotations")}
+    return {"metadata": named, "spec": {name: value for name, value in pod.items() if name not in _WHERE}}

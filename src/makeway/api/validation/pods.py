@@ -1,4 +1,4 @@
-"""Rules of pods, pod templates and jobs, as far as we act on them; a Kubernetes API server checks the rest."""
+"""Rules for the parts of pods, pod templates and jobs that makeway acts on; a Kubernetes API server checks the rest."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_template_metadata(metadata: JsonObject, path: str) -> Iterator[Problem
 
 
 def check_pod_resources(spec: JsonObject, path: str, *, reserved: str = "") -> Iterator[Problem]:
-    """Amounts that a pod asks for: no request above its limit, no reserved name."""
+    """Check the requests of a pod: none is above its limit, none has a reserved name."""
     blocks = [(f"{path}.resources", spec.get("resources") or {})]
     for name in ("initContainers", "containers"):
         for i, container in enumerate(spec.get(name) or ()):
@@ -68,7 +68,7 @@ def check_pod_spec(spec: JsonObject, path: str, *, restart_policies: tuple[str, 
 
 
 def _check_volume_names(spec: JsonObject, path: str) -> Iterator[Problem]:
-    """Each is the name of a folder."""
+    """Check the names of volumes, which become names of folders."""
     seen: dict[str, str] = {}
     for i, volume in enumerate(spec.get("volumes") or ()):
         here, name = f"{path}.volumes[{i}].name", volume.get("name")
@@ -77,7 +77,7 @@ def _check_volume_names(spec: JsonObject, path: str) -> Iterator[Problem]:
 
 
 def _check_ends(policy: str | None, allowed: tuple[str, ...], path: str) -> Iterator[Problem]:
-    """Pods that are to end some day say so; what is no policy at all was told before."""
+    """Check that the pods of a Job can end: no restartPolicy Always. A word that is no policy was refused before."""
     if not policy:
         yield Problem(path, f"required; allowed: {', '.join(allowed)}", cause="Required")
     elif policy == "Always":
@@ -85,9 +85,9 @@ def _check_ends(policy: str | None, allowed: tuple[str, ...], path: str) -> Iter
 
 
 def check_readable(raw: msgspec.Raw, kind: type[msgspec.Struct], path: str) -> Iterator[Problem]:
-    """Refuse what no other rule has refused and the typed views still cannot read, so that no later reader fails.
+    """Refuse values that passed all other rules but that the typed views cannot read, so that no later reader fails.
 
-    Words of closed sets are judged by ``kubernetes_limits``, and not told a second time.
+    ``kubernetes_limits`` has checked the words of closed sets; they are not reported again.
     """
     try:
         view(raw, kind)
@@ -104,7 +104,7 @@ def check_pod(pod: Pod) -> Iterator[Problem]:
 
 
 def check_workload_reference(spec: JsonObject, annotations: dict[str, str]) -> Iterator[Problem]:
-    """The field or the annotation that names a scheduling Workload and one of its groups (api 12)."""
+    """Check the field or annotation that names a scheduling Workload and one of its groups (api 12)."""
     reference = spec.get("workloadRef")
     if reference is not None:
         parts = [reference.get(name, "") for name in ("name", "podGroup", "podGroupReplicaKey")]
@@ -145,7 +145,7 @@ def check_job(job: Job) -> Iterator[Problem]:
 
 
 def _check_queueing_marks(job: Job, spec: JsonObject, mode: str) -> Iterator[Problem]:
-    """The labels and annotations by which a job tells us how it wants to be queued (api 10, 18.2)."""
+    """Check the labels and annotations by which a job says how it is to be queued (api 10, 18.2)."""
     parallelism = spec.get("parallelism", 1)
     count = min(parallelism, spec.get("completions", parallelism))
     least = job.metadata.annotations.get(MIN_PARALLELISM)

@@ -1,4 +1,4 @@
-"""Rules of the queueing kinds other than Workload (api 13.1-13.3, 13.6)."""
+"""Rules for the queueing kinds other than Workload (api 13.1-13.3, 13.6)."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _check_quota_order(group: ResourceGroup, here: str) -> Iterator[Problem]:
     covered = group.covered_resources
     for j, flavor in enumerate(group.flavors):
         if not covered or not flavor.resources:
-            continue  # told as missing already
+            continue  # reported as missing already
         if len(flavor.resources) != len(covered):
             quotas = "1 quota" if len(flavor.resources) == 1 else f"{len(flavor.resources)} quotas"
             message = f"flavor {told(flavor.name)} has {quotas}, but coveredResources lists {len(covered)}"
@@ -166,7 +166,7 @@ def _flavors(spec: ClusterQueueSpec) -> list[str]:
 
 
 def check_on_flavors(spec: ClusterQueueSpec) -> Iterator[Problem]:
-    """Each flavor that a check is restricted to must be one of the queue."""
+    """Check that a queue has all flavors that an admission check is restricted to."""
     if spec.admission_checks_strategy is None:
         return
     flavors = _flavors(spec)
@@ -258,7 +258,7 @@ def check_multikueue_config(config: MultiKueueConfig) -> Iterator[Problem]:
 
 
 def is_excused(problem: Problem, old: ClusterQueueSpec, new: ClusterQueueSpec) -> bool:
-    """Whether the check that ``problem`` is about has the flavors it had, in a queue that has the flavors it had."""
+    """Whether neither the flavors of the check that ``problem`` is about nor those of the queue have changed."""
     if (
         set(_flavors(old)) != set(_flavors(new))
         or not old.admission_checks_strategy
@@ -267,5 +267,5 @@ def is_excused(problem: Problem, old: ClusterQueueSpec, new: ClusterQueueSpec) -
         return False
     index = int(problem.path.partition("admissionChecks[")[2].partition("]")[0])
     rule = new.admission_checks_strategy.admission_checks[index]
-    before = {each.name: set(each.on_flavors) for each in old.admission_checks_strategy.admission_checks}
+    before = {rule.name: set(rule.on_flavors) for rule in old.admission_checks_strategy.admission_checks}
     return before.get(rule.name) == set(rule.on_flavors)

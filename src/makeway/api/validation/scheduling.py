@@ -1,4 +1,4 @@
-"""Rules of the pod-scheduling Workload (api 13.8)."""
+"""Rules for the pod-scheduling Workload (api 13.8)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NOT_A_SEGMENT = re.compile(r"^\.\.?$|[/%]")
 def check_gang_workload(
     workload: GangWorkload, priority_classes: Mapping[str, int] | None, default_class: str = ""
 ) -> Iterator[Problem]:
-    """``priority_classes`` are the classes known where the object is judged; None: that is not known here."""
+    """Check a new or changed Workload. ``priority_classes`` are the classes that exist; None: unknown."""
     spec = workload.spec
     for i, group in enumerate(spec.pod_groups):
         count = (group.policy.basic is not None) + (group.policy.gang is not None)
@@ -34,15 +34,15 @@ def check_gang_workload(
 
 
 def check_gang_workload_update(old: GangWorkload, new: GangWorkload) -> Iterator[Problem]:
-    """Of its groups only ``minCount`` may change: a gang whose members finish needs fewer (decision 0062)."""
-    before, after = (sorted(map(_fixed_part, each.spec.pod_groups)) for each in (old, new))
+    """Only ``minCount`` of its groups may change: a gang with finished members needs fewer (decision 0062)."""
+    before, after = (sorted(map(_fixed_part, workload.spec.pod_groups)) for workload in (old, new))
     if before != after:
         hint = "of a gang only minCount may change; make another Workload for other groups"
         yield Problem("spec.podGroups", "cannot be changed after creation", hint)
 
 
 def _fixed_part(group: PodGroup) -> tuple[str, bool, str]:
-    """What says which pods it is about and how they are treated: all but how many must be there."""
+    """The part that must not change: which pods a group has and how they are treated, but not how many it needs."""
     basic, gang = group.policy.basic, group.policy.gang
     return group.name, basic is not None, "" if gang is None else gang.preemption_mode
 
@@ -75,5 +75,5 @@ def _check_classes(workload: GangWorkload, classes: Mapping[str, int], default_c
 def check_classes(
     workload: GangWorkload, priority_classes: Mapping[str, int], default_class: str = ""
 ) -> Iterator[Problem]:
-    """Whether the classes that it names exist, and do not make it less as a victim than as a preemptor (S-15.1.6)."""
+    """Check that its classes exist, and give it no lower priority as a victim than as a preemptor (S-15.1.6)."""
     yield from _check_classes(workload, {**priority_classes, **SYSTEM_CLASSES}, default_class)

@@ -1,4 +1,4 @@
-"""Rules of the queueing Workload: what may be written at all, and what may still change (api 13.4, 13.5)."""
+"""Rules for the queueing Workload: what may be written, and what may change later (api 13.4, 13.5)."""
 
 from __future__ import annotations
 
