@@ -22,7 +22,7 @@ from makeway.controllers.contract import GANG_WORKLOAD, Ref, View
 from makeway.controllers.pods.items import item_of
 from makeway.controllers.pods.leaving import LeavingMembers
 from makeway.controllers.pods.news import News
-from makeway.controllers.pods.reading import ObjectReader
+from makeway.controllers.pods.reading import PodObjectReader
 from makeway.core.lowering.placement import budget_of, classes_of, namespace_of, node_of
 from makeway.core.model import Millis
 from makeway.core.placement.cluster.state import ClusterState
@@ -35,7 +35,7 @@ WORKLOADS = (GANG_WORKLOAD, "Workload")  # of either kind there may be one of a 
 class PodCluster:
     def __init__(self) -> None:
         self.state = ClusterState()
-        self.reader = ObjectReader({}, Gates())
+        self.reader = PodObjectReader({}, Gates())
         self.leaving = LeavingMembers()
         self.news = News()  # what could help items that were refused
         self.changed_items: dict[Preemptor, None] = {}  # those that are to be decided anew, or are no more
@@ -50,7 +50,7 @@ class PodCluster:
         if self._has_begun:
             return
         self._has_begun = True
-        reader = self.reader = ObjectReader(classes_of(view.all("PriorityClass")), view.policy.gates)
+        reader = self.reader = PodObjectReader(classes_of(view.all("PriorityClass")), view.policy.gates)
         names = {(each.metadata.namespace, each.metadata.name) for kind in WORKLOADS for each in view.all(kind)}
         nodes = list(view.all("Node"))
         self.unready = {each.metadata.name for each in nodes if not reader.read(Ref.of(each), _is_ready, each)}

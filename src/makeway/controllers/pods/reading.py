@@ -22,7 +22,7 @@ from makeway.core.policy import Gates
 T = TypeVar("T")
 
 
-class ObjectReader:
+class PodObjectReader:
     def __init__(self, classes: Classes, gates: Gates) -> None:
         self.classes = classes
         self._gates = gates

@@ -53,7 +53,7 @@ from makeway.controllers.pods.messages import RecentlyTold, told_waiting
 from makeway.controllers.pods.news import News, could_help, heeds_others
 from makeway.controllers.pods.queue import PodQueue
 from makeway.controllers.pods.records import attempt_of, placing_of, released
-from makeway.controllers.pods.writes import PodWrites, ref_of
+from makeway.controllers.pods.writes import PlacementWrites, ref_of
 from makeway.core.model import Millis
 from makeway.core.placement.cycle import CycleAnswer, cycle
 from makeway.core.placement.model import ForGroup, Pod, PodKey, Preemptor
@@ -79,7 +79,7 @@ class ItemTurn:
     item: Preemptor
     pods: list[Pod]
     decision: str
-    writes: PodWrites
+    writes: PlacementWrites
     view: View
     now: Millis
 
@@ -114,7 +114,7 @@ class PodScheduling:
             key = (whom.namespace, whom.name)
             self._answered(key)
             mates = cluster.leaving.half_evicted(cluster.state, key)
-            writes = PodWrites(cluster, self._unanswered, view, now)
+            writes = PlacementWrites(cluster, self._unanswered, view, now)
             actions = tuple(writes.evict(mates, PREEMPTED, "The gang that it is part of makes way"))
         shown = NOTHING
         if whom.kind == GANG_WORKLOAD:
@@ -235,7 +235,7 @@ class PodScheduling:
         self.decisions += 1
         decision = f"nodes/{self.decisions}"
         turn = ItemTurn(
-            item, pods, decision, PodWrites(cluster, self._unanswered, view, now, decision), view, now
+            item, pods, decision, PlacementWrites(cluster, self._unanswered, view, now, decision), view, now
         )  # fmt: skip
         answer = self._answer(turn)
         if answer is None:

@@ -14,7 +14,7 @@ from makeway.core.model import Millis
 from makeway.core.placement.model import Pod, PodKey
 
 
-class PodWrites:
+class PlacementWrites:
     """The writes of one decision, which carry its id. ``unanswered``: the pods of which a write is asked for."""
 
     def __init__(
