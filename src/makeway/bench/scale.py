@@ -85,7 +85,7 @@ class Play:
     def __init__(self, door: Door, arrivals: Sequence[Arrival]) -> None:
         self._door = door
         self._arrivals = arrivals
-        self._runs = {_name(each): _Run(_runtime(each)) for each in arrivals}
+        self._runs = {_name(arrival): _Run(_runtime(arrival)) for arrival in arrivals}
         self._left = len(self._runs)
         self._over = asyncio.Event()
         self._free: asyncio.Queue[BenchConnection] = asyncio.Queue()
@@ -111,14 +111,14 @@ class Play:
 
     async def _arrive(self, began: float, begins_at: int) -> None:
         create = self._door.head("POST", WORKLOADS)
-        for each in self._arrivals:
-            wait = began + (each.at - begins_at) / 1000 - time.perf_counter()
+        for arrival in self._arrivals:
+            wait = began + (arrival.at - begins_at) / 1000 - time.perf_counter()
             if wait > 0:
                 await asyncio.sleep(wait)
             if self._over.is_set():  # something went wrong
                 return
-            self._runs[_name(each)].created_at = time.perf_counter()
-            self._begin(self._send(create, codec.encode(each.body), (201,)))
+            self._runs[_name(arrival)].created_at = time.perf_counter()
+            self._begin(self._send(create, codec.encode(arrival.body), (201,)))
 
     def _begin(self, work: Any) -> None:
         task = asyncio.ensure_future(work)

@@ -108,7 +108,7 @@ class _Merged:
             return
         self.read += 1
         for document in parse(data):
-            wrong = [f"{path}:{document.line}: {each.message}" for each in document.problems]
+            wrong = [f"{path}:{document.line}: {problem.message}" for problem in document.problems]
             self.problems.extend(wrong)
             if not wrong:
                 self._take(path, document.tree)
@@ -241,7 +241,7 @@ class _Chosen:
         headers: dict[str, Sequence[str]] = {name: [value] for name, value in named.items() if value}
         groups = user.values.get("as-groups") or []
         if groups and isinstance(groups, list):
-            headers["Impersonate-Group"] = [str(each) for each in groups]
+            headers["Impersonate-Group"] = [str(group) for group in groups]
         if user.values.get("as-user-extra"):
             self._problems.append(f"{user.where}: `as-user-extra` is not known to makeway")
         return headers

@@ -73,8 +73,8 @@ class _Chosen:
     cohort: str | None
 
     def of(self, queues: Sequence[Stored], cohorts: Sequence[Stored]) -> list[CohortFigures]:
-        groups = grouped([each.value() for each in queues], [each.value() for each in cohorts])
-        kept = [each for each in groups if self.cohort is None or self.cohort in {g.name for g in each.below()}]
+        groups = grouped([queue.value() for queue in queues], [cohort.value() for cohort in cohorts])
+        kept = [group for group in groups if self.cohort is None or self.cohort in {g.name for g in group.below()}]
         return [each for each in kept if self._keep(each)]
 
     def _keep(self, tree: CohortFigures) -> bool:
@@ -82,7 +82,7 @@ class _Chosen:
         if not self.names:
             return True
         for group in tree.below():
-            group.queues = [each for each in group.queues if each.name in self.names]
+            group.queues = [queue for queue in group.queues if queue.name in self.names]
         tree.sum_up()
         for group in tree.below():
             group.groups = [each for each in group.groups if each.count]

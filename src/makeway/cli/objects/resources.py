@@ -266,7 +266,9 @@ def _places_of_files(paths: Sequence[str], recursive: bool, namespace: str | Non
     done = "nothing is deleted"
     documents = read_documents(paths, recursive, namespace, default, done=done)
     hint = "delete it by the name that it was given"
-    nameless = [each.finding("metadata.name", "required to delete it", hint) for each in documents if not each.name]
+    nameless = [
+        document.finding("metadata.name", "required to delete it", hint) for document in documents if not document.name
+    ]
     refuse(nameless, done=done)
     for each in in_order(documents, backwards=True):
         yield _Place(each.resource, each.namespace, each.name)

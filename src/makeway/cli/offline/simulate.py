@@ -279,8 +279,8 @@ def _gathered(
     for each in gathered.findings():
         (found if each.severity == "error" else warnings).append(each)
     file = STDIN_NAME if asked.config == STDIN else asked.config
-    settings = [each for each in gathered.manifests if each.file == file]
-    return settings, [each for each in gathered.manifests if each.file != file]
+    settings = [manifest for manifest in gathered.manifests if manifest.file == file]
+    return settings, [manifest for manifest in gathered.manifests if manifest.file != file]
 
 
 def _policy(settings: Sequence[Manifest], config: str | None, found: list[Finding]) -> Policy:
@@ -314,7 +314,11 @@ def _sort(manifest: Manifest) -> str:
 
 
 def _sound(manifests: Sequence[Manifest]) -> list[Manifest]:
-    return [each for each in manifests if not has_errors(each.problems) and each.kind_name != "Configuration"]
+    return [
+        manifest
+        for manifest in manifests
+        if not has_errors(manifest.problems) and manifest.kind_name != "Configuration"
+    ]
 
 
 def _scene(manifests: Sequence[Manifest], there: Source, coming: Source | None, policy: Policy) -> _Scene:
@@ -336,7 +340,7 @@ def _scene(manifests: Sequence[Manifest], there: Source, coming: Source | None, 
 
 def _left_out(manifests: Sequence[Manifest], policy: Policy, now: Millis) -> Iterator[str]:
     """Who is not measured although it is in the manifests, and why: as ``makeway plan`` says it."""
-    if any(isinstance(each.value, Configuration) for each in manifests):
+    if any(isinstance(manifest.value, Configuration) for manifest in manifests):
         yield "a Configuration among the manifests: only the file that --config names is used"
     left_out = prepared((each.value for each in _sound(manifests) if each.value is not None), policy, now).left_out
     yield from (f"{each.kind} {each.name}: {each.why}" for each in left_out[:NOTES_MAX])
@@ -424,7 +428,7 @@ def for_a_long_run() -> None:
 
 def faults_end(source: Source, until: Millis | None) -> Millis:
     """Early enough that there is time to mend; not so early that nothing could go wrong where all come at once."""
-    last = max((each.at for each in source.arrivals), default=source.begins_at)
+    last = max((arrival.at for arrival in source.arrivals), default=source.begins_at)
     ends_at = max(last, source.begins_at + FAULTS_MS_MIN) if until is None else until
     return Millis(int(source.begins_at + FAULTS_END * (ends_at - source.begins_at)) + 1)
 
