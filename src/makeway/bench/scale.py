@@ -67,7 +67,7 @@ _conditions = msgspec.json.Decoder(_Condition)
 
 
 @dataclass(slots=True)
-class _Run:
+class _LiveRun:
     """One workload: since when it is there, when it was first admitted, and its end."""
 
     runtime_ms: int
@@ -85,7 +85,7 @@ class Play:
     def __init__(self, door: Door, arrivals: Sequence[Arrival]) -> None:
         self._door = door
         self._arrivals = arrivals
-        self._runs = {_name(arrival): _Run(_runtime(arrival)) for arrival in arrivals}
+        self._runs = {_name(arrival): _LiveRun(_runtime(arrival)) for arrival in arrivals}
         self._left = len(self._runs)
         self._over = asyncio.Event()
         self._free: asyncio.Queue[BenchConnection] = asyncio.Queue()
@@ -158,13 +158,13 @@ class Play:
             run.due.cancel()
             run.due = None
 
-    def _finish(self, run: _Run) -> None:
+    def _finish(self, run: _LiveRun) -> None:
         run.is_finished = True
         self._left -= 1
         if not self._left:
             self._over.set()
 
-    def _start(self, name: str, run: _Run) -> None:
+    def _start(self, name: str, run: _LiveRun) -> None:
         if run.due is None:
             run.admitted_at = run.admitted_at or time.perf_counter()
             loop = asyncio.get_running_loop()
@@ -172,7 +172,7 @@ class Play:
         elif run.due.when() <= asyncio.get_running_loop().time():
             self._say_finished(name, run)  # the first time somebody was quicker, and it still runs
 
-    def _say_finished(self, name: str, run: _Run) -> None:
+    def _say_finished(self, name: str, run: _LiveRun) -> None:
         end = {
             "type": "Finished", "status": "True", "reason": "Succeeded", "message": "All of its work is done",
             "lastTransitionTime": str(Time.of_millis(wall_clock())),

@@ -51,7 +51,7 @@ SIGNS = {
 def queues(names: tuple[str, ...], cohort: str | None, watch: bool, output: str) -> None:
     """Show quota, its use, and who waits, cohort by cohort."""
     with connected() as connection:
-        chosen = _Chosen(names, cohort)
+        chosen = _AskedQueues(names, cohort)
         store = KubernetesStore(connection.client)
         if watch:
             _follow(store, chosen, output)
@@ -66,7 +66,7 @@ def queues(names: tuple[str, ...], cohort: str | None, watch: bool, output: str)
 
 
 @dataclass(frozen=True, slots=True)
-class _Chosen:
+class _AskedQueues:
     """Which trees and queues were asked for; figures are of the whole trees all the same."""
 
     names: tuple[str, ...]
@@ -93,7 +93,7 @@ class _Chosen:
 # --- over and over ---------------------------------------------------------------------------------------------------
 
 
-def _follow(store: Store, chosen: _Chosen, output: str) -> None:
+def _follow(store: Store, chosen: _AskedQueues, output: str) -> None:
     """Until somebody interrupts it. Both kinds are watched; what is shown is of one moment as far as they are."""
     shown = _screen() if output == "text" and is_terminal(sys.stdout) else None
     if shown is not None:
@@ -122,7 +122,7 @@ def _screen() -> Any:
     return Live(auto_refresh=False, vertical_overflow="crop", redirect_stdout=False, redirect_stderr=False)
 
 
-def _states(store: Store, chosen: _Chosen) -> Iterator[list[CohortFigures]]:
+def _states(store: Store, chosen: _AskedQueues) -> Iterator[list[CohortFigures]]:
     feeds = [KindFeed(store, QUEUES), KindFeed(store, COHORTS)]
     is_first = True
     while True:

@@ -59,7 +59,7 @@ PART = ".part"
 WORK = ("Job", "Workload")
 
 
-class _Span(click.ParamType):  # type: ignore[type-arg]
+class _MillisParam(click.ParamType):  # type: ignore[type-arg]
     """A duration such as 90s, 4h or 1h30m, in milliseconds."""
 
     name = "duration"
@@ -108,9 +108,11 @@ class SimulateOptions:
 @click.option("--trace", metavar="FORMAT:FILE", help=f"Arrivals of a trace: {', '.join(FORMATS)}.")
 @click.option("--arrivals", metavar="FILE", help="Jobs and Workloads that come at their creationTimestamp.")
 @click.option(
-    "--until", "until_ms", type=_Span(), help="End after so much time.  [default: when nothing is left to do]"
+    "--until", "until_ms", type=_MillisParam(), help="End after so much time.  [default: when nothing is left to do]"
 )
-@click.option("--eviction", "eviction_ms", type=_Span(), default=0, help="How long it takes to stop.  [default: 0s]")
+@click.option(
+    "--eviction", "eviction_ms", type=_MillisParam(), default=0, help="How long it takes to stop.  [default: 0s]"
+)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of priorities, names and faults.")
 @click.option("--faults", type=click.Choice(list(PROFILES)), default="none", show_default=True, help="What goes wrong.")
 @click.option("--config", metavar="FILE", help="A Configuration.")
