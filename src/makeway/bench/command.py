@@ -8,9 +8,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
@@ -21,6 +21,9 @@ from makeway.api.reading.together import check_together
 from makeway.bench.engine import bench_cycle, bench_targets
 from makeway.bench.stability.measure import MODELS, bench_stability, print_stability
 from makeway.cli.terminal.screen import print_finding
+
+if TYPE_CHECKING:
+    from makeway.adapters.simulator.sources.arrivals import SourceError
 
 ROUNDS = 15
 OBJECTS_PER_ROUND = 500
@@ -80,13 +83,9 @@ AIMS = {  # result -> what it is, its unit, what we aim at
 }
 
 
-LATENCY = "latency"  # of a server of its own, and of real processes
 STABILITY = "stability"  # it keeps promises that can be broken
-SIMULATE = "simulate"
-QUALITY = "quality"  # of choices, not of speed
-STORE, SCALE = "store", "scale"  # a server, in a process of its own
-NEIGHBOURS = "neighbours"  # likewise, beside a crowd
-NAMES = sorted([*BENCHES, LATENCY, NEIGHBOURS, QUALITY, SIMULATE, STABILITY, STORE, SCALE])
+OTHERS = (STABILITY, "latency", "neighbours", "quality", "scale", "simulate", "store")  # imported when they are run
+NAMES = sorted([*BENCHES, *OTHERS])
 
 
 @click.command()
@@ -120,82 +119,80 @@ def bench(
         raise click.UsageError(f"--fair says nothing about {name}\n\nhint: it is for {', '.join(SHARING)}")
     if evictions is not None and name != STABILITY:
         raise click.UsageError(f"--evictions says nothing about {name}\n\nhint: it is for {STABILITY}")
-    if name == STABILITY:
-        _stability(states, seed, first, fair=fair, evictions=evictions or "quick", as_json=as_json)
-        return
-    if name == QUALITY:
-        _quality(clusters, seed, as_json=as_json)
-        return
-    if name == SIMULATE:
-        _simulate(only, philly, as_json=as_json)
-        return
-    if name == LATENCY:
-        _latency(as_json=as_json)
-        return
-    if name == NEIGHBOURS:
-        _neighbours(seconds, crowd, as_json=as_json)
-        return
-    if name == STORE:
-        _store(part, as_json=as_json)
-        return
-    if name == SCALE:
-        _scale(generator, as_json=as_json)
-        return
-    result = BENCHES[name](fair=True) if fair else BENCHES[name]()
+    match name:
+        case "stability":
+            measured = _stability(states, seed, first, fair=fair, evictions=evictions or "quick")
+        case "quality":
+            measured = _quality(clusters, seed)
+        case "simulate":
+            measured = _simulate(only, philly)
+        case "latency":
+            measured = _latency()
+        case "neighbours":
+            measured = _neighbours(seconds, crowd)
+        case "store":
+            measured = _store(part)
+        case "scale":
+            measured = _scale(generator)
+        case _:
+            measured = _measured(BENCHES[name](fair=True) if fair else BENCHES[name]())
     if as_json:
-        click.echo(json.dumps(result))
-        return
-    if "rows" in result:
-        _print_rows(result["rows"])
-        return
-    for key, (what, unit, aim) in AIMS.items():
-        if key in result:
-            click.echo(f"{what:<26} {result[key]:>8} {unit:<2}  (aim: {aim} {unit})")
-    sizes = f"{result['object_bytes']} bytes a Workload, {result['validate_bytes']} bytes of documents"
-    click.echo(f"{sizes}; Python {result['python']} on {result['machine']}")
-
-
-def _latency(*, as_json: bool) -> None:
-    from makeway.bench.latency import bench_latency, print_latency
-
-    result = bench_latency()
-    if as_json:
-        click.echo(json.dumps(result))
+        click.echo(json.dumps(measured.result))
     else:
-        print_latency(result)
-
-
-def _neighbours(seconds: float, crowd: float, *, as_json: bool) -> None:
-    from makeway.bench.neighbours import bench_neighbours, print_neighbours
-
-    result = bench_neighbours(seconds, crowd)
-    if as_json:
-        click.echo(json.dumps(result))
-    else:
-        print_neighbours(result)
-
-
-def _stability(states: int, seed: int, first: int, *, fair: bool, evictions: str, as_json: bool) -> None:
-    tally = bench_stability(states, seed, first, fair=fair, evictions=evictions)
-    if as_json:
-        click.echo(json.dumps(tally.result()))
-    else:
-        print_stability(tally)
-    if tally.broken:
+        measured.show()
+    if measured.is_broken:
         click.get_current_context().exit(1)
 
 
-def _quality(clusters: int, seed: int, *, as_json: bool) -> None:
+class Measured(NamedTuple):
+    """What a benchmark has found, and how people are shown it."""
+
+    result: Mapping[str, Any]
+    show: Callable[[], None]
+    is_broken: bool = False  # a promise was
+
+
+def _measured(result: dict[str, Any]) -> Measured:
+    if "rows" in result:
+        return Measured(result, lambda: _print_rows(result["rows"]))
+
+    def show() -> None:
+        for key, (what, unit, aim) in AIMS.items():
+            if key in result:
+                click.echo(f"{what:<26} {result[key]:>8} {unit:<2}  (aim: {aim} {unit})")
+        sizes = f"{result['object_bytes']} bytes a Workload, {result['validate_bytes']} bytes of documents"
+        click.echo(f"{sizes}; Python {result['python']} on {result['machine']}")
+
+    return Measured(result, show)
+
+
+def _latency() -> Measured:
+    from makeway.bench.latency import bench_latency, print_latency
+
+    result = bench_latency()
+    return Measured(result, lambda: print_latency(result))
+
+
+def _neighbours(seconds: float, crowd: float) -> Measured:
+    from makeway.bench.neighbours import bench_neighbours, print_neighbours
+
+    result = bench_neighbours(seconds, crowd)
+    return Measured(result, lambda: print_neighbours(result))
+
+
+def _stability(states: int, seed: int, first: int, *, fair: bool, evictions: str) -> Measured:
+    tally = bench_stability(states, seed, first, fair=fair, evictions=evictions)
+    return Measured(tally.result(), lambda: print_stability(tally), bool(tally.broken))
+
+
+def _quality(clusters: int, seed: int) -> Measured:
     from makeway.bench.quality import bench_quality, print_quality
 
     result = bench_quality(clusters, seed)
-    if as_json:
-        click.echo(json.dumps(result))
-    else:
-        print_quality(result)
+    return Measured(result, lambda: print_quality(result))
 
 
-def _simulate(only: tuple[str, ...], philly: str | None, *, as_json: bool) -> None:
+def _simulate(only: tuple[str, ...], philly: str | None) -> Measured:
     from makeway.adapters.simulator.sources.arrivals import SourceError
     from makeway.bench import simulate as bench_simulate
 
@@ -203,39 +200,46 @@ def _simulate(only: tuple[str, ...], philly: str | None, *, as_json: bool) -> No
     unknown = [name for name in names if name not in bench_simulate.RECIPES]
     if unknown:
         raise click.UsageError(f"no such recipe: {unknown[0]}\n\nhint: there are {', '.join(bench_simulate.RECIPES)}")
-    found: dict[str, Any] = {}
+    figures_of: dict[str, Any] = {}
     try:
         for name, source in bench_simulate.sources(names, philly):
-            found[name] = bench_simulate.run(source)
+            figures_of[name] = bench_simulate.run(source)
     except SourceError as error:
-        for finding in error.findings:
-            print_finding(finding, err=True)
-        raise click.exceptions.Exit(1) from None
-    if as_json:
-        click.echo(json.dumps({"name": "simulate", **found}))
-        return
-    for name, figures in found.items():
-        click.echo(name)
-        for what, figure in figures.items():
-            click.echo(f"  {what:<24} {figure:>12}")
+        _refuse(error)
+
+    def show() -> None:
+        for name, figures in figures_of.items():
+            click.echo(name)
+            for what, figure in figures.items():
+                click.echo(f"  {what:<24} {figure:>12}")
+
+    return Measured({"name": "simulate", **figures_of}, show)
 
 
-def _store(parts: tuple[str, ...], *, as_json: bool) -> None:
+def _refuse(error: SourceError) -> NoReturn:
+    for finding in error.findings:
+        print_finding(finding, err=True)
+    raise click.exceptions.Exit(1) from None
+
+
+def _store(parts: tuple[str, ...]) -> Measured:
     from makeway.bench import store as bench_store
 
     unknown = [name for name in parts if name not in bench_store.PARTS]
     if unknown:
         raise click.UsageError(f"no such part: {unknown[0]}\n\nhint: there are {', '.join(bench_store.PARTS)}")
     result = bench_store.bench_store(parts)
-    if as_json:
-        click.echo(json.dumps(result))
-        return
-    for key, (what, unit, aim, more) in bench_store.AIMS.items():
-        if key in result:
-            click.echo(f"{what:<34} {result[key]:>8} {unit:<3} (aim: {'at least' if more else 'below'} {aim} {unit})")
+
+    def show() -> None:
+        for key, (what, unit, aim, more) in bench_store.AIMS.items():
+            if key in result:
+                sense = "at least" if more else "below"
+                click.echo(f"{what:<34} {result[key]:>8} {unit:<3} (aim: {sense} {aim} {unit})")
+
+    return Measured(result, show)
 
 
-def _scale(generator: str | None, *, as_json: bool) -> None:
+def _scale(generator: str | None) -> Measured:
     from makeway.adapters.simulator.sources.arrivals import SourceError, open_source
     from makeway.adapters.simulator.sources.generator import read_generator
     from makeway.bench.scale import bench_scale, print_scale
@@ -245,14 +249,9 @@ def _scale(generator: str | None, *, as_json: bool) -> None:
     try:
         source = read_generator(open_source(generator))
     except SourceError as error:
-        for finding in error.findings:
-            print_finding(finding, err=True)
-        raise click.exceptions.Exit(1) from None
+        _refuse(error)
     result = bench_scale(source)
-    if as_json:
-        click.echo(json.dumps(result))
-    else:
-        print_scale(result)
+    return Measured(result, lambda: print_scale(result))
 
 
 def _print_rows(rows: list[dict[str, Any]]) -> None:

@@ -141,7 +141,7 @@ class _Doings:
     def figures(self) -> dict[str, int]:
         names = ("refused", "followsEnded", "bombs", "bombsRefused")
         return {each: self.open[each] for each in ("watches", "follows", "idle")} | {
-            each: self.counts[each] for each in names
+            name: self.counts[name] for name in names
         }
 
 

@@ -67,7 +67,7 @@ _conditions = msgspec.json.Decoder(_Condition)
 
 
 @dataclass(slots=True)
-class _Run:
+class _LiveRun:
     """One workload: since when it is there, when it was first admitted, and its end."""
 
     runtime_ms: int
@@ -85,7 +85,7 @@ class Play:
     def __init__(self, door: Door, arrivals: Sequence[Arrival]) -> None:
         self._door = door
         self._arrivals = arrivals
-        self._runs = {_name(each): _Run(_runtime(each)) for each in arrivals}
+        self._runs = {_name(arrival): _LiveRun(_runtime(arrival)) for arrival in arrivals}
         self._left = len(self._runs)
         self._over = asyncio.Event()
         self._free: asyncio.Queue[BenchConnection] = asyncio.Queue()
@@ -111,14 +111,14 @@ class Play:
 
     async def _arrive(self, began: float, begins_at: int) -> None:
         create = self._door.head("POST", WORKLOADS)
-        for each in self._arrivals:
-            wait = began + (each.at - begins_at) / 1000 - time.perf_counter()
+        for arrival in self._arrivals:
+            wait = began + (arrival.at - begins_at) / 1000 - time.perf_counter()
             if wait > 0:
                 await asyncio.sleep(wait)
             if self._over.is_set():  # something went wrong
                 return
-            self._runs[_name(each)].created_at = time.perf_counter()
-            self._begin(self._send(create, codec.encode(each.body), (201,)))
+            self._runs[_name(arrival)].created_at = time.perf_counter()
+            self._begin(self._send(create, codec.encode(arrival.body), (201,)))
 
     def _begin(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
@@ -158,13 +158,13 @@ class Play:
             run.due.cancel()
             run.due = None
 
-    def _finish(self, run: _Run) -> None:
+    def _finish(self, run: _LiveRun) -> None:
         run.is_finished = True
         self._left -= 1
         if not self._left:
             self._over.set()
 
-    def _start(self, name: str, run: _Run) -> None:
+    def _start(self, name: str, run: _LiveRun) -> None:
         if run.due is None:
             run.admitted_at = run.admitted_at or time.perf_counter()
             loop = asyncio.get_running_loop()
@@ -172,7 +172,7 @@ class Play:
         elif run.due.when() <= asyncio.get_running_loop().time():
             self._say_finished(name, run)  # the first time somebody was quicker, and it still runs
 
-    def _say_finished(self, name: str, run: _Run) -> None:
+    def _say_finished(self, name: str, run: _LiveRun) -> None:
         end = {
             "type": "Finished", "status": "True", "reason": "Succeeded", "message": "All of its work is done",
             "lastTransitionTime": str(Time.of_millis(wall_clock())),

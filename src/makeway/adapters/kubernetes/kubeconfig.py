@@ -71,13 +71,13 @@ def read_target(paths: Sequence[Path], context: str = "", *, must_exist: bool = 
     for path in paths:
         merged.add(path, must_exist=must_exist)
     merged.refuse()
-    return _Chosen(merged, paths, context).target()
+    return _ChosenContext(merged, paths, context).target()
 
 
 # --- the files -------------------------------------------------------------------------------------------------------
 
 
-class _Entry(NamedTuple):
+class _ConfigEntry(NamedTuple):
     path: Path
     where: str  # for messages
     values: dict[str, Any]
@@ -87,7 +87,7 @@ class _Merged:
     """What all files say together."""
 
     def __init__(self) -> None:
-        self.entries: dict[str, dict[str, _Entry]] = {name: {} for name in ENTRY_LISTS}
+        self.entries: dict[str, dict[str, _ConfigEntry]] = {name: {} for name in ENTRY_LISTS}
         self.current = ""
         self.problems: list[str] = []
         self.read = 0
@@ -108,7 +108,7 @@ class _Merged:
             return
         self.read += 1
         for document in parse(data):
-            wrong = [f"{path}:{document.line}: {each.message}" for each in document.problems]
+            wrong = [f"{path}:{document.line}: {problem.message}" for problem in document.problems]
             self.problems.extend(wrong)
             if not wrong:
                 self._take(path, document.tree)
@@ -129,7 +129,7 @@ class _Merged:
                 if not isinstance(name, str) or not isinstance(values, dict):
                     self.problems.append(f"{path}: {listed}[{i}]: expected a name and a {inner}")
                 else:
-                    self.entries[listed].setdefault(name, _Entry(path, f"{path}: {inner} {name}", values))
+                    self.entries[listed].setdefault(name, _ConfigEntry(path, f"{path}: {inner} {name}", values))
 
     def refuse(self) -> None:
         if self.problems:
@@ -143,7 +143,7 @@ def _text(value: Any) -> str:
 # --- one context of them ---------------------------------------------------------------------------------------------
 
 
-class _Chosen:
+class _ChosenContext:
     """One context, its cluster and its user; gathers what is wrong with them."""
 
     def __init__(self, merged: _Merged, paths: Sequence[Path], context: str) -> None:
@@ -189,14 +189,14 @@ class _Chosen:
             raise KubeconfigRefused(self._problems, self._hint)
         return target
 
-    def _entry(self, listed: str, context: _Entry, key: str, *, optional: bool = False) -> _Entry:
+    def _entry(self, listed: str, context: _ConfigEntry, key: str, *, optional: bool = False) -> _ConfigEntry:
         name = self._string(context, key)
         found = self._merged.entries[listed].get(name)
         if found is None and not (optional and not name):
             self._problems.append(f"{context.where}: there is no {key} `{name}`")
-        return found or _Entry(context.path, "", {})
+        return found or _ConfigEntry(context.path, "", {})
 
-    def _server(self, cluster: _Entry) -> str:
+    def _server(self, cluster: _ConfigEntry) -> str:
         server = self._string(cluster, "server").rstrip("/")
         try:
             parts = urlsplit(server)
@@ -207,22 +207,22 @@ class _Chosen:
             self._problems.append(f"{cluster.where}: server: expected a URL like https://host:6443, got `{server}`")
         return server
 
-    def _refuse_plugins(self, user: _Entry) -> None:
+    def _refuse_plugins(self, user: _ConfigEntry) -> None:
         refused = [f"{user.where}: `{name}` {why}" for name, why in REFUSED.items() if user.values.get(name)]
         self._problems.extend(refused)
         self._hint = OTHER_WAYS if refused else ""
 
-    def _string(self, entry: _Entry, key: str) -> str:
+    def _string(self, entry: _ConfigEntry, key: str) -> str:
         value = entry.values.get(key)
         if value is not None and not isinstance(value, str):
             self._problems.append(f"{entry.where}: {key}: expected a string")
         return _text(value)
 
-    def _path(self, entry: _Entry, key: str) -> str:
+    def _path(self, entry: _ConfigEntry, key: str) -> str:
         value = self._string(entry, key)
         return str(entry.path.parent / value) if value else ""
 
-    def _pem(self, entry: _Entry, key: str) -> bytes:
+    def _pem(self, entry: _ConfigEntry, key: str) -> bytes:
         """A certificate or key, in the file itself or in one that it names; the data counts first."""
         data = self._string(entry, f"{key}-data")
         try:
@@ -236,12 +236,12 @@ class _Chosen:
             self._problems.append(f"{entry.where}: {key}: {path}: {error.strerror}")
         return b""
 
-    def _impersonation(self, user: _Entry) -> dict[str, Sequence[str]]:
+    def _impersonation(self, user: _ConfigEntry) -> dict[str, Sequence[str]]:
         named = {"Impersonate-User": self._string(user, "as"), "Impersonate-Uid": self._string(user, "as-uid")}
         headers: dict[str, Sequence[str]] = {name: [value] for name, value in named.items() if value}
         groups = user.values.get("as-groups") or []
         if groups and isinstance(groups, list):
-            headers["Impersonate-Group"] = [str(each) for each in groups]
+            headers["Impersonate-Group"] = [str(group) for group in groups]
         if user.values.get("as-user-extra"):
             self._problems.append(f"{user.where}: `as-user-extra` is not known to makeway")
         return headers

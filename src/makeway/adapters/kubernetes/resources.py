@@ -83,7 +83,7 @@ def known_resources() -> tuple[Resource, ...]:
 def find_resource(name: str, resources: Iterable[Resource]) -> Resource | None:
     """The first that goes by this name."""
     wanted = name.lower()
-    return next((each for each in resources if wanted in _names(each)), None)
+    return next((resource for resource in resources if wanted in _names(resource)), None)
 
 
 def _names(each: Resource) -> Iterator[str]:
@@ -106,7 +106,7 @@ def resource_for(tree: Mapping[str, Any]) -> Resource | None:
 def resources_in(listed: Mapping[str, Any], group: str, version: str) -> Iterator[Resource]:
     """The resources of an APIResourceList."""
     entries = [each for each in listed.get("resources") or () if isinstance(each, Mapping)]
-    with_status = {name.partition("/")[0] for each in entries if (name := str(each.get("name"))).endswith("/status")}
+    with_status = {name.partition("/")[0] for entry in entries if (name := str(entry.get("name"))).endswith("/status")}
     for each in entries:
         plural = str(each.get("name") or "")
         if plural and "/" not in plural:

@@ -97,7 +97,7 @@ def _container(
     given.put(POD_MARK, pod.metadata.uid)
     given.put(CONTAINER_MARK, container.name)
     words = words_of(container, machine.images)
-    ports = {each.name: each.container_port for each in container.ports if each.name}
+    ports = {port.name: port.container_port for port in container.ports if port.name}
     return ContainerPlan(
         name=container.name,
         argv=tuple(map(given.word, words)),
@@ -166,7 +166,7 @@ def _handler(handler: api.LifecycleHandler | None, ports: Mapping[str, int]) -> 
         return Handler(command=handler.exec.command)
     if handler.http_get is not None:
         get = handler.http_get
-        headers = {each.name: each.value for each in get.http_headers}
+        headers = {http_header.name: http_header.value for http_header in get.http_headers}
         host = get.host or "127.0.0.1"
         return Handler(http=Http(_port(get.port, ports), host, get.path or "/", get.scheme == "HTTPS", headers))
     if handler.tcp_socket is not None:

@@ -73,8 +73,8 @@ class PodFolder:
         """Make all that the pod needs; the plan comes last. Raises NotThere."""
         self.path.mkdir(parents=True, exist_ok=True)
         (self.path / SCRATCH).mkdir(exist_ok=True)
-        for each in planned.folders:
-            make(each)
+        for folder in planned.folders:
+            make(folder)
         write(self.path, PLAN, planned.plan)
 
     def plan(self) -> PodPlan | None:
@@ -142,7 +142,11 @@ class PodFolder:
 
     def end_strays(self, record: PodRecord) -> int:
         """Kill what a lost supervisor left; how many there were."""
-        sessions = {each.pid for each in record.containers if each.pid and _is_ours(each.pid, each.ticks)}
+        sessions = {
+            container.pid
+            for container in record.containers
+            if container.pid and _is_ours(container.pid, container.ticks)
+        }
         if record.boot != processes.boot_id():
             return 0
         found = {*processes.of_pod(self.uid, sessions), *control_groups.members(record.group, self.uid)}

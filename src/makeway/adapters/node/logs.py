@@ -61,7 +61,7 @@ def log_of(folder: PodFolder, container: str, query: LogQuery) -> LogReader:
     return LogReader(folder.logs(container), restart, query, is_over, beside=folder.path / RECORD)
 
 
-class _Place(NamedTuple):
+class _LogPlace(NamedTuple):
     piece: int
     offset: int
 
@@ -104,7 +104,7 @@ class LogReader:
         self._at_line_start = True
         self.bytes_read = 0  # from all files: what the reading has cost
         pieces = self._pieces()
-        end = _Place(pieces[-1], self._size(pieces[-1])) if pieces else _Place(0, 0)
+        end = _LogPlace(pieces[-1], self._size(pieces[-1])) if pieces else _LogPlace(0, 0)
         self._end = None if query.follows else end  # None: wherever that may be
         self._place = self._first_place(pieces, end)
         self.is_done = self._left is not None and self._left <= 0
@@ -122,7 +122,7 @@ class LogReader:
                 return self._limited(shown)
             following = self._following()
             if following is not None:
-                self._place = _Place(following, 0)
+                self._place = _LogPlace(following, 0)
             elif is_over:
                 self.close()
             else:
@@ -165,7 +165,7 @@ class LogReader:
         if self._end is not None and piece >= self._end.piece:
             most = min(BLOCK, self._end.offset - offset) if piece == self._end.piece else 0
         data = self._block(piece, offset, most)
-        self._place = _Place(piece, offset + len(data))
+        self._place = _LogPlace(piece, offset + len(data))
         return data
 
     def _block(self, piece: int, offset: int, size: int) -> bytes:
@@ -196,17 +196,17 @@ class LogReader:
 
     # --- where it begins ---
 
-    def _first_place(self, pieces: list[int], end: _Place) -> _Place:
+    def _first_place(self, pieces: list[int], end: _LogPlace) -> _LogPlace:
         if not pieces:
-            return _Place(0, 0)
-        first = _Place(pieces[0], 0)
+            return _LogPlace(0, 0)
+        first = _LogPlace(pieces[0], 0)
         if self._query.since_ms is not None:
             first = self._since(pieces, self._query.since_ms, end)
         if self._query.tail is not None:
             first = max(first, self._tail(pieces, max(0, self._query.tail), end))
         return first
 
-    def _since(self, pieces: list[int], since_ms: int, end: _Place) -> _Place:
+    def _since(self, pieces: list[int], since_ms: int, end: _LogPlace) -> _LogPlace:
         """The first line that began then or later, as exactly as times are noted: none is missed."""
         for piece in pieces:
             with self._opened(piece, "times") as file:
@@ -214,28 +214,32 @@ class LogReader:
                 index = bisect_left(times, since_ms - TIMES_APART_MS + 1, key=lambda entry: entry[1])
                 offset = times[index][0] if index < len(times) else None
             if offset is not None:
-                return self._line_from(pieces, _Place(piece, offset), end)
+                return self._line_from(pieces, _LogPlace(piece, offset), end)
         return end
 
-    def _line_from(self, pieces: list[int], place: _Place, end: _Place) -> _Place:
+    def _line_from(self, pieces: list[int], place: _LogPlace, end: _LogPlace) -> _LogPlace:
         """The beginning of a line, here or after."""
         if place == (pieces[0], 0):
             return place
         before = place.piece - 1
-        back = _Place(place.piece, place.offset - 1) if place.offset else _Place(before, max(0, self._size(before) - 1))
+        back = (
+            _LogPlace(place.piece, place.offset - 1)
+            if place.offset
+            else _LogPlace(before, max(0, self._size(before) - 1))
+        )
         for piece in (number for number in pieces if number >= back.piece):
             at, stop = back.offset if piece == back.piece else 0, self._stop(piece, end)
             while data := self._block(piece, at, min(BLOCK, stop - at)):
                 found = data.find(b"\n")
                 if found >= 0:
-                    return _Place(piece, at + found + 1)
+                    return _LogPlace(piece, at + found + 1)
                 at += len(data)
         return end
 
-    def _stop(self, piece: int, end: _Place) -> int:
+    def _stop(self, piece: int, end: _LogPlace) -> int:
         return end.offset if piece == end.piece else self._size(piece)
 
-    def _tail(self, pieces: list[int], lines: int, end: _Place) -> _Place:
+    def _tail(self, pieces: list[int], lines: int, end: _LogPlace) -> _LogPlace:
         """The beginning of the last so many lines; what follows the last line end is a line too."""
         if lines == 0:
             return end
@@ -249,10 +253,10 @@ class LogReader:
                 is_last = is_last and not data
                 count = data.count(b"\n", 0, stop)
                 if count >= lines:
-                    return _Place(piece, begin + _nth_from_end(data, lines, stop) + 1)
+                    return _LogPlace(piece, begin + _nth_from_end(data, lines, stop) + 1)
                 lines -= count
                 at = begin
-        return _Place(pieces[0], 0)
+        return _LogPlace(pieces[0], 0)
 
     # --- when it came ---
 
@@ -263,7 +267,7 @@ class LogReader:
             first = max(0, bisect_right(times, begin, key=lambda entry: entry[0]) - 1)
             return times.some(first, bisect_left(times, end, key=lambda entry: entry[0]))
 
-    def _dated(self, data: bytes, start: _Place) -> bytes:
+    def _dated(self, data: bytes, start: _LogPlace) -> bytes:
         entries = self._entries(start.piece, start.offset, start.offset + len(data))
         offsets = [offset for offset, _ in entries]
         shown, at = [], 0

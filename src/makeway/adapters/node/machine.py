@@ -139,7 +139,7 @@ def node_of(offer: Offer) -> Node:
         HOSTNAME_LABEL: offer.name, "kubernetes.io/os": "linux", "kubernetes.io/arch": arch, LOCAL_LABEL: "true",
         **offer.labels,
     }  # fmt: skip
-    spec = {"taints": [dict(each) for each in offer.taints]} if offer.taints else {}
+    spec = {"taints": [dict(taint) for taint in offer.taints]} if offer.taints else {}
     return Node(metadata=ObjectMeta(name=offer.name, labels=labels), spec=Raw(msgspec.json.encode(spec)))
 
 

@@ -63,7 +63,8 @@ def dated(record: PodRecord, clock_ms: int) -> PodRecord:
     if record.finished_ms is None or not record.clock_ms or abs(apart) < CLOCKS_APART_MS:
         return record
     containers = tuple(
-        replace(each, end=_moved(each.end, apart), last=_moved(each.last, apart)) for each in record.containers
+        replace(container, end=_moved(container.end, apart), last=_moved(container.last, apart))
+        for container in record.containers
     )
     finished, began = record.finished_ms + apart, record.began_ms + apart
     return replace(record, began_ms=began, finished_ms=finished, containers=containers)
@@ -79,7 +80,7 @@ def _moved(end: Exit | None, ms: int) -> Exit | None:
 def status_of(pod: Pod, record: PodRecord, place: NodePlace, now_ms: int, lost: SupervisorLost | None = None) -> Raw:
     """The whole status, made from the one that is stored. Changes whose time nobody noted have come ``now_ms``."""
     spec = view(pod.spec, PodSpec)
-    containers = {each.name: each for each in record.containers}
+    containers = {container.name: container for container in record.containers}
     if lost is not None:
         containers = {name: _ended_with(each, lost) for name, each in containers.items()}
     phase = "Failed" if lost is not None else record.phase
@@ -126,7 +127,10 @@ def _all(spec: PodSpec) -> Iterable[Container]:
 
 
 def _statuses(containers: Sequence[Container], records: Mapping[str, ContainerRecord], uid: str) -> list[Tree] | None:
-    found = [_status(each, records.get(each.name) or ContainerRecord(each.name), uid) for each in containers]
+    found = [
+        _status(container, records.get(container.name) or ContainerRecord(container.name), uid)
+        for container in containers
+    ]
     return found or None
 
 
@@ -186,9 +190,13 @@ def _conditions(
     spec: PodSpec, records: Mapping[str, ContainerRecord], phase: str, has_ended: bool
 ) -> list[tuple[str, str, str, str]]:
     """Type, status, reason, message."""
-    early = [records[each.name] for each in spec.init_containers if each.name in records]
+    early = [records[init_container.name] for init_container in spec.init_containers if init_container.name in records]
     late = [each.name for each in early if not _is_through(each)]
-    unready = [each.name for each in spec.containers if each.name not in records or not records[each.name].is_ready]
+    unready = [
+        container.name
+        for container in spec.containers
+        if container.name not in records or not records[container.name].is_ready
+    ]
     unready += [each.name for each in early if each.role == "sidecar" and not each.is_ready]
     if late:
         words = ("False", "ContainersNotInitialized", f"containers with incomplete status: [{' '.join(late)}]")

@@ -49,7 +49,7 @@ def folders_of(spec: PodSpec, namespace: str, pod: Path, sources: Sources) -> di
     for each in spec.volumes:
         if not is_label(each.name):  # it was stored before this was refused
             raise NotThere(f'the volume name "{each.name}" cannot name a folder', WAITS_FOR_MOUNT)
-    found = {each.name: _folder(each, namespace, pod / VOLUMES / each.name, sources) for each in spec.volumes}
+    found = {volume.name: _folder(volume, namespace, pod / VOLUMES / volume.name, sources) for volume in spec.volumes}
     return {name: folder for name, folder in found.items() if folder is not None}
 
 

@@ -64,7 +64,7 @@ class Turns:
                 self._since = now
 
     def _turns(self, life: Life) -> int:
-        return sum(each.at > self._since for each in life.evictions)
+        return sum(eviction.at > self._since for eviction in life.evictions)
 
     def _is_on_the_way(self, life: Life, now: Millis) -> bool:
         began = _holds_since(life)

@@ -163,7 +163,7 @@ def wait(names: tuple[str, ...], namespace: str | None, timeout: str | None) -> 
     seconds = None if timeout is None else _seconds(timeout, "--timeout")
     with connected() as connection:
         where = namespace or connection.namespace
-        code = _waited(connection, where, [_plain_name(each) for each in names], seconds)
+        code = _waited(connection, where, [_plain_name(name) for name in names], seconds)
     raise click.exceptions.Exit(code)
 
 

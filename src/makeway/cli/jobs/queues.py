@@ -51,7 +51,7 @@ SIGNS = {
 def queues(names: tuple[str, ...], cohort: str | None, watch: bool, output: str) -> None:
     """Show quota, its use, and who waits, cohort by cohort."""
     with connected() as connection:
-        chosen = _Chosen(names, cohort)
+        chosen = _AskedQueues(names, cohort)
         store = KubernetesStore(connection.client)
         if watch:
             _follow(store, chosen, output)
@@ -66,15 +66,15 @@ def queues(names: tuple[str, ...], cohort: str | None, watch: bool, output: str)
 
 
 @dataclass(frozen=True, slots=True)
-class _Chosen:
+class _AskedQueues:
     """Which trees and queues were asked for; figures are of the whole trees all the same."""
 
     names: tuple[str, ...]
     cohort: str | None
 
     def of(self, queues: Sequence[Stored], cohorts: Sequence[Stored]) -> list[CohortFigures]:
-        groups = grouped([each.value() for each in queues], [each.value() for each in cohorts])
-        kept = [each for each in groups if self.cohort is None or self.cohort in {g.name for g in each.below()}]
+        groups = grouped([queue.value() for queue in queues], [cohort.value() for cohort in cohorts])
+        kept = [group for group in groups if self.cohort is None or self.cohort in {g.name for g in group.below()}]
         return [each for each in kept if self._keep(each)]
 
     def _keep(self, tree: CohortFigures) -> bool:
@@ -82,7 +82,7 @@ class _Chosen:
         if not self.names:
             return True
         for group in tree.below():
-            group.queues = [each for each in group.queues if each.name in self.names]
+            group.queues = [queue for queue in group.queues if queue.name in self.names]
         tree.sum_up()
         for group in tree.below():
             group.groups = [each for each in group.groups if each.count]
@@ -93,7 +93,7 @@ class _Chosen:
 # --- over and over ---------------------------------------------------------------------------------------------------
 
 
-def _follow(store: Store, chosen: _Chosen, output: str) -> None:
+def _follow(store: Store, chosen: _AskedQueues, output: str) -> None:
     """Until somebody interrupts it. Both kinds are watched; what is shown is of one moment as far as they are."""
     shown = _screen() if output == "text" and is_terminal(sys.stdout) else None
     if shown is not None:
@@ -122,7 +122,7 @@ def _screen() -> Any:
     return Live(auto_refresh=False, vertical_overflow="crop", redirect_stdout=False, redirect_stderr=False)
 
 
-def _states(store: Store, chosen: _Chosen) -> Iterator[list[CohortFigures]]:
+def _states(store: Store, chosen: _AskedQueues) -> Iterator[list[CohortFigures]]:
     feeds = [KindFeed(store, QUEUES), KindFeed(store, COHORTS)]
     is_first = True
     while True:

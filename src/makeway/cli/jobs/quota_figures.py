@@ -66,7 +66,7 @@ class CohortFigures:
 
     @property
     def all_queues(self) -> list[QueueFigures]:
-        return [each for group in self.below() for each in group.queues]
+        return [queue for group in self.below() for queue in group.queues]
 
     def figures(self) -> dict[FlavorResource, QuotaFigure]:
         """The sums over all below it; what is borrowed within it is what is lent."""
@@ -98,7 +98,8 @@ class CohortFigures:
 def grouped(queues: Sequence[ClusterQueue], cohorts: Sequence[Cohort]) -> list[CohortFigures]:
     """The trees, by name; queues without a cohort come last, in a group without a name."""
     groups = {
-        each.metadata.name: CohortFigures(each.metadata.name, each.spec.parent_name, _own(each)) for each in cohorts
+        cohort.metadata.name: CohortFigures(cohort.metadata.name, cohort.spec.parent_name, _own(cohort))
+        for cohort in cohorts
     }
     for queue in sorted(queues, key=lambda each: each.metadata.name):
         found = _queue(queue)
@@ -135,10 +136,10 @@ def _quotas(groups: Iterable[ResourceGroup]) -> Iterable[tuple[FlavorResource, i
     """Of each flavor-resource the nominal quota and how much of it may be lent."""
     for group in groups:
         for flavor in group.flavors:
-            for each in flavor.resources:
-                nominal = each.nominal_quota.in_units(each.name)
-                limit = nominal if each.lending_limit is None else each.lending_limit.in_units(each.name)
-                yield (flavor.name, each.name), nominal, min(limit, nominal)
+            for resource in flavor.resources:
+                nominal = resource.nominal_quota.in_units(resource.name)
+                limit = nominal if resource.lending_limit is None else resource.lending_limit.in_units(resource.name)
+                yield (flavor.name, resource.name), nominal, min(limit, nominal)
 
 
 def _own(cohort: Cohort) -> dict[FlavorResource, QuotaFigure]:
@@ -155,7 +156,9 @@ def _queue(queue: ClusterQueue) -> QueueFigures:
     for fr, (used, borrowed) in held.items():  # of a flavor or resource that it no longer has
         figures[fr] = QuotaFigure(0, used, borrowed)
     conditions = status.conditions if status is not None else ()
-    inactive = next((each for each in conditions if each.type == "Active" and each.status != "True"), None)
+    inactive = next(
+        (condition for condition in conditions if condition.type == "Active" and condition.status != "True"), None
+    )
     return QueueFigures(
         name=queue.metadata.name,
         cohort=queue.spec.cohort_name,
@@ -168,9 +171,12 @@ def _queue(queue: ClusterQueue) -> QueueFigures:
 
 def _held(usage: Iterable[FlavorUsage]) -> dict[FlavorResource, tuple[int, int]]:
     return {
-        (flavor.name, each.name): (each.total.in_units(each.name), each.borrowed.in_units(each.name))
+        (flavor.name, resource.name): (
+            resource.total.in_units(resource.name),
+            resource.borrowed.in_units(resource.name),
+        )
         for flavor in usage
-        for each in flavor.resources
+        for resource in flavor.resources
     }
 
 

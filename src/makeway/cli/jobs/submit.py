@@ -50,7 +50,7 @@ class _Amount(click.ParamType):  # type: ignore[type-arg]
         return str(value)
 
 
-class _Span(click.ParamType):  # type: ignore[type-arg]
+class _SecondsParam(click.ParamType):  # type: ignore[type-arg]
     name = "DURATION"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
@@ -92,7 +92,7 @@ class _Span(click.ParamType):  # type: ignore[type-arg]
     help="So many pods, each with a JOB_COMPLETION_INDEX of its own.",
 )
 @click.option("--name", metavar="NAME", help="Of the job; else one is made from the command.")
-@click.option("--time", "seconds", type=_Span(), help="The most time that it may run, such as 90m.")
+@click.option("--time", "seconds", type=_SecondsParam(), help="The most time that it may run, such as 90m.")
 @click.option("--env", multiple=True, metavar="NAME[=VALUE]", help="A variable; without a value, the one it has here.")
 @click.option("--workdir", metavar="DIR", help="Where it starts.  [default: this folder]")
 @click.option("-d", "--detach", is_flag=True, help="Do not follow it; print its name.")

@@ -116,12 +116,12 @@ class _Work:
     def _coming_namespaces(self, documents: Sequence[ManifestObject]) -> set[str]:
         """Those that the files bring and the server does not have yet."""
         coming = set()
-        for each in documents:
-            if each.resource.kind == "Namespace":
+        for document in documents:
+            if document.resource.kind == "Namespace":
                 try:
-                    self._client.get(each.resource, "", each.name)
+                    self._client.get(document.resource, "", document.name)
                 except NotFound:
-                    coming.add(each.name)
+                    coming.add(document.name)
         return coming
 
     def store(self, documents: Sequence[ManifestObject], teller: _Teller) -> None:
@@ -175,7 +175,7 @@ def _said(tree: dict[str, Any]) -> dict[str, Any]:
 
 def _findings(document: ManifestObject, error: StoreError) -> list[Finding]:
     if isinstance(error, Invalid):
-        return [document.finding(each.path, each.message, each.hint) for each in error.problems]
+        return [document.finding(problem.path, problem.message, problem.hint) for problem in error.problems]
     hint = ""
     if isinstance(error, NotFound) and document.namespace:
         hint = f"if namespace {document.namespace} is missing, add a Namespace to the files"
@@ -205,8 +205,8 @@ class _Teller:
 
     def refuse(self, findings: Sequence[Finding]) -> None:
         self._refused += 1
-        for each in findings:
-            print_finding(each, err=True)
+        for finding in findings:
+            print_finding(finding, err=True)
 
     def end(self) -> None:
         if self._output in ("json", "yaml"):

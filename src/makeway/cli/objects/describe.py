@@ -166,10 +166,11 @@ class _Description:
             self._title(plain(title))
             Table(["Type", "Status", "Reason", "Since", "Message"], indent=2).print([
                 [
-                    each.get("type"), each.get("status"), each.get("reason"),
-                    age(each.get("lastTransitionTime"), self._now), " ".join(str(each.get("message") or "").split()),
+                    condition.get("type"), condition.get("status"), condition.get("reason"),
+                    age(condition.get("lastTransitionTime"), self._now),
+                    " ".join(str(condition.get("message") or "").split()),
                 ]
-                for each in conditions
+                for condition in conditions
             ])  # fmt: skip
 
     def _print_events(self) -> None:

@@ -87,7 +87,7 @@ def events_about(connection: Connection, resource: Resource, namespace: str, nam
 def happened_at(event: Mapping[str, Any]) -> str:
     """The last time that it happened."""
     times = ((event.get("series") or {}).get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
-    return str(next((each for each in times if each), (event.get("metadata") or {}).get("creationTimestamp") or ""))
+    return str(next((time for time in times if time), (event.get("metadata") or {}).get("creationTimestamp") or ""))
 
 
 def _order(event: Mapping[str, Any]) -> tuple[str, int, str]:

@@ -251,7 +251,7 @@ def _check_usage(what: Sequence[str], paths: Sequence[str], labels: str, all_: b
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ObjectName:
     resource: Resource
     namespace: str
     name: str
@@ -261,25 +261,31 @@ class _Place:
         return plain(f"{self.resource.kind} {name}")
 
 
-def _places_of_files(paths: Sequence[str], recursive: bool, namespace: str | None, default: str) -> Iterator[_Place]:
+def _places_of_files(
+    paths: Sequence[str], recursive: bool, namespace: str | None, default: str
+) -> Iterator[_ObjectName]:
     """What was applied last goes first. With errors nothing goes."""
     done = "nothing is deleted"
     documents = read_documents(paths, recursive, namespace, default, done=done)
     hint = "delete it by the name that it was given"
-    nameless = [each.finding("metadata.name", "required to delete it", hint) for each in documents if not each.name]
+    nameless = [
+        document.finding("metadata.name", "required to delete it", hint) for document in documents if not document.name
+    ]
     refuse(nameless, done=done)
     for each in in_order(documents, backwards=True):
-        yield _Place(each.resource, each.namespace, each.name)
+        yield _ObjectName(each.resource, each.namespace, each.name)
 
 
-def _places(connection: Connection, asked: Sequence[Wanted], scope: QueryScope, selected: bool) -> Iterator[_Place]:
+def _places(
+    connection: Connection, asked: Sequence[Wanted], scope: QueryScope, selected: bool
+) -> Iterator[_ObjectName]:
     for each in asked:
         namespace = scope.of(each.resource) or ""
         names = each.names
         if selected:
             pages = all_pages(connection.client, each.resource, scope)
             names = tuple(item["metadata"]["name"] for page in pages for item in page.get("items") or ())
-        yield from (_Place(each.resource, namespace, name) for name in names)
+        yield from (_ObjectName(each.resource, namespace, name) for name in names)
 
 
 class _Deletion:
@@ -291,11 +297,11 @@ class _Deletion:
         self._dry_run = dry_run
         self._lenient = lenient
         self._output = output
-        self._done: list[tuple[_Place, Object]] = []
-        self._held: dict[_Place, Mapping[str, Any]] = {}  # metadata of what is only marked
+        self._done: list[tuple[_ObjectName, Object]] = []
+        self._held: dict[_ObjectName, Mapping[str, Any]] = {}  # metadata of what is only marked
         self._failed = 0
 
-    def delete(self, place: _Place) -> None:
+    def delete(self, place: _ObjectName) -> None:
         client = self._connection.client
         try:
             tree = client.delete(
@@ -337,7 +343,7 @@ class _Deletion:
             time.sleep(pause)
             pause = min(POLL_SECONDS_MAX, 2 * pause)
 
-    def _is_gone(self, place: _Place, uid: object) -> bool:
+    def _is_gone(self, place: _ObjectName, uid: object) -> bool:
         try:
             tree = self._connection.client.get(place.resource, place.namespace, place.name)
         except NotFound:

@@ -77,7 +77,7 @@ def plan(
     if (*named, *more, config).count(STDIN) > 1:
         raise click.UsageError("stdin can be read once only\n\nhint: give `-` once")
     manifests, policy = _load((*named, *more), recursive, config, profile)
-    objects = prepared((each.value for each in manifests if each.value is not None), policy, now)
+    objects = prepared((manifest.value for manifest in manifests if manifest.value is not None), policy, now)
     planned = plan_cycles(load_state(objects.objects, policy, now).state, now, cycles=cycles)
     story = _Story(objects, planned, outside(objects.objects, policy))
     if output == "json":
@@ -103,8 +103,8 @@ def _load(paths: Sequence[str], recursive: bool, config: str | None, profile: Pr
         click.echo(f"nothing is planned: {plural(errors, 'error')}", err=True)
         raise click.exceptions.Exit(1)
     file = STDIN_NAME if config == STDIN else config
-    settings = [each for each in gathered.manifests if each.file == file]
-    return [each for each in gathered.manifests if each.file != file], _policy(settings, config, profile)
+    settings = [manifest for manifest in gathered.manifests if manifest.file == file]
+    return [manifest for manifest in gathered.manifests if manifest.file != file], _policy(settings, config, profile)
 
 
 def _policy(settings: list[Manifest], config: str | None, profile: Profile) -> Policy:
@@ -130,7 +130,7 @@ class _Story:
 
     def data(self) -> dict[str, object]:
         at_the_end = {"shares": shares_data(self.planned.shares)} if self.planned.shares else {}
-        return {"cycles": [self._cycle_data(each) for each in self.planned.cycles], **at_the_end}
+        return {"cycles": [self._cycle_data(cycle) for cycle in self.planned.cycles], **at_the_end}
 
     def _cycle_data(self, cycle: PlannedCycle) -> dict[str, object]:
         return {
@@ -236,7 +236,7 @@ class _Story:
         text = f"needs {needed} {need.resource} of {need.flavor}: {free} free, {missing} missing"
         if need.needed > need.most:
             return f"{text}; it can never have more than {amount(need.most, need.resource)}"
-        held = [f"{self._name(each.workload)} {amount(each.amount, need.resource)}" for each in need.holders]
+        held = [f"{self._name(holder.workload)} {amount(holder.amount, need.resource)}" for holder in need.holders]
         return f"{text}; held by {', '.join(held)}" if held else text
 
 

@@ -51,7 +51,7 @@ def shares_data(shares: Iterable[NodeShare]) -> dict[str, object]:
 
 
 def shares_text(shares: Iterable[NodeShare]) -> str:
-    return ", ".join(f"{each.name}{'' if each.is_queue else ' (cohort)'} {each.share}" for each in shares)
+    return ", ".join(f"{share.name}{'' if share.is_queue else ' (cohort)'} {share.share}" for share in shares)
 
 
 def _named(step: Step, names: tuple[str, ...]) -> dict[str, str]:

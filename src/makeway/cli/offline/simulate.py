@@ -59,7 +59,7 @@ PART = ".part"
 WORK = ("Job", "Workload")
 
 
-class _Span(click.ParamType):  # type: ignore[type-arg]
+class _MillisParam(click.ParamType):  # type: ignore[type-arg]
     """A duration such as 90s, 4h or 1h30m, in milliseconds."""
 
     name = "duration"
@@ -108,9 +108,11 @@ class SimulateOptions:
 @click.option("--trace", metavar="FORMAT:FILE", help=f"Arrivals of a trace: {', '.join(FORMATS)}.")
 @click.option("--arrivals", metavar="FILE", help="Jobs and Workloads that come at their creationTimestamp.")
 @click.option(
-    "--until", "until_ms", type=_Span(), help="End after so much time.  [default: when nothing is left to do]"
+    "--until", "until_ms", type=_MillisParam(), help="End after so much time.  [default: when nothing is left to do]"
 )
-@click.option("--eviction", "eviction_ms", type=_Span(), default=0, help="How long it takes to stop.  [default: 0s]")
+@click.option(
+    "--eviction", "eviction_ms", type=_MillisParam(), default=0, help="How long it takes to stop.  [default: 0s]"
+)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of priorities, names and faults.")
 @click.option("--faults", type=click.Choice(list(PROFILES)), default="none", show_default=True, help="What goes wrong.")
 @click.option("--config", metavar="FILE", help="A Configuration.")
@@ -279,8 +281,8 @@ def _gathered(
     for each in gathered.findings():
         (found if each.severity == "error" else warnings).append(each)
     file = STDIN_NAME if asked.config == STDIN else asked.config
-    settings = [each for each in gathered.manifests if each.file == file]
-    return settings, [each for each in gathered.manifests if each.file != file]
+    settings = [manifest for manifest in gathered.manifests if manifest.file == file]
+    return settings, [manifest for manifest in gathered.manifests if manifest.file != file]
 
 
 def _policy(settings: Sequence[Manifest], config: str | None, found: list[Finding]) -> Policy:
@@ -314,7 +316,11 @@ def _sort(manifest: Manifest) -> str:
 
 
 def _sound(manifests: Sequence[Manifest]) -> list[Manifest]:
-    return [each for each in manifests if not has_errors(each.problems) and each.kind_name != "Configuration"]
+    return [
+        manifest
+        for manifest in manifests
+        if not has_errors(manifest.problems) and manifest.kind_name != "Configuration"
+    ]
 
 
 def _scene(manifests: Sequence[Manifest], there: Source, coming: Source | None, policy: Policy) -> _Scene:
@@ -336,7 +342,7 @@ def _scene(manifests: Sequence[Manifest], there: Source, coming: Source | None, 
 
 def _left_out(manifests: Sequence[Manifest], policy: Policy, now: Millis) -> Iterator[str]:
     """Who is not measured although it is in the manifests, and why: as ``makeway plan`` says it."""
-    if any(isinstance(each.value, Configuration) for each in manifests):
+    if any(isinstance(manifest.value, Configuration) for manifest in manifests):
         yield "a Configuration among the manifests: only the file that --config names is used"
     left_out = prepared((each.value for each in _sound(manifests) if each.value is not None), policy, now).left_out
     yield from (f"{each.kind} {each.name}: {each.why}" for each in left_out[:NOTES_MAX])
@@ -424,7 +430,7 @@ def for_a_long_run() -> None:
 
 def faults_end(source: Source, until: Millis | None) -> Millis:
     """Early enough that there is time to mend; not so early that nothing could go wrong where all come at once."""
-    last = max((each.at for each in source.arrivals), default=source.begins_at)
+    last = max((arrival.at for arrival in source.arrivals), default=source.begins_at)
     ends_at = max(last, source.begins_at + FAULTS_MS_MIN) if until is None else until
     return Millis(int(source.begins_at + FAULTS_END * (ends_at - source.begins_at)) + 1)
 

@@ -17,7 +17,7 @@ def read_configuration(path: str | None, *, undone: str = "started") -> Configur
     gathered = gather([path], recursive=False)
     found = gathered.findings()
     errors = [each for each in found if each.severity == "error"]
-    values = [each.value for each in gathered.manifests]
+    values = [manifest.value for manifest in gathered.manifests]
     if not errors and (len(values) != 1 or not isinstance(values[0], Configuration)):
         hint = "it must hold one object of kind Configuration and nothing else"
         errors = [Finding(path, None, None, "", "", "", "error", "is not a Configuration", hint)]

@@ -140,7 +140,7 @@ class _Known:
         }  # fmt: skip
 
 
-class _Tokens(Protocol):
+class _TokenKeeper(Protocol):
     def put(self, token: Secret) -> None: ...
 
     def list(self) -> Sequence[_Known]: ...
@@ -190,7 +190,7 @@ class _InFolder:
 
 
 @contextmanager
-def _tokens(data: str | None) -> Iterator[_Tokens]:
+def _tokens(data: str | None) -> Iterator[_TokenKeeper]:
     folder = data_folder(data)
     local_target(folder)  # a hint where there has never been a server
     if holder_of(folder) is not None:

@@ -59,7 +59,7 @@ def demo(paths: tuple[str, ...], once: bool) -> None:
     if errors:
         raise click.exceptions.Exit(1)
     ranks = {name: rank for rank, name in enumerate(ORDER)}
-    values = [each.value for each in gathered.manifests if each.value is not None]
+    values = [manifest.value for manifest in gathered.manifests if manifest.value is not None]
     values.sort(key=lambda each: ranks.get(type(each).__name__, len(ranks)))
     echo(click.style("starting a server in a temporary folder …", dim=True), err=True)
     with own_server(tuple(node_words(values))) as server:
@@ -75,7 +75,9 @@ def node_words(values: Sequence[Wire]) -> Iterator[str]:
         amounts = {"memory": "64Gi", **_owned(queues, flavor.metadata.name)}
         parts = [f"{name}={amount}" for name, amount in amounts.items()]
         parts += [f"label/{key}={value}" for key, value in flavor.spec.node_labels.items()]
-        parts += [f"taint/{each.key}={each.value}:{each.effect}" for each in flavor.spec.node_taints]
+        parts += [
+            f"taint/{node_taint.key}={node_taint.value}:{node_taint.effect}" for node_taint in flavor.spec.node_taints
+        ]
         yield from ("--node", f"{flavor.metadata.name}:{','.join(parts)}")
 
 
@@ -156,7 +158,7 @@ class _Stage:
         """Until all have ended, at most so long."""
         until = None if seconds is None else time.monotonic() + seconds
         while self.left() and (until is None or time.monotonic() < until):
-            for who in [each for each in self._jobs if each not in self._codes]:
+            for who in [job for job in self._jobs if job not in self._codes]:
                 try:
                     self._look(who)
                 except StoreError:

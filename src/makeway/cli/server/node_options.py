@@ -54,8 +54,8 @@ def words(capacity: str | None, nodes: Sequence[str], *, no_node: bool) -> Itera
         yield "--no-node"
     if capacity:
         yield from ("--node-capacity", capacity)
-    for each in nodes:
-        yield from ("--node", each)
+    for node in nodes:
+        yield from ("--node", node)
 
 
 def _offer(text: str, problems: list[str]) -> Offer:

@@ -199,8 +199,8 @@ def _leave_out(folder: Path) -> None:
         left = leave_out_damaged(folder / DATA_FILE)
     except (DataFileRefused, OSError) as error:
         raise click.ClickException(f"{error}\n\nhint: {_about_folder(folder)}") from error
-    for each in left.findings:
-        echo(f"left out: {plain(each)}", err=True)
+    for finding in left.findings:
+        echo(f"left out: {plain(finding)}", err=True)
     if left.findings:
         echo(f"{plural(left.kept, 'object')} could be read; the file of before is {plain(str(left.aside))}", err=True)
 

@@ -124,7 +124,7 @@ class Checks:
         """The probes to be asked now; each counts as under way until its ``result`` is told."""
         if self.is_failed:
             return []
-        found = [each for each in self._checks.values() if not each.is_running and each.due_ms <= now_ms]
+        found = [check for check in self._checks.values() if not check.is_running and check.due_ms <= now_ms]
         for each in found:
             each.is_running = True
         return [(each.what, each.probe) for each in found]

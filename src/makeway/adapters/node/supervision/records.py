@@ -235,10 +235,14 @@ class RecordFile:
 
 def _line(record: PodRecord) -> bytes:
     containers = [
-        {**vars(each), "end": each.end and vars(each.end), "last": each.last and vars(each.last)}
-        for each in record.containers
+        {
+            **vars(container),
+            "end": container.end and vars(container.end),
+            "last": container.last and vars(container.last),
+        }
+        for container in record.containers
     ]
-    whole = {**vars(record), "containers": containers, "notes": [vars(each) for each in record.notes]}
+    whole = {**vars(record), "containers": containers, "notes": [vars(note) for note in record.notes]}
     return json.dumps(whole, separators=(",", ":")).encode() + b"\n"
 
 

@@ -92,8 +92,8 @@ class Zygote:
             signal.set_wakeup_fd(-1)
             if self._line is not None:
                 self._line.close()
-            for each in self._files:
-                each.close()
+            for file in self._files:
+                file.close()
             supervise(Path(os.fsdecode(folder)))
             code = 0
         except BaseException:
@@ -151,8 +151,8 @@ class Zygote:
         """Kill all children that are no supervisors; whether there were any."""
         me = os.getpid()
         strays = [each for each in processes.all_processes() if each.parent == me and each.pid not in self._folders]
-        for each in strays:
-            processes.send(each, signal.SIGKILL)
+        for stray in strays:
+            processes.send(stray, signal.SIGKILL)
         return bool(strays)
 
     def _tell(self, folder: bytes) -> None:

@@ -333,7 +333,7 @@ def _with_record(tree: Tree, entries: Sequence[ManagedFieldsEntry]) -> Tree:
 
 def _capped(entries: Iterable[ManagedFieldsEntry]) -> list[ManagedFieldsEntry]:
     """So many plain writers may come by: the oldest ones become one."""
-    everyone = [each for each in entries if each.fields]
+    everyone = [entry for entry in entries if entry.fields]
     updaters = sorted((each for each in everyone if each.operation == UPDATE), key=lambda e: (e.time, e.who))
     surplus = updaters[: len(updaters) - UPDATERS_MAX + 1] if len(updaters) > UPDATERS_MAX else []
     if not surplus:

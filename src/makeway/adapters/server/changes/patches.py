@@ -57,7 +57,7 @@ def json_patch(target: Tree, operations: Tree) -> Tree:
             413, f"{len(operations)} operations, more than the {OPERATIONS_MAX} that a JSON patch may have"
         )
     document = [_copied(target)]  # so that the whole document has a place too
-    allowance = _Allowance()
+    allowance = _PatchAllowance()
     moves = False
     for i, each in enumerate(operations):
         operation, path, source, value = _operation(each, i)
@@ -87,7 +87,7 @@ def json_patch(target: Tree, operations: Tree) -> Tree:
 
 
 @dataclass(slots=True)
-class _Allowance:
+class _PatchAllowance:
     """What the operations of one patch may still cost beyond their own size."""
 
     copied: int = COPIED_BYTES_MAX
@@ -159,7 +159,7 @@ def _parent(document: list[Tree], path: Sequence[str], at: str) -> tuple[Tree, s
     return (document, "0") if not path else (_find(document, path[:-1], at), path[-1])
 
 
-def _add(document: list[Tree], path: Sequence[str], value: Tree, at: str, allowance: _Allowance) -> None:
+def _add(document: list[Tree], path: Sequence[str], value: Tree, at: str, allowance: _PatchAllowance) -> None:
     parent, token = _parent(document, path, at)
     if len(path) > DEPTH_MAX:
         raise _too_deep(at)
@@ -177,7 +177,7 @@ def _add(document: list[Tree], path: Sequence[str], value: Tree, at: str, allowa
         raise _misfit(at, f"{_pointer(path[:-1])} is neither a mapping nor a list")
 
 
-def _take(document: list[Tree], path: Sequence[str], at: str, allowance: _Allowance) -> Tree:
+def _take(document: list[Tree], path: Sequence[str], at: str, allowance: _PatchAllowance) -> Tree:
     """What is at ``path``, which must be there; it goes."""
     found = _find(document, path, at)
     parent, token = _parent(document, path, at)
@@ -197,7 +197,7 @@ def _put(document: list[Tree], path: Sequence[str], value: Tree, at: str) -> Non
     parent[token if isinstance(parent, dict) else int(token)] = value
 
 
-def _move(document: list[Tree], path: Sequence[str], source: Sequence[str], i: int, allowance: _Allowance) -> None:
+def _move(document: list[Tree], path: Sequence[str], source: Sequence[str], i: int, allowance: _PatchAllowance) -> None:
     """What is moved is not looked into: how deep all of it is in the end is seen when all operations are done."""
     if path[: len(source)] == source and len(path) > len(source):
         raise _misfit(f"[{i}].path", f"{_pointer(source)} cannot be moved into itself")
@@ -208,7 +208,7 @@ def _too_deep(at: str) -> PatchRefused:
     return PatchRefused(422, f"{at}: nested deeper than {DEPTH_MAX} levels")
 
 
-def _check_depth(value: Tree, depth: int, at: str, allowance: _Allowance | None = None) -> None:
+def _check_depth(value: Tree, depth: int, at: str, allowance: _PatchAllowance | None = None) -> None:
     """Nothing that is read later may be nested deeper than what is read from files.
 
     Level by level: moves may have made something deeper than a stack. What is to be copied is weighed on the way.

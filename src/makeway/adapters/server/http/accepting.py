@@ -84,8 +84,8 @@ class Accepting:
         if not self._is_closed:
             self._is_closed = True
             self._loop.remove_reader(self._listener)
-            for each in list(self._welcomes):
-                each.cancel()
+            for welcome in list(self._welcomes):
+                welcome.cancel()
 
     async def wait_closed(self) -> None:
         if self._welcomes:

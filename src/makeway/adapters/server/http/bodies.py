@@ -100,7 +100,9 @@ def read_yaml(data: bytes) -> Read:
         raise bad_request("the body of the request is empty")
     if len(found) > 1:
         raise bad_request(f"the body of the request has {len(found)} documents, one is expected")
-    wrong = [each for each in found[0].problems if each.cause != "DuplicateField" and each.severity == "error"]
+    wrong = [
+        problem for problem in found[0].problems if problem.cause != "DuplicateField" and problem.severity == "error"
+    ]
     if wrong:
         raise bad_request(f"the object provided cannot be read: {'; '.join(map(_line, wrong))}")
     return Read(found[0].tree, found[0].problems)

@@ -68,7 +68,7 @@ class RequestRefused(Exception):
             **({"name": name} if name else {}),
             **({"group": group} if group else {}),
             **({"kind": kind} if kind else {}),
-            **({"causes": [each.tree() for each in self.causes]} if self.causes else {}),
+            **({"causes": [cause.tree() for cause in self.causes]} if self.causes else {}),
             **({"retryAfterSeconds": self.retry_seconds} if self.retry_seconds else {}),
         }
         return {
@@ -95,17 +95,17 @@ def refusal(error: StoreError, kind: Kind | None, version: str = "", name: str =
 
 
 def invalid(problems: Sequence[Problem], kind: Kind | None, version: str, name: str) -> RequestRefused:
-    errors = [each for each in problems if each.severity == "error"]
-    wrong = [_discreet(each, kind) for each in errors[:TOLD_MAX]]
+    errors = [problem for problem in problems if problem.severity == "error"]
+    wrong = [_discreet(error, kind) for error in errors[:TOLD_MAX]]
     rest = f" and {len(errors) - TOLD_MAX} more" if len(errors) > TOLD_MAX else ""
     if kind is None:
         return RequestRefused(400, "; ".join(map(_worded, wrong)) + rest)
-    if all(each.cause in DECODING for each in errors):
+    if all(error.cause in DECODING for error in errors):
         listed = ", ".join(map(decoding_words, wrong))
         message = f'{kind.name} in version "{version}" cannot be handled as a {kind.name}: strict decoding error: '
         return RequestRefused(400, message + listed + rest)
     causes = [_cause(each) for each in wrong]
-    words = [f"{each.field}: {each.message}" for each in causes]
+    words = [f"{cause.field}: {cause.message}" for cause in causes]
     called = f"{kind.name}.{kind.group}" if kind.group else kind.name
     message = f'{called} "{name}" is invalid: {words[0] if len(words) == 1 else "[" + ", ".join(words) + "]"}{rest}'
     return RequestRefused(422, message, causes=causes, about=(kind.group, kind.name, name))

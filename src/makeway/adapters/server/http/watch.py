@@ -87,7 +87,7 @@ class Bell:
         """Told on the thread of the writer."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
-                self._loop.call_soon_threadsafe(self._note, {kind_key(each.after.kind) for each in changes})
+                self._loop.call_soon_threadsafe(self._note, {kind_key(change.after.kind) for change in changes})
 
     def _note(self, kinds: set[KindKey]) -> None:
         self._due |= kinds
@@ -247,7 +247,7 @@ class Watching:
     def _piece(self, watch: SharedWatch) -> WatchChunk:
         events = watch.poll(EVENTS_PER_SEND, BYTES_PER_SEND)
         place = watch.place
-        size = sum(len(each.object.data) for each in events if each.object is not None)
+        size = sum(len(event.object.data) for event in events if event.object is not None)
         is_all = len(events) < EVENTS_PER_SEND and size < BYTES_PER_SEND
         return WatchChunk(tuple(self._parts(events)), int(self._place) if place is None else place, is_all)
 

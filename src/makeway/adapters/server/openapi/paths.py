@@ -73,9 +73,9 @@ def _served(resource: ServedResource) -> Iterator[tuple[str, str, tuple[str, str
             yield place if verb in _COLLECTION else f"{place}/{{name}}", verb, answers
         if resource.namespaced and "list" in resource.verbs:
             yield f"{root}/{resource.plural}", "list", answers
-    for each in resource.subresources:
-        for verb in each.verbs:
-            yield f"{place}/{{name}}/{each.name}", verb, each.answers
+    for subresource in resource.subresources:
+        for verb in subresource.verbs:
+            yield f"{place}/{{name}}/{subresource.name}", verb, subresource.answers
 
 
 def _placeholders(path: str) -> list[str]:

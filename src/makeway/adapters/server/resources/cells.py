@@ -183,7 +183,8 @@ def job(tree: dict[str, Tree], now: Millis) -> Sequence[Cell]:
     containers = _items(_part(spec, "template", "spec"), "containers")
     return [
         tree["metadata"]["name"], _job_state(tree), done, duration, _created(tree, now),
-        ",".join(each.get("name", "") for each in containers), ",".join(each.get("image", "") for each in containers),
+        ",".join(container.get("name", "") for container in containers),
+        ",".join(container.get("image", "") for container in containers),
         selector(_part(spec, "selector")),
     ]  # fmt: skip
 

@@ -92,8 +92,8 @@ RESOURCES: tuple[ServedResource, ...] = tuple(_resources())
 def versions_by_group() -> Mapping[str, Mapping[str, tuple[ServedResource, ...]]]:
     """Group -> version -> its resources; the preferred version first, the core group ("") before all others."""
     groups: dict[str, dict[str, list[ServedResource]]] = {"": {}}
-    for each in RESOURCES:
-        groups.setdefault(each.group, {}).setdefault(each.version, []).append(each)
+    for resource in RESOURCES:
+        groups.setdefault(resource.group, {}).setdefault(resource.version, []).append(resource)
     return {
         group: {version: tuple(versions[version]) for version in sorted(versions, key=_rank)}
         for group, versions in groups.items()
@@ -158,7 +158,7 @@ def _group(name: str) -> dict[str, Tree]:
 
 
 def _resource_list(group_version: str, resources: tuple[ServedResource, ...]) -> dict[str, Tree]:
-    entries = [entry for each in sorted(resources, key=lambda r: r.plural) for entry in _entries(each)]
+    entries = [entry for resource in sorted(resources, key=lambda r: r.plural) for entry in _entries(resource)]
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": entries}
 
 
@@ -203,7 +203,7 @@ def _group_discovery(name: str) -> dict[str, Tree]:
     versions = [
         {
             "version": version,
-            "resources": [_resource_discovery(each) for each in sorted(resources, key=lambda r: r.plural)],
+            "resources": [_resource_discovery(resource) for resource in sorted(resources, key=lambda r: r.plural)],
             "freshness": "Current",
         }
         for version, resources in versions_by_group()[name].items()

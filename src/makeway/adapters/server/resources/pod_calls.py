@@ -232,7 +232,7 @@ def _ask_budget(ahead: StoreRules, pod: Stored, status: PodStatus, now: Time) ->
     (budget,) = budgets
     value: PodDisruptionBudget = budget.value()
     spec, known = view(value.spec, PodDisruptionBudgetSpec), view(value.status, PodDisruptionBudgetStatus)
-    is_ready = any(each.type == "Ready" and each.status == "True" for each in status.conditions)
+    is_ready = any(condition.type == "Ready" and condition.status == "True" for condition in status.conditions)
     if not is_ready and _spares_unhealthy(spec, known):
         return
     if known.observed_generation < budget.generation:
@@ -261,7 +261,10 @@ def _covers(budget: Stored, pod: Stored) -> bool:
 
 def _requirements(selector: LabelSelector) -> Selector:
     equal = (Expression(key, "In", (value,)) for key, value in selector.match_labels.items())
-    others = (Expression(each.key, each.operator, each.values) for each in selector.match_expressions)
+    others = (
+        Expression(match_expression.key, match_expression.operator, match_expression.values)
+        for match_expression in selector.match_expressions
+    )
     return (*equal, *others)
 
 

@@ -67,13 +67,13 @@ def _rules(user: User) -> SubjectRulesReviewStatus:
         paths = NonResourceRule(verbs=("*",), non_resource_urls=("*",))
         return SubjectRulesReviewStatus(resource_rules=(_EVERYTHING,), non_resource_rules=(paths,))
     allowed: dict[tuple[str, tuple[str, ...]], dict[str, None]] = {}
-    for each in RESOURCES:
-        parts = [(f"{each.plural}/{sub.name}", sub.verbs) for sub in each.subresources if sub.name != "status"]
-        for name, served in [(each.plural, each.verbs), *parts]:
+    for resource in RESOURCES:
+        parts = [(f"{resource.plural}/{sub.name}", sub.verbs) for sub in resource.subresources if sub.name != "status"]
+        for name, served in [(resource.plural, resource.verbs), *parts]:
             verbs = tuple(verb for verb in (*_READ, "create") if verb in served)
-            verbs = tuple(verb for verb in verbs if may(user, AccessRequest(verb, each.group, each.plural)))
+            verbs = tuple(verb for verb in verbs if may(user, AccessRequest(verb, resource.group, resource.plural)))
             if verbs:
-                allowed.setdefault((each.group, verbs), {})[name] = None
+                allowed.setdefault((resource.group, verbs), {})[name] = None
     rules = [ResourceRule(verbs=verbs, api_groups=(group,), resources=tuple(names))
              for (group, verbs), names in allowed.items()]  # fmt: skip
     paths = NonResourceRule(verbs=("get",), non_resource_urls=("*",))

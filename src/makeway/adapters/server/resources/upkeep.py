@@ -146,7 +146,7 @@ def _last_told(event: Event) -> Millis:
         event.metadata.creation_timestamp, event.last_timestamp, event.event_time,
         event.series.last_observed_time if event.series else None,
     ]  # fmt: skip
-    return Millis(max((each.millis for each in times if each is not None), default=0))
+    return Millis(max((time.millis for time in times if time is not None), default=0))
 
 
 def emptied(ahead: StoreRules, name: str) -> bool:
@@ -173,7 +173,7 @@ def emptied(ahead: StoreRules, name: str) -> bool:
     if held:
         ahead.put(namespace, replace(value, status=amended(value.status, _remaining(held))))
         return False
-    kept = [each for each in view(value.spec, NamespaceSpec).finalizers if each != NAMESPACE_FINALIZER]
+    kept = [finalizer for finalizer in view(value.spec, NamespaceSpec).finalizers if finalizer != NAMESPACE_FINALIZER]
     ahead.put(namespace, replace(value, spec=amended(value.spec, {"finalizers": kept or None})))
     return False
 

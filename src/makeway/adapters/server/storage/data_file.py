@@ -144,7 +144,7 @@ class DataFile:
 
         Raises NotWritten and Lost, and any other error where nobody knows: then this file should be written no more.
         """
-        frees = all(each.type == "DELETED" or each.after.deleting for each in changes)
+        frees = all(change.type == "DELETED" or change.after.deleting for change in changes)
         if not frees and self._reserve.is_given and not self._reserve.fill():
             raise NoRoom("the disk is full, and the room that is left is for removals")
         try:

@@ -36,7 +36,7 @@ OnCommit = Callable[[Sequence[Revision]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class WaitingCall:
     decision: Decision
     answer: Future[Any]
     is_dry: bool
@@ -59,7 +59,7 @@ class GroupWriter:
         self._is_closed = False
         self._looked_at = time.monotonic()
         self._collects_from = self._looked_at  # a write that failed puts this off: nothing spins
-        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
+        self._queue: SimpleQueue[WaitingCall | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name="makeway-storage", daemon=True)
         self._thread.start()
 
@@ -75,7 +75,7 @@ class GroupWriter:
         with self._entering:
             if self._is_closed or self._file.is_over:
                 raise Unavailable(self.trouble, RETRY_AFTER)
-            self._queue.put(_Waiting(decision, answer, dry_run))
+            self._queue.put(WaitingCall(decision, answer, dry_run))
         return answer
 
     def close(self) -> bool:
@@ -104,7 +104,7 @@ class GroupWriter:
                 if first is None:
                     break
                 group = self._gathered(first)
-                self._write_group([each for each in group if each.answer.set_running_or_notify_cancel()])
+                self._write_group([call for call in group if call.answer.set_running_or_notify_cancel()])
             if time.monotonic() - self._looked_at >= LOOK_SECONDS:  # nobody is idle, yet nothing may be written either
                 self._look()
         self._file.save()
@@ -113,19 +113,19 @@ class GroupWriter:
         self._looked_at = time.monotonic()
         self._file.look()
 
-    def _write_group(self, group: Sequence[_Waiting]) -> None:
+    def _write_group(self, group: Sequence[WaitingCall]) -> None:
         try:
             outcomes = self._outcomes(group)
         except BaseException as error:  # whatever it is, nobody may wait for ever
             self._file.fail(error)
             outcomes = [_Failure(TimedOut(self._file.state.why)) for _ in group]
-        for each, outcome in zip(group, outcomes, strict=True):
+        for call, outcome in zip(group, outcomes, strict=True):
             if isinstance(outcome, _Failure):
-                each.answer.set_exception(outcome.error)
+                call.answer.set_exception(outcome.error)
             else:
-                each.answer.set_result(outcome)
+                call.answer.set_result(outcome)
 
-    def _gathered(self, first: _Waiting) -> Sequence[_Waiting]:
+    def _gathered(self, first: WaitingCall) -> Sequence[WaitingCall]:
         """All that wait, in the order they came; nobody else takes from the queue.
 
         Those of the last group were answered just now, and often have more to write: so they are let in first. With
@@ -133,22 +133,22 @@ class GroupWriter:
         """
         time.sleep(0)
         group = [first]
-        # where there is little room each stands for itself: a removal must not fail for what others want to add
+        # where there is little room each call stands for itself: a removal must not fail for what others want to add
         most = 1 if isinstance(self._file.state, Short) else GROUP_MAX
         while len(group) < most and not self._queue.empty():
-            each = self._queue.get()
-            if each is None:
+            call = self._queue.get()
+            if call is None:
                 self._queue.put(None)  # nothing can come after it: it ends the thread when this group is done
                 break
-            group.append(each)
+            group.append(call)
         return group
 
-    def _outcomes(self, group: Sequence[_Waiting]) -> Sequence[Any]:
+    def _outcomes(self, group: Sequence[WaitingCall]) -> Sequence[Any]:
         """What each call is answered. One that was refused may stand on what others of the group had written."""
         if self._file.is_over:
             return [_Failure(Unavailable(self._file.state.why, RETRY_AFTER)) for _ in group]
         before = self._ahead.mark()
-        outcomes = [self._outcome(each) for each in group]
+        outcomes = [self._outcome(call) for call in group]
         if self._may_collect() and not (isinstance(self._file.state, Short) and group):
             self._ahead.collect(LOOKS_PER_GROUP)
         changes = self._ahead.uncommitted()
@@ -165,14 +165,14 @@ class GroupWriter:
             self._tell(changes)
         return outcomes
 
-    def _outcome(self, each: _Waiting) -> Any:
+    def _outcome(self, call: WaitingCall) -> Any:
         before = self._ahead.mark()
         try:
-            answer = each.decision(self._ahead)
+            answer = call.decision(self._ahead)
         except Exception as error:
             self._ahead.take_back(before)
             return _Failure(error)
-        if each.is_dry:
+        if call.is_dry:
             self._ahead.take_back(before)
         return answer
 

@@ -139,7 +139,7 @@ def _waited(measures: Measures) -> dict[str, int]:
 
 
 def _missing(ours: Measures, theirs: Measures) -> tuple[str, ...]:
-    queues = {each.queue for each in ours.queues} - {each.queue for each in theirs.queues}
+    queues = {queue.queue for queue in ours.queues} - {queue.queue for queue in theirs.queues}
     workloads = {each.life.workload for each in ours.seen} - {each.life.workload for each in theirs.seen}
     return (*(f"queue {name}" for name in sorted(queues)), *(f"workload {key}" for key in sorted(workloads)))
 
@@ -172,8 +172,8 @@ def _queue(queue: QueueMeasures) -> Iterator[Measure]:
     yield from _tally(MeasureScope(queue=queue.queue), queue.tally)
     for quota in queue.quotas:
         yield from _quota(MeasureScope(queue=queue.queue, of=quota.of), quota)
-    for each in queue.priorities:
-        yield from _equals(MeasureScope(queue=queue.queue, priority=each.priority), each)
+    for priority in queue.priorities:
+        yield from _equals(MeasureScope(queue=queue.queue, priority=priority.priority), priority)
 
 
 def _tally(scope: MeasureScope, tally: WorkloadTotals) -> Iterator[Measure]:

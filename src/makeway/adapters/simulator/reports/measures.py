@@ -135,7 +135,7 @@ def measure(run: Run) -> Measures:
     for each in everyone:
         by_queue.setdefault(each.life.queue, []).append(each)
         by_priority.setdefault(each.life.priority, []).append(each)
-    stays = {name: [stay for each in members for stay in each.stays] for name, members in by_queue.items()}
+    stays = {name: [stay for member in members for stay in member.stays] for name, members in by_queue.items()}
     uses = quota_uses(stays, run.queues, run.cohorts, run.lending_limits, run.began_at, run.ended_at)
     return Measures(
         run=run,
@@ -181,7 +181,7 @@ def _seen(run: Run, life: Life, options: Sequence[Life]) -> MeasuredLife:
 
 def _with_options(run: Run, parent: MeasuredLife, options: Sequence[Life]) -> MeasuredLife:
     """A Parent reports the evictions of its Options again, without their preemptors; theirs count, not its own."""
-    evictions = sorted((each for option in options for each in option.evictions), key=lambda each: each.at)
+    evictions = sorted((eviction for option in options for eviction in option.evictions), key=lambda each: each.at)
     return parent._replace(
         admitted=parent.admitted or any(option.spells for option in options),
         ran_ms=parent.ran_ms + sum(option.ran_ms for option in options),
@@ -206,25 +206,25 @@ def _stays(run: Run, life: Life) -> list[Stay]:
 
 def _queue(run: Run, name: str, members: list[MeasuredLife], uses: tuple[QuotaUse, ...]) -> QueueMeasures:
     by_priority: dict[int, list[MeasuredLife]] = {}
-    for each in members:
-        by_priority.setdefault(each.life.priority, []).append(each)
+    for member in members:
+        by_priority.setdefault(member.life.priority, []).append(member)
     priorities = tuple(
-        PriorityMeasures(priority, _tally(equals), fairness([each.ran_ms for each in equals]))
+        PriorityMeasures(priority, _tally(equals), fairness([equal.ran_ms for equal in equals]))
         for priority, equals in sorted(by_priority.items(), reverse=True)
     )
     return QueueMeasures(name, run.cohorts.get(name, ""), _tally(members), uses, priorities)
 
 
 def _tally(members: Sequence[MeasuredLife]) -> WorkloadTotals:
-    evictions = Counter(eviction.reason for each in members for eviction in each.evictions)
+    evictions = Counter(eviction.reason for member in members for eviction in member.evictions)
     return WorkloadTotals(
         workloads=len(members),
-        admitted=sum(1 for each in members if each.admitted),
-        finished=sum(1 for each in members if each.life.finished_at is not None),
+        admitted=sum(1 for member in members if member.admitted),
+        finished=sum(1 for member in members if member.life.finished_at is not None),
         evictions=dict(sorted(evictions.items())),
-        ran_ms=sum(each.ran_ms for each in members),
-        lost_ms=sum(each.lost_ms for each in members),
-        waiting=waiting(each.waited_ms for each in members),
+        ran_ms=sum(member.ran_ms for member in members),
+        lost_ms=sum(member.lost_ms for member in members),
+        waiting=waiting(member.waited_ms for member in members),
     )
 
 

@@ -87,15 +87,19 @@ def _summary(measures: Measures, warnings: Sequence[str]) -> str:
     listed = "".join(f"<div><dt>{text(name)}</dt><dd>{text(value)}</dd></div>" for name, value in tiles)
     times = f"<p>From {text(moment(run.began_at))} to {text(moment(run.ended_at))}.</p>"
     journal = f"<p>Journal sha256 <code>{text(run.journal_sha256)}</code></p>" if run.journal_sha256 else ""
-    warned = "".join(f"<p><strong>Warning:</strong> {text(plain(each))}</p>" for each in warnings)
+    warned = "".join(f"<p><strong>Warning:</strong> {text(plain(warning))}</p>" for warning in warnings)
     rows = [[name, str(count) if count else "never"] for name, count in sorted(run.faults_fired.items())]
     faults = f"<h3>Faults</h3>{table(('fault', 'fired'), rows, most=ROWS)}" if rows else ""
     return f'<section id="summary"><dl class="tiles">{listed}</dl>{warned}{times}{journal}{faults}</section>'
 
 
 def _against(comparison: Comparison) -> str:
-    whole = [each for each in comparison.differences if each.scope == MeasureScope()]
-    parts = [each for each in comparison.differences if each.scope != MeasureScope() and each.verdict != "same"]
+    whole = [difference for difference in comparison.differences if difference.scope == MeasureScope()]
+    parts = [
+        difference
+        for difference in comparison.differences
+        if difference.scope != MeasureScope() and difference.verdict != "same"
+    ]
     waited = f"{comparison.sooner} workloads waited less, {comparison.later} more, {comparison.alike} as long."
     only = [
         f"<p>Only in {where}: {_names(names)}</p>"
@@ -131,7 +135,7 @@ class _Used:
 
 
 def _usage(measures: Measures) -> str:
-    busy: Counter[str] = Counter({each.queue: 0 for each in measures.queues})
+    busy: Counter[str] = Counter({queue.queue: 0 for queue in measures.queues})
     for each in measures.seen:
         busy[each.life.queue] += sum(stay.ended_at - stay.began_at for stay in each.stays)
     ranked = sorted(busy, key=lambda name: (-busy[name], name))
@@ -142,7 +146,7 @@ def _usage(measures: Measures) -> str:
     if others:
         charts += _charts(measures, used, len(own), f"{len(others)} other queues")
     notes = [f"<p>Summed up as other queues: {_names(others)}</p>"] if others else []
-    if any(len({of[1] for of in (quota.of for quota in each.quotas)}) > RESOURCES for each in measures.queues):
+    if any(len({of[1] for of in (quota.of for quota in queue.quotas)}) > RESOURCES for queue in measures.queues):
         notes.append(f"<p>Of each queue the first {RESOURCES} resources are drawn; the table of quota has all.</p>")
     legend = (
         '<ul class="legend"><li><span class="key used"></span>used</li>'

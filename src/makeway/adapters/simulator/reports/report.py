@@ -63,18 +63,18 @@ def data(measures: Measures, *, per_workload: bool = False, warnings: Sequence[s
         "cycles": run.cycles,
         "writes": run.writes,
         "journalSha256": run.journal_sha256,
-        "queues": [_queue_data(each) for each in measures.queues],
-        "priorities": [_priority_data(each) for each in measures.priorities],
+        "queues": [_queue_data(queue) for queue in measures.queues],
+        "priorities": [_priority_data(priority) for priority in measures.priorities],
         "decisions": run.decisions,
         "ranSeconds": seconds(measures.total.ran_ms),
         "lostSeconds": seconds(measures.total.lost_ms),
         "waitingSeconds": _waiting_data(measures.total.waiting),
-        "resources": [_quota_data(each) for each in measures.quotas],
+        "resources": [_quota_data(quota) for quota in measures.quotas],
         "preemptions": [{"by": by, "of": of, "count": count} for (by, of), count in measures.preemptions.items()],
         "faultsFired": dict(sorted(run.faults_fired.items())),
     }
     if measures.shares:
-        found["shares"] = [_shares_data(each) for each in measures.shares]
+        found["shares"] = [_shares_data(share) for share in measures.shares]
     if warnings:
         found["warnings"] = list(warnings)
     if per_workload:
@@ -90,7 +90,7 @@ def comparison_data(
     return {
         "run": data(this, per_workload=per_workload, warnings=warnings),
         "against": data(against, per_workload=per_workload, warnings=warnings_against),
-        "differences": [_difference_data(each) for each in comparison.differences],
+        "differences": [_difference_data(difference) for difference in comparison.differences],
         "waited": {"sooner": comparison.sooner, "later": comparison.later, "alike": comparison.alike},
         "onlyRun": list(comparison.only_this),
         "onlyAgainst": list(comparison.only_against),
@@ -124,8 +124,8 @@ def _queue_data(queue: QueueMeasures) -> Data:
         "clusterQueue": queue.queue,
         "cohort": queue.cohort,
         **_tally_data(queue.tally),
-        "resources": [_quota_data(each) for each in queue.quotas],
-        "priorities": [_priority_data(each) for each in queue.priorities],
+        "resources": [_quota_data(quota) for quota in queue.quotas],
+        "priorities": [_priority_data(priority) for priority in queue.priorities],
     }
 
 
@@ -288,8 +288,12 @@ def comparison_lines(
 ) -> Iterator[str]:  # fmt: skip
     """This run in full, then how it does against the other one."""
     yield from lines(this, width, warnings=warnings)
-    whole = [each for each in comparison.differences if each.scope == MeasureScope()]
-    parts = [each for each in comparison.differences if each.scope != MeasureScope() and each.verdict != "same"]
+    whole = [difference for difference in comparison.differences if difference.scope == MeasureScope()]
+    parts = [
+        difference
+        for difference in comparison.differences
+        if difference.scope != MeasureScope() and difference.verdict != "same"
+    ]
     alike = len(comparison.differences) - len(whole) - len(parts)
     yield from difference_table("Against the other run", whole, exact=width is None).lines(width)
     shown = parts if width is None else parts[:PARTS]
@@ -338,11 +342,16 @@ def _summary(measures: Measures, width: int | None) -> Iterator[str]:
 def waiting_table(measures: Measures, *, exact: bool) -> ReportTable:
     rows = [_waiting_row(EVERYONE, "all", measures.total, exact)]
     if len(measures.priorities) > 1:
-        rows += [_waiting_row(EVERYONE, str(each.priority), each.tally, exact) for each in measures.priorities]
+        rows += [
+            _waiting_row(EVERYONE, str(priority.priority), priority.tally, exact) for priority in measures.priorities
+        ]
     for queue in measures.queues:
         rows.append(_waiting_row(queue.queue, "all", queue.tally, exact))
         if len(queue.priorities) > 1:
-            rows += [_waiting_row(queue.queue, str(each.priority), each.tally, exact) for each in queue.priorities]
+            rows += [
+                _waiting_row(queue.queue, str(priority.priority), priority.tally, exact)
+                for priority in queue.priorities
+            ]
     columns = ("queue", "priority", "workloads", "finished", "mean", *(f"p{of}" for of in PERCENTILES))
     return ReportTable("Waiting", columns, rows, names=2)
 
@@ -350,7 +359,7 @@ def waiting_table(measures: Measures, *, exact: bool) -> ReportTable:
 def _waiting_row(queue: str, priority: str, tally: WorkloadTotals, exact: bool) -> list[str]:
     times: list[Fraction | int | None] = [tally.waiting.mean_ms]
     times += tally.waiting.percentiles_ms or (None,) * len(PERCENTILES)
-    return [queue, priority, str(tally.workloads), str(tally.finished), *(_span(each, exact) for each in times)]
+    return [queue, priority, str(tally.workloads), str(tally.finished), *(_span(time, exact) for time in times)]
 
 
 def quota_table(measures: Measures) -> ReportTable:
@@ -373,7 +382,7 @@ def _quota_row(run: Run, name: str, quota: QuotaUse) -> list[str]:
         level(quota.nominal, resource),
         percent(ratio(quota.used, quota.offered)),
         NOTHING if quota.peak is None else level(quota.peak, resource),
-        *(NOTHING if each is None else level(each, resource) for each in means),
+        *(NOTHING if mean is None else level(mean, resource) for mean in means),
     ]
 
 
@@ -381,14 +390,14 @@ def share_table(measures: Measures) -> ReportTable:
     """In thousandths of what could be lent, by weight; the mean leaves out the time in which it was infinite."""
     rows = [
         [
-            each.name,
-            "queue" if each.is_queue else "cohort",
-            str(Quantity(each.weight)),
-            NOTHING if each.mean is None else str(number(each.mean, 1)),
-            str(each.highest),
-            str(each.last),
+            share.name,
+            "queue" if share.is_queue else "cohort",
+            str(Quantity(share.weight)),
+            NOTHING if share.mean is None else str(number(share.mean, 1)),
+            str(share.highest),
+            str(share.last),
         ]
-        for each in measures.shares
+        for share in measures.shares
     ]
     return ReportTable("Shares", ("of", "kind", "weight", "mean", "highest", "at the end"), rows, names=2)
 
@@ -413,27 +422,27 @@ def fairness_table(measures: Measures, *, exact: bool) -> ReportTable:
     """How evenly groups of at least two equals were served."""
     rows = []
     for queue in measures.queues:
-        for each in queue.priorities:
-            if each.fairness is not None and each.tally.workloads > 1:
-                jain = NOTHING if each.fairness.jain is None else f"{float(each.fairness.jain):.3f}"
-                spread = span(each.fairness.spread_ms, exact=exact)
-                rows.append([queue.queue, str(each.priority), str(each.tally.workloads), spread, jain])
+        for priority in queue.priorities:
+            if priority.fairness is not None and priority.tally.workloads > 1:
+                jain = NOTHING if priority.fairness.jain is None else f"{float(priority.fairness.jain):.3f}"
+                spread = span(priority.fairness.spread_ms, exact=exact)
+                rows.append([queue.queue, str(priority.priority), str(priority.tally.workloads), spread, jain])
     return ReportTable("Fairness among equals", ("queue", "priority", "workloads", "spread", "jain"), rows, names=2)
 
 
 def difference_table(title: str, differences: Sequence[Difference], *, exact: bool) -> ReportTable:
     rows = [
         [
-            _scope(each.scope),
-            each.name,
-            value_text(each, each.this, exact=exact),
-            value_text(each, each.against, exact=exact),
-            value_text(each, each.change, exact=exact, signed=True),
-            each.verdict,
+            _scope(difference.scope),
+            difference.name,
+            value_text(difference, difference.this, exact=exact),
+            value_text(difference, difference.against, exact=exact),
+            value_text(difference, difference.change, exact=exact, signed=True),
+            difference.verdict,
         ]
-        for each in differences
+        for difference in differences
     ]
-    if all(each.scope == MeasureScope() for each in differences):
+    if all(difference.scope == MeasureScope() for difference in differences):
         return ReportTable(title, ("measure", "this", "against", "change", "verdict"), [row[1:] for row in rows])
     return ReportTable(title, ("of", "measure", "this", "against", "change", "verdict"), rows, names=2)
 

@@ -59,12 +59,12 @@ def _of(life: Life, names: Mapping[str, str]) -> Iterator[StoryLine]:
         if before is None or before.ended_at != spell.began_at:
             again = " again" if before is not None else ""
             yield StoryLine(spell.began_at, BEGAN, name, plain(f"gets {_held(spell)}{again}"))
-    for each in life.evictions:
-        reason = HUMAN_REASONS.get(each.reason, each.reason)
-        by = names.get(each.by, each.by)
+    for eviction in life.evictions:
+        reason = HUMAN_REASONS.get(eviction.reason, eviction.reason)
+        by = names.get(eviction.by, eviction.by)
         words = f"makes way for {by}: {reason}" if by else f"is evicted: {reason}"
-        words += f", {each.why}" if each.why else ""
-        yield StoryLine(each.at, LEFT, name, plain(words))
+        words += f", {eviction.why}" if eviction.why else ""
+        yield StoryLine(eviction.at, LEFT, name, plain(words))
 
 
 def _end_of(life: Life, until: Millis, names: Mapping[str, str], exact: bool) -> StoryLine:

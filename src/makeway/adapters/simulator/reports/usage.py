@@ -167,9 +167,9 @@ def total_uses(of_queues: Iterable[Iterable[QuotaUse]]) -> tuple[QuotaUse, ...]:
     """All queues together."""
     sums: dict[FR, list[int]] = {}
     for uses in of_queues:
-        for each in uses:
-            numbers = (each.nominal, each.offered, each.used, each.borrowed, each.lent)
-            sums[each.of] = [a + b for a, b in zip(sums.get(each.of, [0] * 5), numbers, strict=True)]
+        for use in uses:
+            numbers = (use.nominal, use.offered, use.used, use.borrowed, use.lent)
+            sums[use.of] = [a + b for a, b in zip(sums.get(use.of, [0] * 5), numbers, strict=True)]
     return tuple(
         QuotaUse(of=of, nominal=nominal, peak=None, offered=offered, used=used, borrowed=borrowed, lent=lent)
         for of, (nominal, offered, used, borrowed, lent) in sorted(sums.items())
