@@ -1,8 +1,8 @@
 """A job of any kind in a Store, with the engine and all its controllers: queued, admitted, started, stopped, restored.
 
-``Play`` has a flavor with a node label and a toleration, a ClusterQueue and a LocalQueue. A test speaks as the job's
-own controller where it changes the status. ``Story`` is what the tests know of a kind, found out by other means than
-the kind's description; ``lives_through_a_stop`` is the test that every kind has to pass.
+``Play`` has a flavor with a node label and a toleration, one without, a ClusterQueue and a LocalQueue. A test speaks as
+the job's own controller where it changes the status. ``Story`` is what the tests know of a kind, found out by other
+means than the kind's description; ``lives_through_a_stop`` is the test that every kind has to pass.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Story(NamedTuple):
 
 class Play:
     def __init__(
-        self, tree: Tree, *more: Any, cpu: str = "100", frameworks: tuple[str, ...] | None = None,
+        self, tree: Tree, *more: Any, cpu: str = "100", plain: str = "0", frameworks: tuple[str, ...] | None = None,
         switch: tuple[str, ...] = ("suspend",),
     ) -> None:  # fmt: skip
         self.switch = switch
@@ -68,9 +68,8 @@ class Play:
         self.store = MemoryStore(lambda: self.now, careful=False)
         self.store.define(self.kind.resource)
         spot = flavor("spot", nodeLabels=LABELS, tolerations=[TOLERATION])
-        self.store.load(
-            [spot, cluster_queue("cq", {"spot": {"cpu": cpu, "memory": "100Gi"}}), local_queue("main", "cq")]
-        )
+        quotas = {"spot": {"cpu": cpu, "memory": "100Gi"}, "plain": {"cpu": plain, "memory": "100Gi"}}
+        self.store.load([spot, flavor("plain"), cluster_queue("cq", quotas), local_queue("main", "cq")])
         meta = {"name": "it", "namespace": "default", **tree["metadata"], "uid": "u-1"}
         meta["labels"] = {**meta.get("labels", {}), "kueue.x-k8s.io/queue-name": "main"}
         meta.pop("generateName", None)

@@ -93,6 +93,16 @@ def test_18_1_a_jobset_that_finds_no_room_stays_suspended() -> None:
     assert not play.is_true("QuotaReserved")
 
 
+def test_18_9_each_podset_gets_what_its_own_flavor_adds() -> None:
+    play = Play(jobset(), cpu="2", plain="6")
+    play.settle()
+    driver, workers = STORY.templates(play.spec).values()
+    assert driver["spec"]["nodeSelector"] == {"zone": "a"}
+    assert "nodeSelector" not in workers["spec"]
+    assert "tolerations" not in workers["spec"]
+    assert workers["metadata"]["labels"]["kueue.x-k8s.io/podset"] == "workers"
+
+
 def test_18_9_podsets_of_one_name_make_no_workload() -> None:
     play = Play(jobset(group("a"), group("A")))
     play.settle()
@@ -179,6 +189,21 @@ def test_18_9_units_that_have_succeeded_give_their_quota_back() -> None:
     for succeeded, given in ((0, []), (1, [("workers", 2)]), (0, [("workers", 2)]), (3, [("workers", 6)])):
         play.says(**statuses(driver={"active": 1}, workers={"active": 3 - succeeded, "succeeded": succeeded}))
         assert [(each.name, each.count) for each in play.status.reclaimable_pods] == given
+
+
+def test_18_9_more_successes_than_replicas_give_nothing_back() -> None:
+    play = Play(jobset(group("a"), group("b", replicas=2)))
+    play.settle()
+    play.says(**statuses(a={"active": 1}, b={"succeeded": 3}))
+    assert play.status.reclaimable_pods == ()
+
+
+def test_18_5_a_suspended_jobset_is_not_ready() -> None:
+    play = Play(jobset(group("a")), cpu="0")
+    play.settle()
+    play.says(**statuses(a={"ready": 1}))
+    assert play.is_suspended
+    assert not play.kind.read(play.job).is_ready
 
 
 # --- what changes -----------------------------------------------------------------------------------------------------

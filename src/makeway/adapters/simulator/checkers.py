@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from makeway.api.conditions import is_true
 from makeway.api.versions import Kind
 from makeway.controllers.contract import Ref
-from makeway.controllers.jobs.kinds.batch import end_of
+from makeway.controllers.jobs.kinds.registry import job_kind_of, read_job
 from makeway.controllers.jobs.managed import why_unmanaged
 from makeway.core.cycle.cycle import carry_out, decide
 from makeway.core.lowering import LoweringContext, cohort_of, inactive_reasons, load_state, queue_of, workload_of
@@ -170,12 +170,14 @@ def _could_go_on(state: State, now: Millis, limit: int) -> Iterator[Broken]:
 
 
 def _half_done(objects: list[Any], policy: Policy) -> Iterator[Broken]:
-    known = {Ref.of(each): each for each in objects if each.kind in ("Namespace", "Job")}
+    jobs = [each for each in objects if job_kind_of(each) is not None]
+    known = {Ref.of(each): each for each in (*jobs, *(each for each in objects if each.kind == "Namespace"))}
     owners = {owner.uid for each in objects if each.kind == "Workload" for owner in each.metadata.owner_references}
+    for job in jobs:
+        is_managed = not why_unmanaged(job, policy.jobs, known.get)
+        if is_managed and read_job(job).end is None and job.metadata.uid not in owners:
+            yield Broken("a managed Job has a Workload", job.metadata.name, "the end", "it has none")
     for each in objects:
-        is_managed = each.kind == "Job" and not why_unmanaged(each, policy.jobs, known.get)
-        if is_managed and end_of(each) is None and each.metadata.uid not in owners:
-            yield Broken("a managed Job has a Workload", each.metadata.name, "the end", "it has none")
         if each.kind != "Workload" or each.status is None:
             continue
         conditions = each.status.conditions

@@ -30,9 +30,9 @@ from makeway.adapters.simulator.sources.arrivals import Arriving, Source, span_o
 from makeway.adapters.simulator.store import MemoryStore
 from makeway.adapters.simulator.world import World
 from makeway.api.names import CHECKPOINT_INTERVAL, QUEUE_LABEL
-from makeway.api.objects.kubernetes import Job
 from makeway.api.objects.queueing import ClusterQueue, LocalQueue
 from makeway.api.objects.workload import Workload
+from makeway.controllers.jobs.kinds.registry import job_kind_of
 from makeway.controllers.queues.status import INTERVAL_MS
 from makeway.controllers.standard import standard
 from makeway.core.lowering import cohort_of, queue_of
@@ -259,7 +259,7 @@ class Simulation:
         return [_saves_too_seldom(name, least[name], slow[name]) for name in sorted(slow)]
 
     def _checkpoints(self) -> Iterator[tuple[QueueName, str, int]]:
-        """By ClusterQueue, every Job and Workload so far that says how often it saves its work, in milliseconds."""
+        """By ClusterQueue, every job and Workload so far that says how often it saves its work, in milliseconds."""
         queues = {
             (each.metadata.namespace, each.metadata.name): QueueName(each.spec.cluster_queue)
             for each in self._there
@@ -267,10 +267,11 @@ class Simulation:
         }
         came = (each.body for each in self._source.arrivals if each.at <= self.clock.now)
         for each in (*self._there, *came):
-            if not isinstance(each, Job | Workload) or CHECKPOINT_INTERVAL not in each.metadata.annotations:
+            is_work = isinstance(each, Workload) or job_kind_of(each) is not None
+            if not is_work or CHECKPOINT_INTERVAL not in each.metadata.annotations:
                 continue
             meta = each.metadata
-            if isinstance(each, Workload) and meta.owner_references:  # its Job says the same
+            if isinstance(each, Workload) and meta.owner_references:  # its job says the same
                 continue
             name = each.spec.queue_name if isinstance(each, Workload) else meta.labels.get(QUEUE_LABEL, "")
             queue = queues.get((meta.namespace, name))

@@ -30,7 +30,7 @@ from msgspec import Raw
 
 from makeway.api.conditions import is_true
 from makeway.api.names import CHECKPOINT_INTERVAL, DEFAULT_NAMESPACE, RUNTIME
-from makeway.api.objects.kubernetes import Job, JobStatus, amended, view
+from makeway.api.objects.kubernetes import Job, JobStatus, view
 from makeway.api.objects.meta import DNS_SUBDOMAIN, Condition, LabelSelector, ObjectMeta, OwnerReference, Wire
 from makeway.api.objects.queueing import (
     ClusterQueue,
@@ -47,6 +47,7 @@ from makeway.api.problems import entry
 from makeway.api.quantity import Duration, Time
 from makeway.api.reading.manifests import Finding, Manifest, findings, load
 from makeway.api.reading.structure import told
+from makeway.controllers.jobs.kinds.registry import job_kind_of, read_job
 from makeway.controllers.jobs.managed import why_unmanaged
 from makeway.core.lowering.workloads import is_accounted
 from makeway.core.model import Millis, invariant
@@ -150,10 +151,11 @@ class Arriving:
             yield arrival
 
     def _as_created(self, body: Wire) -> Wire:
-        """A managed Job as a server lets it in: suspended (api 18.1)."""
-        if isinstance(body, Job) and not why_unmanaged(body, self._jobs, self._find):
-            return msgspec.structs.replace(body, spec=amended(body.spec, {"suspend": True}))
-        return body
+        """A managed job as a server lets it in: suspended (api 18.1)."""
+        if job_kind_of(body) is None or why_unmanaged(body, self._jobs, self._find):
+            return body
+        suspended: Wire = read_job(body).suspended()
+        return suspended
 
 
 # --- what is wrong with a file ----------------------------------------------------------------------------------------
