@@ -88,22 +88,22 @@ class CheckedCluster:
                 group = self.group_of(pod)
                 whole = group is not None and group.whole
                 together.setdefault((pod.key[0], pod.member) if whole else pod.key, []).append(pod)
-        found = []
+        units = []
         for pods in together.values():
             pods.sort(key=lambda pod: (pod.start, pod.uid, pod.key))
             is_workload = self.workload_of(pods[0]) is not None
-            found.append(CheckedUnit(tuple(pods), self.victim_priority(pods[0]), is_workload))
-        return sorted(found, key=lambda unit: unit.importance)
+            units.append(CheckedUnit(tuple(pods), self.victim_priority(pods[0]), is_workload))
+        return sorted(units, key=lambda unit: unit.importance)
 
     def members(self, preemptor: Preemptor) -> list[Pod]:
         """The pods for which a place is sought, in queue order."""
         if isinstance(preemptor, ForPod):
             return [self.pods[preemptor.key]]
-        found = [
+        members = [
             pod for pod in self.pods.values()
             if pod.node is None and pod.key[0] == preemptor.namespace and pod.member == preemptor.member
         ]  # fmt: skip
-        return sorted(found, key=lambda pod: (pod.arrived, pod.uid, pod.key))
+        return sorted(members, key=lambda pod: (pod.arrived, pod.uid, pod.key))
 
     def need(self, preemptor: Preemptor) -> int:
         """How many of them must get a place (S-15.2.4)."""
@@ -121,14 +121,14 @@ class CheckedCluster:
     def standing(self, members: Iterable[Pod], priority: int, gone: frozenset[PodKey] = frozenset()) -> Standing:
         """The pods on each node for these members: those that run, and those that were promised a node (S-15.2.2)."""
         own = {pod.key for pod in members}
-        found: Standing = {name: {} for name in self.nodes}
+        standing: Standing = {name: {} for name in self.nodes}
         for pod in self.pods.values():
             at = pod.node
             if at is None and pod.nominated is not None and pod.key not in own and self.priority(pod) >= priority:
                 at = pod.nominated
-            if at in found and pod.key not in gone:
-                found[at][pod.key] = pod
-        return found
+            if at in standing and pod.key not in gone:
+                standing[at][pod.key] = pod
+        return standing
 
     def valid(self, pod: Pod, name: str, standing: Standing) -> bool:
         node = self.nodes.get(name)
@@ -156,11 +156,11 @@ class CheckedCluster:
     def _is_apart(self, pod: Pod, node: Node, standing: Standing) -> bool:
         for name, there in standing.items():
             other = self.nodes[name]
-            for each in there.values():
-                if each.key == pod.key:
+            for other_pod in there.values():
+                if other_pod.key == pod.key:
                     continue
-                terms = [(term, pod, each) for term in pod.anti_affinity]
-                terms += [(term, each, pod) for term in each.anti_affinity]
+                terms = [(term, pod, other_pod) for term in pod.anti_affinity]
+                terms += [(term, other_pod, pod) for term in other_pod.anti_affinity]
                 if any(_shares(term, node, other) and self._speaks_of(term, of, seen) for term, of, seen in terms):
                     return False
         return True
@@ -170,10 +170,12 @@ class CheckedCluster:
         if any(term.topology_key not in node.labels for term in pod.pod_affinity):
             return False
         wanted = [
-            (self.nodes[name], each) for name, there in standing.items() for each in there.values()
-            if each.key != pod.key and all(self._speaks_of(term, pod, each) for term in pod.pod_affinity)
+            (self.nodes[name], other_pod) for name, there in standing.items() for other_pod in there.values()
+            if other_pod.key != pod.key and all(self._speaks_of(term, pod, other_pod) for term in pod.pod_affinity)
         ]  # fmt: skip
-        in_place = [(at, each) for at, each in wanted if each.node is not None or self._are_mates(pod, each)]
+        in_place = [
+            (at, other_pod) for at, other_pod in wanted if other_pod.node is not None or self._are_mates(pod, other_pod)
+        ]
         return all(self._is_met(pod, node, [at for at, _ in those]) for those in (wanted, in_place))
 
     def _is_met(self, pod: Pod, node: Node, where: list[Node]) -> bool:
@@ -184,7 +186,7 @@ class CheckedCluster:
         return not counted and all(self._speaks_of(term, pod, pod) for term in pod.pod_affinity)
 
     def _are_mates(self, pod: Pod, other: Pod) -> bool:
-        """Whether they are placed together; of one's own gang nobody is there by a promise only."""
+        """Whether they are placed together; no pod of one's own gang is there by a promise only."""
         group = self.group_of(pod)
         is_gang = group is not None and group.min_count is not None
         return is_gang and pod.key[0] == other.key[0] and pod.member == other.member
@@ -270,27 +272,27 @@ def check(
 ) -> list[str]:  # fmt: skip
     """What is wrong with an answer, each with its rule; nothing if it is a good one."""
     ground = CheckedCluster(cluster)
-    found: list[str] = []
+    wrong: list[str] = []
     if want is not None:
-        found += [*needed(answer, want), *feasible(answer, want)]
+        wrong += [*needed(answer, want), *feasible(answer, want)]
         if domain is not None:
-            found += in_domain(answer, want)
+            wrong += in_domain(answer, want)
         elif isinstance(preemptor, ForPod) and "candidates" in want and answer.feasible:
-            found += [*chosen(preemptor, answer, want), *candidates(answer, want)]
+            wrong += [*chosen(preemptor, answer, want), *candidates(answer, want)]
     if not answer.feasible:
-        return found + ([] if answer.reason == "ongoingPreemption" else nothing_touched(answer))
-    found += [*whole_units(ground, preemptor, answer), *somebody(answer)]
+        return wrong + ([] if answer.reason == "ongoingPreemption" else nothing_touched(answer))
+    wrong += [*whole_units(ground, preemptor, answer), *somebody(answer)]
     if domain is not None:
-        return found
+        return wrong
     mildly = want is None and any(pod.spread or pod.pod_affinity for pod in ground.members(preemptor))
-    found += enough(ground, preemptor, answer, want)
+    wrong += enough(ground, preemptor, answer, want)
     if not mildly or misfit(ground, preemptor, answer, frozenset(answer.victims), in_order=False) is not None:
-        found += fits(ground, preemptor, answer)
+        wrong += fits(ground, preemptor, answer)
     if answer.needed:
-        found += [*no_waste(ground, preemptor, answer), *nobody_above(ground, answer)]
+        wrong += [*no_waste(ground, preemptor, answer), *nobody_above(ground, answer)]
         if want is not None and not isinstance(preemptor, ForPod):
-            found += [*threshold(ground, answer, want), *known_outcome(answer, want)]
-    return found
+            wrong += [*threshold(ground, answer, want), *known_outcome(answer, want)]
+    return wrong
 
 
 def texts(keys: Iterable[PodKey]) -> list[str]:

@@ -7,7 +7,7 @@ An object that cannot be read (``reading``) counts as not there, but a pod keeps
 a budget what it was known to ask for.
 
 What changed is noted three times: the items that are to be decided anew (``changed_items``), what could help others
-that were refused (``news``), and the Workloads whose status may have to show something else (``stale_gangs``).
+that were refused (``changes``), and the Workloads whose status may have to show something else (``stale_gangs``).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any
 from makeway.api.conditions import is_true
 from makeway.api.objects import kubernetes as wire
 from makeway.controllers.contract import GANG_WORKLOAD, Ref, View
+from makeway.controllers.pods.changes import ClusterChanges
 from makeway.controllers.pods.items import item_of
 from makeway.controllers.pods.leaving import LeavingMembers
-from makeway.controllers.pods.news import News
 from makeway.controllers.pods.reading import PodObjectReader
 from makeway.core.lowering.placement import budget_of, classes_of, namespace_of, node_of
 from makeway.core.model import Millis
@@ -37,7 +37,7 @@ class PodCluster:
         self.state = ClusterState()
         self.reader = PodObjectReader({}, Gates())
         self.leaving = LeavingMembers()
-        self.news = News()  # what could help items that were refused
+        self.changes = ClusterChanges()  # what could help items that were refused
         self.changed_items: dict[Preemptor, None] = {}  # those that are to be decided anew, or are no more
         self.stale_gangs: dict[tuple[str, str], None] = {}  # Workloads whose status may have to show something else
         self.unready: set[str] = set()  # nodes
@@ -97,7 +97,7 @@ class PodCluster:
         for each, other in ((known, fresh), (fresh, known)):
             if each is not None and _is_shown_otherwise(each, other):
                 self.mark_stale(each)
-        self.news.changed(known, fresh)
+        self.changes.pod_changed(known, fresh)
         if known is not None:
             self.leaving.note_gone(self.state, known, fresh)
             if _matters(known, fresh):
@@ -121,12 +121,12 @@ class PodCluster:
             state.remove_node(name)
         else:
             state.add_node(fresh)
-            self.news.opened(name)
-        self.news.are_nodes_others = True
+            self.changes.node_opened(name)
+        self.changes.have_nodes_changed = True
         promised = sorted(key for key in state.nominated if state.pods[key].nominated == name)
         if known is None or fresh is None or known.labels != fresh.labels:  # they stand in other domains now
             for key in (*sorted(state.running.on_node(name)), *promised):
-                self.news.revalued(state.pods[key])
+                self.changes.pod_revalued(state.pods[key])
         for key in promised:
             self.mark_changed(state.pods[key])
 
@@ -142,7 +142,9 @@ class PodCluster:
         state.set_workload(key, fresh)
         self._mark_waiting(pods)
         for pod in pods:
-            self.news.revalued(pod)  # as a victim, or as one that a node was promised, it may be a lesser one by now
+            self.changes.pod_revalued(
+                pod
+            )  # its priority may be lower now, as a victim or where a node is promised to it
 
     def _mark_waiting(self, pods: Iterable[Pod]) -> None:
         for pod in pods:
@@ -155,7 +157,7 @@ class PodCluster:
         if known == (None if fresh is None else fresh.labels):
             return
         self.state.set_namespace(name, None if fresh is None else fresh.labels)
-        self.news.are_namespaces_others = True
+        self.changes.have_namespaces_changed = True
 
     def _see_budget(self, key: tuple[str, str], budget: wire.PodDisruptionBudget | None) -> None:
         ref, known = Ref("PodDisruptionBudget", *key), self.state.budgets.get(key)
@@ -191,7 +193,7 @@ class PodCluster:
     def _exchange(self, key: PodKey, **changes: Any) -> None:
         known = self.state.pods[key]
         fresh = replace(known, **changes)
-        self.news.changed(known, fresh)
+        self.changes.pod_changed(known, fresh)
         self._drop(known)
         self._put(fresh)
 

@@ -59,9 +59,9 @@ class TellWhyNoNode:
 
 @dataclass(slots=True, eq=False)
 class Promise:
-    """That somebody gets the room of those who leave for it. What was not written before it fell is not written.
+    """An item gets the room of the pods that leave for it; of these none is told to leave after the promise is broken.
 
-    It falls when it is taken back, and when the pod that it was stored with is no more.
+    It is broken when it is taken back, and when the pod with which it was stored is no more.
     """
 
     holds: bool = True
@@ -74,13 +74,13 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Disrupt:
-    """Say that a pod has to leave, and for whom; its deletion follows. It no longer applies once the promise fell."""
+    """Say that a pod has to leave, and for what; its deletion follows. Not once the promise is broken."""
 
     reason: str
     message: str
     at: Millis
     promise: Promise | None = None
-    by: str = ""  # for whom, as the journal names it
+    by: str = ""  # the item that it leaves for, as the journal names it
 
     @property
     def departure(self) -> Departure:

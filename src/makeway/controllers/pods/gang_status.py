@@ -1,5 +1,4 @@
-"""What a scheduling Workload is told: its priorities, where nobody filled them in, how much of it is on nodes, and why
-it waits (S-15.8, decision 0064).
+"""What a scheduling Workload shows: its priorities, how much of it is placed, and why it waits (S-15.8, decision 0064).
 
 Its condition ``Placed`` says what its pods are told, in one place. A change of state or reason is written at once, one
 of numbers and words once a second at most, so that a large gang costs a few writes and not one for each pod.
@@ -100,9 +99,9 @@ def _lacking(known: SchedulingWorkload, pods: list[Pod]) -> Said | None:
             exist[which] = exist.get(which, 0) + 1
     for group in known.groups:
         name = group.key[2]
-        found = [count for (of, _), count in sorted(exist.items()) if of == name]
-        if group.min_count is not None and min(found, default=0) < group.min_count:
-            return Said(FOR_PODS, too_few(min(found, default=0), group.min_count))
+        counts = [count for (of, _), count in sorted(exist.items()) if of == name]
+        if group.min_count is not None and min(counts, default=0) < group.min_count:
+            return Said(FOR_PODS, too_few(min(counts, default=0), group.min_count))
     return None
 
 
@@ -142,8 +141,8 @@ class TellGang:
         )
 
 
-def _says(found: Condition | None, told: ToldCondition) -> bool:
-    return found is not None and (found.status, found.reason, found.message) == told[1:]
+def _says(condition: Condition | None, told: ToldCondition) -> bool:
+    return condition is not None and (condition.status, condition.reason, condition.message) == told[1:]
 
 
 class GangBoard:
@@ -157,7 +156,7 @@ class GangBoard:
     def say(self, name: Name, item: Preemptor, said: Said) -> None:
         self._said.setdefault(name, {})[item] = said
 
-    def look(self, whom: Ref, cluster: PodCluster, view: View, now: Millis) -> Outcome:
+    def react(self, whom: Ref, cluster: PodCluster, view: View, now: Millis) -> Outcome:
         """The status of a Workload, where it is another than the stored one."""
         name = (whom.namespace, whom.name)
         gang: GangWorkload | None = view.get(whom)
@@ -191,7 +190,7 @@ class GangBoard:
 
 def _weighty(status: GangWorkloadStatus) -> GangWorkloadStatus:
     """Without what may be told a little later: how many they are, and in which words."""
-    conditions = tuple(replace(each, message="") for each in status.conditions)
+    conditions = tuple(replace(condition, message="") for condition in status.conditions)
     return replace(status, gang="", placed="", conditions=conditions)
 
 
@@ -208,11 +207,11 @@ def _conditions(
         yield ToldCondition(PLACED, "True", PLACED, "Every pod of it is on a node.")
     elif shown.why is not None:
         yield ToldCondition(PLACED, "False", shown.why.reason, shown.why.message[:MESSAGE_MAX])
-    found = Divergence(())  # where the queue says the priority, that of the pods was never meant to be the same
+    diverging = Divergence(())  # where the queue says the priority, that of the pods was never meant to be the same
     if priority_in_queue(gang, view) is None:
         pods = (state.pods[key] for key in state.gangs.referring(known.namespace, known.name))
-        found = divergence(known.namespace, known.name, known.priority, pods)
-    yield ToldCondition(NOT_MATCHING, found.status, found.reason, found.message[:MESSAGE_MAX])
+        diverging = divergence(known.namespace, known.name, known.priority, pods)
+    yield ToldCondition(NOT_MATCHING, diverging.status, diverging.reason, diverging.message[:MESSAGE_MAX])
 
 
 def _notes(before: GangWorkload, after: GangWorkload) -> Iterator[Note]:

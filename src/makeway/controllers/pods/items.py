@@ -6,13 +6,14 @@ Which pods an item has, what ranks it in the queue, and what it shares with othe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from makeway.controllers.pods.news import labels_of, look_of
 from makeway.controllers.pods.queue import Rank, Shape
 from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.model import ForGroup, ForPod, Pod, PodGang, Preemptor, SchedulingWorkload
 from makeway.core.placement.relations import are_some_kept_away, has_relations
+
+Signature = tuple[object, ...]
 
 
 def item_of(state: ClusterState, pod: Pod) -> Preemptor:
@@ -77,9 +78,7 @@ def rank_of(state: ClusterState, item: Preemptor, waiting: Sequence[Pod]) -> Ran
 def shape_of(state: ClusterState, item: Preemptor, waiting: Sequence[Pod]) -> Shape:
     """What placement looks at, and nothing else."""
     heeds_labels = are_some_kept_away(state) or any(map(has_relations, waiting))
-    kinds = Counter(
-        (*look_of(pod), pod.nominated, pod.policy, *(labels_of(pod) if heeds_labels else ())) for pod in waiting
-    )
+    kinds = Counter((pod.nominated, pod.policy, signature_of(pod, heeding_labels=heeds_labels)) for pod in waiting)
     workload = workload_of(state, item)
     priority, policy = priority_of(state, item), None if workload is None else workload.policy
     if isinstance(item, ForPod):
@@ -103,6 +102,22 @@ def is_stranded(state: ClusterState, item: Preemptor, waiting: Sequence[Pod]) ->
         return True
     latest = max(pod.start for pod in standing)
     return all(pod.arrived <= latest for pod in waiting)
+
+
+def kinds_of(pods: Iterable[Pod], *, heeding_labels: bool = False) -> dict[Signature, Pod]:
+    """One of each kind of pods that are alike; ``heeding_labels``: also in what other pods are to them."""
+    return {signature_of(pod, heeding_labels=heeding_labels): pod for pod in pods}
+
+
+def signature_of(pod: Pod, *, heeding_labels: bool) -> Signature:
+    """What decides where a pod can go; ``heeding_labels``: with what it is to other pods, and they to it."""
+    own = (
+        tuple(sorted(pod.requests.items())), tuple(sorted(pod.node_selector.items())), pod.affinity, pod.tolerations,
+        pod.ports,
+    )  # fmt: skip
+    if not heeding_labels:
+        return own
+    return *own, pod.key[0], tuple(sorted(pod.labels.items())), pod.pod_affinity, pod.anti_affinity, pod.spread
 
 
 def name_of(item: Preemptor) -> str:

@@ -1,8 +1,8 @@
-"""Embedded mode: pods whose node is no more have to leave, so that whoever made them can make them anew elsewhere.
+"""Embedded mode: pods whose node is no more have to leave, so that their owners can make them anew elsewhere.
 
 A node that is missing is waited for first, its *quarantine*: one that is deleted and made again at once, as our own
-agent does with its nodes, costs nobody anything. Then its pods are told and deleted in order. Where somebody still
-looks after their processes these get their grace period, and the object goes last. Where nobody does, the pod has
+agent does with its nodes, costs nothing. Then its pods are told and deleted in order. Where an agent still
+looks after their processes these get their grace period, and the object goes last. Where none does, the pod has
 failed when that time is over, and its object goes at once.
 
 Promises: a look costs what has changed, not what runs; only when a node went missing is remembered, so after a restart
@@ -29,7 +29,7 @@ from makeway.controllers.pods.edits import NODE_LOST, Disrupt
 from makeway.core.model import Millis
 
 QUARANTINE_MS = 40_000
-UNANSWERED_MS = 5_000  # beyond its grace period; then nobody is left who could end a pod
+UNANSWERED_MS = 5_000  # beyond its grace period; then no agent is left that could end a pod
 
 replace = msgspec.structs.replace
 
@@ -43,7 +43,7 @@ class _Bound(Wire, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """How a pod ended, where nobody is left who could say."""
+    """How a pod ended, where no agent is left that could say."""
 
     message: str
 
@@ -67,7 +67,7 @@ class LostNodes:
 
     def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
         if whom.kind == "Node":
-            return self._look_at_node(whom, view, now)
+            return self._react_to_node(whom, view, now)
         pod = view.get(whom)
         name = "" if pod is None else read(pod.spec, _Bound).node_name
         self._note(whom, name)
@@ -79,7 +79,7 @@ class LostNodes:
             return Outcome(enqueue=(node,))
         return _let_go(pod, name, now) if now >= since + QUARANTINE_MS else NOTHING
 
-    def _look_at_node(self, node: Ref, view: View, now: Millis) -> Outcome:
+    def _react_to_node(self, node: Ref, view: View, now: Millis) -> Outcome:
         pods = self._pods_on.get(node.name, {})
         if not pods or view.get(node) is not None:
             self._missing.pop(node.name, None)

@@ -1,4 +1,4 @@
-"""What a pod that waits is told: which nodes it cannot use and why, and why nobody leaves for it.
+"""What a pod that waits is told: which nodes it cannot use and why, and why no pod leaves for it.
 
 Each pod of a gang is told what keeps that pod from its nodes; members that are alike are told the same. The first
 sentence is worded as Kubernetes words it, for people and scripts know it. What was tried by preemption follows.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from makeway.controllers.pods.news import labels_of, look_of
+from makeway.controllers.pods.items import signature_of
 from makeway.core.model import Millis
 from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.cycle import CycleAnswer
@@ -27,7 +27,7 @@ IN_VAIN = (
 
 
 class RecentlyTold:
-    """When pods were last told who holds what they lack: that changes with every pod that comes and goes.
+    """When pods were last told which pods hold what they lack: that changes with every pod that comes and goes.
 
     So a message that differs in nothing else is written at most every 30 seconds.
     """
@@ -36,7 +36,7 @@ class RecentlyTold:
         self._at: dict[PodKey, Millis] = {}
 
     def renewed(self, key: PodKey, before: str, after: str, now: Millis) -> str:
-        """What a pod is told that was told ``before``: the same, if nothing is new but who holds what it lacks."""
+        """What a pod is told that was told ``before``: the same, if only other pods hold what it lacks."""
         is_alike = before.partition(TRIED)[0] == after.partition(TRIED)[0]
         if before == after or (is_alike and now < self._at.setdefault(key, now) + RENEWED_AFTER_MS):
             return before
@@ -55,7 +55,7 @@ def told_waiting(
     least: int,
     answer: CycleAnswer,
 ) -> Mapping[PodKey, str]:
-    """Of each member why it has no node. ``standing``: pods of its gang that have one, ``least``: how many must."""
+    """Why each member has no node. ``standing``: pods of its gang that have one, ``least``: how many must."""
     rules = {step.rule for step in answer.why}
     if Rule.PLACE_UNRESOLVED in rules:
         return {pod.key: _unresolved(pod) for pod in members}
@@ -63,14 +63,14 @@ def told_waiting(
     if exist < least:
         return dict.fromkeys((pod.key for pod in members), too_few(exist, least))
     rest = _together(members, standing, least) + _preemption(answer)
-    apart = any(map(has_relations, members)) or are_some_kept_away(state)
-    kinds = {pod.key: (*look_of(pod), *(labels_of(pod) if apart else ())) for pod in members}
+    heeds_labels = any(map(has_relations, members)) or are_some_kept_away(state)
+    kinds = {pod.key: signature_of(pod, heeding_labels=heeds_labels) for pod in members}
     samples: dict[object, Pod] = {}
     for pod in members:
         if len(samples) < MOST_KINDS:
             samples.setdefault(kinds[pod.key], pod)
     counted = hindrances(state, list(samples.values()), unready)
-    words = {kind: _nodes(len(state.nodes), each) + rest for kind, each in zip(samples, counted, strict=True)}
+    words = {kind: _nodes(len(state.nodes), ruled_out) + rest for kind, ruled_out in zip(samples, counted, strict=True)}
     anybody = next(iter(words.values()))
     return {key: words.get(kind, anybody) for key, kind in kinds.items()}
 
@@ -111,7 +111,7 @@ def _said(step: Step) -> str:
 
 
 def _kept(why: Sequence[Step]) -> list[str]:
-    """Those who are too important to leave the nearest node."""
+    """The pods that are too important to leave the nearest node."""
     kept = [step for step in why if step.rule == Rule.PLACE_KEPT]
     if not kept:
         return []

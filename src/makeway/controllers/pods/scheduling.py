@@ -6,10 +6,10 @@ stands already, then the earlier. Each decision is one cycle of ``core.placement
 
 - A placement without evictions is bound. All pods of a gang are bound at once; where a write fails, the rest of the
   gang goes before its equals, and if it finds no place for a while, what stands of it is released (decision 0058).
-- A placement with victims is nominated first. They are told and deleted once a nomination is stored, so that nobody
+- A placement with victims is nominated first. They are told and deleted once a nomination is stored, so that no pod
   leaves for a promise that a restart would forget. A unit goes as a whole, also if we were gone in between.
 - A gang of which members leave is placed if that makes enough of it without them (decision 0063).
-- An item without a place is told why, and is tried again when something changes that could help it (``news``); and
+- An item without a place is told why, and is tried again when something changes that could help it (``hints``); and
   after five minutes without that, whatever happened. A place that is found only then was missed before, and is counted.
 
 Promises: a call costs what has changed, not what runs or waits; equal objects give equal decisions.
@@ -34,9 +34,11 @@ from makeway.controllers.contract import (
     Trouble,
     View,
 )
+from makeway.controllers.pods.changes import ClusterChanges
 from makeway.controllers.pods.cluster import WORKLOADS, PodCluster
 from makeway.controllers.pods.edits import NOT_WHOLE, PREEMPTED, Promise, said
 from makeway.controllers.pods.gang_status import FOR_MEMBERS, FOR_PODS, FOR_VICTIMS, UNSCHEDULABLE, GangBoard, Said
+from makeway.controllers.pods.hints import could_help, heeds_others
 from makeway.controllers.pods.items import (
     group_of,
     is_stranded,
@@ -50,7 +52,6 @@ from makeway.controllers.pods.items import (
     waiting_pods,
 )
 from makeway.controllers.pods.messages import RecentlyTold, told_waiting
-from makeway.controllers.pods.news import News, could_help, heeds_others
 from makeway.controllers.pods.queue import PodQueue
 from makeway.controllers.pods.records import attempt_of, placing_of, released
 from makeway.controllers.pods.writes import PlacementWrites, ref_of
@@ -119,7 +120,7 @@ class PodScheduling:
         shown = NOTHING
         if whom.kind == GANG_WORKLOAD:
             cluster.stale_gangs.pop((whom.namespace, whom.name), None)
-            shown = self._board.look(whom, cluster, view, now)
+            shown = self._board.react(whom, cluster, view, now)
         troubles = (*cluster.reader.take_troubles(), *self._still_set_aside(whom))
         return Outcome((*actions, *shown.actions), shown.again_at, self._enqueued(), troubles=troubles)
 
@@ -133,7 +134,7 @@ class PodScheduling:
         cluster = self._cluster
         stale, cluster.stale_gangs = cluster.stale_gangs, {}
         gangs = tuple(Ref(GANG_WORKLOAD, *key) for key in stale)
-        return (*gangs, QUEUE) if cluster.changed_items or cluster.news or self._queue.has_ready else gangs
+        return (*gangs, QUEUE) if cluster.changed_items or cluster.changes or self._queue.has_ready else gangs
 
     def _answered(self, key: PodKey) -> None:
         """A write of this pod may be answered now, and its item may have its turn."""
@@ -150,7 +151,7 @@ class PodScheduling:
         if pod is not None and pod.node is None and item_of(cluster.state, pod) not in self._queue:
             cluster.mark_changed(pod)  # its turn came while the write was under way
 
-    # --- whose turn it is ---
+    # --- the queue ---
 
     def _schedule(self, view: View, now: Millis) -> Outcome:
         actions: list[Action] = []
@@ -205,10 +206,10 @@ class PodScheduling:
                 queue.remove(item)
                 self._placings.append(Placing(name_of(item), "gone"))
                 self._enter(item, None)
-        news, cluster.news = cluster.news, News()
-        if news:
-            for shape, item in queue.refused(heeding=news.is_of_arrivals):
-                if could_help(state, item, waiting_pods(state, item), priority_of(state, item), news):
+        changes, cluster.changes = cluster.changes, ClusterChanges()
+        if changes:
+            for shape, item in queue.refused(heeding=changes.are_arrivals_only):
+                if could_help(state, item, waiting_pods(state, item), priority_of(state, item), changes):
                     queue.wake(shape, now)
 
     # --- the state of an item between its turns ---
@@ -254,7 +255,7 @@ class PodScheduling:
         """What one cycle says; None: the item has to wait for members that leave.
 
         A gang that makes way as a whole does so before any of it comes again. Where members leave for other reasons the
-        rest is placed if that makes enough of it without them, and nobody is evicted: their room will be free.
+        rest is placed if that makes enough of it without them, and no pod is evicted: their room will be free.
         """
         state, item = self._cluster.state, turn.item
         pod_by_pod = not turn.view.policy.gates.workload_aware_preemption
@@ -355,7 +356,7 @@ class PodScheduling:
     # --- what is told ---
 
     def _words(self, turn: ItemTurn, answer: CycleAnswer) -> Mapping[PodKey, str]:
-        """What each pod is told: the same as before if nothing is new but who holds what it lacks."""
+        """What each pod is told: the same as before if nothing is new but which pods hold what it lacks."""
         state, item, pods = self._cluster.state, turn.item, turn.pods
         standing = len(pods_on_nodes(state, item))
         fresh = told_waiting(state, self._cluster.unready, pods, standing, min_count(state, item), answer)

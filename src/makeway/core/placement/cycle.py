@@ -1,7 +1,7 @@
 """What one cycle does for a pod or a gang: victims leave only for a whole placement (S-15.6).
 
 A placement without evictions is bound. One that needs evictions is nominated, and all its victims leave together;
-nobody is bound in that cycle, and a later one may choose anew. Without a whole placement nobody leaves.
+no pod is bound in that cycle, and a later one may choose anew. Without a whole placement no pod leaves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class CycleAnswer:
     actuated: tuple[PodKey, ...] = ()  # sorted; they leave together
     nominated: Mapping[PodKey, str] = field(default_factory=dict)  # after the cycle, of pods that wait
     requeued: tuple[PodKey, ...] = ()  # in queue order
-    cleared: tuple[PodKey, ...] = ()  # sorted; others who wait and lose their nomination (S-15.6.8)
+    cleared: tuple[PodKey, ...] = ()  # sorted; others that wait and lose their nomination (S-15.6.8)
     violations: int = 0
     n: int | None = None
     reason: str | None = None  # why no eviction was sought

@@ -24,7 +24,7 @@ _MOST_MASKS = 512
 
 
 def usable(state: ClusterState, pod: Pod) -> Bools:
-    """The nodes that are open to the pod whoever stands there. Shared: not to be written to."""
+    """The nodes that are open to the pod, whatever stands there. Shared: not to be written to."""
     kind = (tuple(sorted(pod.node_selector.items())), pod.affinity, pod.tolerations)
     mask = state.nodes.usable.get(kind)
     if mask is None:

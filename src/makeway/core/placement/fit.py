@@ -24,7 +24,7 @@ MOST_NODES_LATE = 20_000_000  # that are looked at once more for members that wa
 
 
 def place_gang(snapshot: NodeSnapshot, need: int, *, search: bool = True) -> Places | None:
-    """A node for each member, who then stands there; None, and nothing changed, if fewer than ``need`` get one.
+    """A node for each member, which then stands there; None, and nothing changed, if fewer than ``need`` get one.
 
     ``search``: where passes by rule fail, search. Without it a "no" is cheap, and less sure.
     """
@@ -46,9 +46,9 @@ def _in_order(snapshot: NodeSnapshot, need: int, places: Places, before: Saved) 
         return places
     for pack in (False, True):
         snapshot.load(before)
-        found = one_by_one(snapshot, range(len(snapshot.members)), pack=pack)
-        if count_placed(found) >= need:
-            return found
+        in_order = one_by_one(snapshot, range(len(snapshot.members)), pack=pack)
+        if count_placed(in_order) >= need:
+            return in_order
     snapshot.load(before)
     snapshot.occupy_all(places)
     return places
@@ -77,7 +77,7 @@ def _attempts(snapshot: NodeSnapshot, need: int, search: bool) -> Iterator[Calla
 
 
 def _completed(snapshot: NodeSnapshot, places: Places | None) -> Places | None:
-    """A packing that was found, its members standing, and whoever else still fits."""
+    """A packing: its members take their places, and then the others that still fit."""
     if places is None:
         return None
     snapshot.occupy_all(places)
@@ -88,7 +88,7 @@ def _completed(snapshot: NodeSnapshot, places: Places | None) -> Places | None:
 
 
 def in_queue_order(snapshot: NodeSnapshot) -> Places:
-    """First those whose nominated node is valid, there; then the others, runs of equals at once."""
+    """First members whose nominated node is valid, there; then the others, runs of equals at once."""
     places = [NOT_PLACED] * len(snapshot.members)
     for i, pod in enumerate(snapshot.members):
         node = snapshot.state.nodes.index.get(pod.nominated) if pod.nominated is not None else None
@@ -108,7 +108,7 @@ def in_queue_order(snapshot: NodeSnapshot) -> Places:
 
 
 def _place_late_ones(snapshot: NodeSnapshot, places: Places) -> None:
-    """Members who want others of the gang beside them may have come before these (decision 0069)."""
+    """Members that want others of the gang beside them may have come before these (decision 0069)."""
     late = [i for i, node in enumerate(places) if node == NOT_PLACED and snapshot.kind_of[i].pod.pod_affinity]
     most = snapshot.looks + MOST_NODES_LATE // max(1, len(snapshot.state.nodes))
     while late and len(late) < len(places) and snapshot.looks < most:
@@ -174,8 +174,8 @@ def place_equals(snapshot: NodeSnapshot, kind: MemberKind, count: int) -> list[i
         taken = _best_of_all(snapshot, kind, count, nodes[best[:count]], capacity)
     for column in np.flatnonzero(kind.need).tolist():
         np.subtract.at(snapshot.free[column], taken, kind.need[column])
-    found: list[int] = taken.tolist()
-    return found
+    numbers: list[int] = taken.tolist()
+    return numbers
 
 
 def _best_of_all(snapshot: NodeSnapshot, kind: MemberKind, count: int, nodes: Ints, capacity: Ints) -> Ints:

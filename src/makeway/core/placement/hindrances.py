@@ -1,4 +1,4 @@
-"""What keeps a pod from each node, as users know it, and whether news of one node could change that.
+"""What keeps a pod from each node, as users know it, and whether a change of one node could open it.
 
 Counting is done over arrays; only nodes that are closed to the pod for good are looked at one by one.
 """
@@ -33,25 +33,25 @@ NOT_FOR_ALL = "node(s) had room, but not for enough pods of the gang"
 
 
 def hindrances(state: ClusterState, pods: Sequence[Pod], unready: Collection[str] = ()) -> list[dict[str, int]]:
-    """Of each waiting pod how many nodes are ruled out by what; pods of one gang, or a single one.
+    """How many nodes are ruled out by what, for each of the waiting pods of one gang, or a single one.
 
     ``unready``: nodes of which that is known. What the pods have in common is looked up once.
     """
     snapshot = NodeSnapshot(state, pods, state.gangs.priority_of(pods[0]))
-    found = {id(kind): _of_kind(snapshot, kind, unready) for kind in snapshot.kinds}
-    return [found[id(kind)] for kind in snapshot.kind_of]
+    counts = {id(kind): _of_kind(snapshot, kind, unready) for kind in snapshot.kinds}
+    return [counts[id(kind)] for kind in snapshot.kind_of]
 
 
 def _of_kind(snapshot: NodeSnapshot, kind: MemberKind, unready: Collection[str]) -> dict[str, int]:
     state, pod = snapshot.state, kind.pod
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     is_open = usable(state, pod)
     for at in np.flatnonzero(~is_open).tolist():
-        found[_closed(state.nodes[at], pod, unready)] += 1
+        counts[_closed(state.nodes[at], pod, unready)] += 1
     nodes = np.flatnonzero(is_open)
     if len(nodes):
-        _count_room(snapshot, kind, nodes, found)
-    return dict(found)
+        _count_room(snapshot, kind, nodes, counts)
+    return dict(counts)
 
 
 def _closed(node: Node, pod: Pod, unready: Collection[str]) -> str:
@@ -60,14 +60,14 @@ def _closed(node: Node, pod: Pod, unready: Collection[str]) -> str:
     if not matches(node, pod):
         return OTHER_LABELS
     taint = next(
-        each
-        for each in node.taints
-        if each.effect in KEEPS_AWAY and not any(toleration.tolerates(each) for toleration in pod.tolerations)
+        taint
+        for taint in node.taints
+        if taint.effect in KEEPS_AWAY and not any(toleration.tolerates(taint) for toleration in pod.tolerations)
     )
     return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
 
 
-def _count_room(snapshot: NodeSnapshot, kind: MemberKind, nodes: Ints, found: Counter[str]) -> None:
+def _count_room(snapshot: NodeSnapshot, kind: MemberKind, nodes: Ints, counts: Counter[str]) -> None:
     known = snapshot.state.nodes.columns
     unknown = [name for name, value in kind.pod.requests.items() if value > 0 and name not in known]
     short = snapshot.free[kind.asked][:, nodes] < kind.need[kind.asked, None]
@@ -76,17 +76,19 @@ def _count_room(snapshot: NodeSnapshot, kind: MemberKind, nodes: Ints, found: Co
     for column, times in zip(pattern.T.tolist(), count.tolist(), strict=True):
         lacks = [at for at, lacking in zip(kind.asked, column, strict=False) if lacking]
         keeps = [
-            each.kind for each, is_closed in zip(kind.relations, column[len(kind.asked) :], strict=True) if is_closed
+            relation.kind
+            for relation, is_closed in zip(kind.relations, column[len(kind.asked) :], strict=True)
+            if is_closed
         ]
         names = sorted(
             [*unknown, *(snapshot.columns.name(at) for at in lacks if 0 < at < len(snapshot.columns.resources))]
         )
         if names:
-            found[f"Insufficient {', '.join(names)}"] += times
+            counts[f"Insufficient {', '.join(names)}"] += times
         elif lacks:
-            found[TOO_MANY if 0 in lacks else NO_PORTS] += times
+            counts[TOO_MANY if 0 in lacks else NO_PORTS] += times
         else:
-            found[OTHER_PODS[keeps[0]] if keeps else NOT_FOR_ALL] += times
+            counts[OTHER_PODS[keeps[0]] if keeps else NOT_FOR_ALL] += times
 
 
 def might_take(state: ClusterState, node: str, pods: Iterable[Pod], priority: int) -> bool:

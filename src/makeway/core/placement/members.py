@@ -32,7 +32,7 @@ class Columns:
         self._picked = [0, 1, 2, *more] if more else slice(0, 3)  # the same; a slice costs less
 
     def allocatable(self) -> Ints:
-        """Of a port each node has one."""
+        """What each node has; of a port it has one."""
         ports = np.ones((len(self.ports), len(self._state.nodes)), np.int64)
         return np.concatenate([self._state.nodes.allocatable[self._picked], ports])
 

@@ -152,7 +152,7 @@ class Cluster:
     namespaces: tuple[Namespace, ...] = ()
 
 
-# --- for whom a place is sought, and what was found ------------------------------------------------------------------
+# --- what a place is sought for, and the answer ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ Preemptor = ForPod | ForGroup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCandidate:
-    """A node on which a single pod would get a place, and who would make way for it there."""
+    """A node on which a single pod would get a place, and the pods that would make way for it there."""
 
     node: str
     victims: tuple[PodKey, ...]  # sorted
@@ -185,7 +185,7 @@ class NodeCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementAnswer:
-    """What placement says about a preemptor. With ``needed`` false nobody makes way, with ``feasible`` false too."""
+    """What placement says about a preemptor. If not ``needed`` or not ``feasible``, no pod makes way."""
 
     needed: bool  # there is no place as things stand
     feasible: bool  # there is a place, as things stand or once the victims are gone
@@ -193,6 +193,6 @@ class PlacementAnswer:
     nominated: Mapping[PodKey, str] = field(default_factory=dict)  # only pods that got a place
     candidates: tuple[NodeCandidate, ...] = ()  # single pods only, by node name
     violations: int = 0  # victim pods beyond what their budgets allow
-    n: int | None = None  # nobody above this priority makes way; None: nobody had to
+    n: int | None = None  # no pod above this priority makes way; None: none had to
     reason: str | None = None  # why no eviction was sought: preemptionPolicyNever, ongoingPreemption
     why: tuple[Step, ...] = ()

@@ -16,7 +16,7 @@ MOST_LOOKS = 24_000  # at nodes
 
 
 def pack_exactly(snapshot: NodeSnapshot, order: Sequence[int], need: int) -> Places | None:
-    """A node for at least ``need`` members, if the search finds one; nobody is put there yet."""
+    """A node for at least ``need`` members, if the search finds one; they do not take them yet."""
     if len(snapshot.state.nodes) > MOST_NODES or len(order) > MOST_MEMBERS or not snapshot.could_hold(need):
         return None
     return _Search(snapshot, order, need).places()
@@ -60,7 +60,7 @@ class _Search:
         kind = self._kinds[member]
         asked = kind.asked
         seen = set()
-        found = []
+        choices = []
         self._looks += len(self._open[id(kind)])
         for node in self._open[id(kind)]:
             row = self._free[node]
@@ -69,5 +69,5 @@ class _Search:
             same = (tuple(row), self._alike[node])
             if same not in seen:
                 seen.add(same)
-                found.append((sum(row[column] / need[column] for column in asked[1:]), row[0], node))
-        return [node for _, _, node in sorted(found)]
+                choices.append((sum(row[column] / need[column] for column in asked[1:]), row[0], node))
+        return [node for _, _, node in sorted(choices)]

@@ -19,30 +19,30 @@ from makeway.core.placement.snapshot import NOT_PLACED, NodeSnapshot, Places
 from makeway.core.trace import Rule, Step
 
 MOST = 50
-MOST_KEPT = 3  # of those who are too important to leave
+MOST_KEPT = 3  # of pods that are too important to leave
 Why = tuple[Step, ...]
 
 
 def for_places(snapshot: NodeSnapshot, places: Places, need: int) -> Why:
-    """Everybody has a place as things stand."""
-    found = sum(node != NOT_PLACED for node in places)
-    first = Step(Rule.PLACE_FITS, (_name(snapshot, 0),), (found, len(places), need))
-    return (first, *_bounded(_places(snapshot, places, snapshot.free, np.zeros(len(snapshot.units), bool)), found))
+    """There are places as things stand."""
+    placed = sum(node != NOT_PLACED for node in places)
+    first = Step(Rule.PLACE_FITS, (_name(snapshot, 0),), (placed, len(places), need))
+    return (first, *_bounded(_places(snapshot, places, snapshot.free, np.zeros(len(snapshot.units), bool)), placed))
 
 
 def for_no_place(snapshot: NodeSnapshot, name: str, need: int, priority: int, may_leave: Bools) -> Why:
-    """Why nobody is asked to leave: the nodes are too small even if empty, or those who stay are too important.
+    """Why no pod has to leave: the nodes are too small even if empty, or the pods that stay are too important.
 
-    ``among``: who might leave. With what the nearest node lacks, and who holds that there.
+    ``may_leave``: units. With what the nearest node lacks, and which pods hold that there.
     """
     before = snapshot.save()
     try:
         snapshot.empty()
         places = in_queue_order(snapshot)
-        found = sum(node != NOT_PLACED for node in places)
-        if found < need:
+        placed = sum(node != NOT_PLACED for node in places)
+        if placed < need:
             miss = _nearest_miss(snapshot, _unseated(places))
-            return (miss.step,) if miss.node is None else (_too_small(name, found, need), miss.step)
+            return (miss.step,) if miss.node is None else (_too_small(name, placed, need), miss.step)
         snapshot.load(before)
         snapshot.take_out(may_leave)
         miss = _nearest_miss(snapshot, _unseated(in_queue_order(snapshot)))
@@ -54,8 +54,8 @@ def for_no_place(snapshot: NodeSnapshot, name: str, need: int, priority: int, ma
         snapshot.load(before)
 
 
-def _too_small(name: str, found: int, need: int) -> Step:
-    return Step(Rule.PLACE_TOO_SMALL, (name,), (found, need))
+def _too_small(name: str, placed: int, need: int) -> Step:
+    return Step(Rule.PLACE_TOO_SMALL, (name,), (placed, need))
 
 
 def _unseated(places: Places) -> list[int]:
@@ -93,19 +93,19 @@ def _nearest_miss(snapshot: NodeSnapshot, left: list[int]) -> _Miss:
 
 
 def _kept(snapshot: NodeSnapshot, miss: _Miss, priority: int) -> list[Step]:
-    """Who stands on the nearest node and is too important to leave it, the largest holders of what is short first."""
+    """The pods on the nearest node that are too important to leave it, the largest holders of what is short first."""
     if miss.node is None:
         return []
     state = snapshot.state
     node = state.nodes[miss.node].name
-    found: dict[str, tuple[int, int]] = {}
+    holds_of: dict[str, tuple[int, int]] = {}
     for key in state.running.on_node(node):
         row = state.running.row_of[key]
         if state.running.priority[row] >= priority and not state.pods[key].terminating:
             holds = 1 if miss.column is None else snapshot.columns.held(row, miss.column)
             name = _standing_name(snapshot, row)
-            found[name] = (found.get(name, (0, 0))[0] + holds, int(state.running.priority[row]))
-    holders = sorted((-holds, name, rank) for name, (holds, rank) in found.items() if holds)
+            holds_of[name] = (holds_of.get(name, (0, 0))[0] + holds, int(state.running.priority[row]))
+    holders = sorted((-holds, name, rank) for name, (holds, rank) in holds_of.items() if holds)
     steps = [Step(Rule.PLACE_KEPT, (node, name), (rank, priority)) for _, name, rank in holders[:MOST_KEPT]]
     more = len(holders) - MOST_KEPT
     return [*steps, Step(Rule.PLACE_MORE, (), (more,))] if more > 0 else steps
@@ -136,16 +136,16 @@ def for_victims(snapshot: NodeSnapshot, result: VictimSelection, priority: int) 
     return tuple(steps)
 
 
-def for_candidate(snapshot: NodeSnapshot, found: CandidateNodes, best: int, name: str, priority: int) -> Why:
-    units = found.victims_of(best)
-    beyond = found.beyond[found.bounds[best] : found.bounds[best + 1]]
-    node = snapshot.state.nodes[int(found.nodes[best])].name
-    numbers = (len(found.nodes), int(snapshot.units.size[units].sum()), int(beyond.sum()))
+def for_candidate(snapshot: NodeSnapshot, nodes: CandidateNodes, best: int, name: str, priority: int) -> Why:
+    units = nodes.victims_of(best)
+    beyond = nodes.beyond[nodes.bounds[best] : nodes.bounds[best + 1]]
+    node = snapshot.state.nodes[int(nodes.nodes[best])].name
+    numbers = (len(nodes.nodes), int(snapshot.units.size[units].sum()), int(beyond.sum()))
     leaving = _bounded(_leaving(snapshot, units, beyond, priority), len(units))
     return (
         Step(Rule.PLACE_CHEAPEST, (name, node), numbers),
         *leaving,
-        *_spared_on(snapshot, int(found.nodes[best]), units),
+        *_spared_on(snapshot, int(nodes.nodes[best]), units),
     )
 
 
@@ -187,10 +187,10 @@ def _leaving(snapshot: NodeSnapshot, units: Ints, beyond: Ints, priority: int) -
 
 
 def _bounded(steps: Iterable[Step], count: int) -> list[Step]:
-    found = [step for _, step in zip(range(MOST), steps, strict=False)]
+    bounded = [step for _, step in zip(range(MOST), steps, strict=False)]
     if count > MOST:
-        found.append(Step(Rule.PLACE_MORE, (), (count - MOST,)))
-    return found
+        bounded.append(Step(Rule.PLACE_MORE, (), (count - MOST,)))
+    return bounded
 
 
 def unit_name(snapshot: NodeSnapshot, unit: int) -> str:

@@ -58,7 +58,7 @@ class Relation(ABC):
             self.counts[self.domain[node]] += change
 
     def hold(self, node: int) -> None:
-        """One that waits is promised the node, and stands there already (S-15.2.2)."""
+        """A waiting pod that is promised the node stands there already (S-15.2.2)."""
         self.stand(node, 1)
 
     @abstractmethod
@@ -67,7 +67,7 @@ class Relation(ABC):
 
 
 class AntiAffinityRelation(Relation):
-    """Nobody that matters may be in the domain; a node without the key is in none."""
+    """No pod that matters may be in the domain; a node without the key is in none."""
 
     def __init__(self, kind: RelationKind, domain: Ints, matters: Callable[[Pod], bool]) -> None:
         super().__init__(domain, matters)
@@ -76,11 +76,13 @@ class AntiAffinityRelation(Relation):
     def open(self) -> Bools:
         if not len(self.counts):
             return self.domain < 0
-        nobody: Bools = self.counts[self.domain] == 0  # of a node without a domain: anything
-        return (self.domain < 0) | nobody
+        is_empty: Bools = self.counts[self.domain] == 0  # of a node without a domain: anything
+        return (self.domain < 0) | is_empty
 
 
 class SpreadRelation(Relation):
+    """The domain may have at most so many pods that match more than the least of all has."""
+
     kind = RelationKind.SPREAD
 
     def __init__(self, domain: Ints, matters: Callable[[Pod], bool], spread: Spread, own: int) -> None:
@@ -97,10 +99,10 @@ class SpreadRelation(Relation):
 
 
 class AffinityRelation(Relation):
-    """Of every term somebody must be in the domain: all terms of a pod at once.
+    """A pod that matches must be in the domain of every term: all terms of a pod at once.
 
-    Only who matches all of them counts. While nobody does, anywhere, one that matches them itself may be the first.
-    Who is only promised a node may not come, so it satisfies nobody; but who would be the first goes to it.
+    Only pods that match all of them count. While there are none, anywhere, a pod that matches them itself may be the
+    first. A pod that is only promised a node may not come, so it counts for no other; but the first one goes to it.
     """
 
     kind = RelationKind.AFFINITY
@@ -225,18 +227,18 @@ Foreign = tuple[str, AffinityTerm]  # the namespace of a pod that keeps others a
 def relations(
     state: ClusterState, pod: Pod, foreign: Iterable[Foreign], shared: dict[object, Relation]
 ) -> list[Relation]:  # fmt: skip
-    """What ``pod`` heeds in others: its own terms and spreads, and the terms of those who stand or will stand there.
+    """What ``pod`` heeds in others: its own terms and spreads, and the terms of pods that stand or will stand there.
 
     What is the same for several kinds of pods is one relation: ``shared`` has those made so far.
     """
     namespace = pod.key[0]
-    found: list[Relation] = []
+    heeded: list[Relation] = []
 
     def add(key: object, made: Callable[[], Relation]) -> None:
         relation = shared.get(key)
         if relation is None:
             relation = shared[key] = made()
-        found.append(relation)
+        heeded.append(relation)
 
     if pod.pod_affinity:
         first = _selected_by_all(state, pod)(pod)
@@ -251,7 +253,7 @@ def relations(
     for spread in pod.spread:
         own = int(matches_labels(spread.selector, pod))
         add((namespace, spread, _where(pod), own), partial(_even, state, pod, spread, own))
-    return found
+    return heeded
 
 
 def _where(pod: Pod) -> object:
@@ -288,7 +290,7 @@ def _domains(state: ClusterState, key: str, counts: Callable[[Node], bool] | Non
 
 def _counting(pod: Pod, spread: Spread) -> Callable[[Node], bool]:
     """Which nodes are in a domain of a spread: they have the keys of all, and are not ruled out as the spread says."""
-    keys = [each.topology_key for each in pod.spread]
+    keys = [other.topology_key for other in pod.spread]
 
     def counts(node: Node) -> bool:
         if not all(key in node.labels for key in keys):

@@ -55,9 +55,9 @@ def known_classes(classes: Iterable[PriorityClass]) -> dict[str, PriorityClass]:
 
 
 def default_class(classes: Classes) -> PriorityClass | None:
-    """The class of who names none; of several defaults the lowest."""
-    found = [each for each in classes.values() if each.is_default]
-    return min(found, key=lambda each: (each.value, each.name), default=None)
+    """The class of pods and Workloads that name none; of several defaults the lowest."""
+    defaults = (known for known in classes.values() if known.is_default)
+    return min(defaults, key=lambda known: (known.value, known.name), default=None)
 
 
 def resolve(name: str, preemption_name: str, classes: Classes) -> Priorities | PriorityRefused:
@@ -105,12 +105,12 @@ def divergence(namespace: str, name: str, priority: int, pods: Iterable[Pod]) ->
     return Divergence(
         tuple(
             sorted(
-                each.key
-                for each in pods
-                if each.key[0] == namespace
-                and each.member is not None
-                and each.member.workload == name
-                and each.priority != priority
+                pod.key
+                for pod in pods
+                if pod.key[0] == namespace
+                and pod.member is not None
+                and pod.member.workload == name
+                and pod.priority != priority
             )
         )
     )

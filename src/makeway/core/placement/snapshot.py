@@ -144,7 +144,7 @@ class NodeSnapshot:
     # --- questions ---------------------------------------------------------------------------------------------------
 
     def capacity(self, kind: MemberKind) -> Ints:
-        """How many of the kind each node takes, as far as room goes."""
+        """How many of the kind each node takes; relations are not asked."""
         least: Ints | None = None
         for column in kind.asked:
             count = self.free[column] // kind.need[column] if kind.need[column] > 1 else self.free[column]
@@ -170,37 +170,37 @@ class NodeSnapshot:
     def scores(
         self, kind: MemberKind, *, already: int | Ints = 0, pack: bool = False, nodes: Ints | None = None
     ) -> Ints:
-        """Of each node, if one more of the kind took its place there after ``already`` others of it.
+        """How good each node is for one more of the kind after ``already`` others of it.
 
         Pods that ask for neither cpu nor memory change no share of these: they are told apart by the number of pods.
         """
         rows = slice(1, 3) if kind.need[1:3].any() else slice(0, 1)
         free, have = self.free[rows], self.allocatable[rows]
-        wish = None if pack else kind.preference  # who packs wants all to fit, not each to have its wish
+        wish = None if pack else kind.preference  # packing is for all to fit, not for each to have its wish
         if nodes is not None:
             free, have = free[:, nodes], have[:, nodes]
             wish = None if wish is None else wish[nodes]
         need = kind.need[rows, None]
-        found = scores("Pack" if pack else self.state.scoring, have, free - need * (already + 1))
-        return found if wish is None else found + wish * ABOVE_ALL_SCORES
+        bare = scores("Pack" if pack else self.state.scoring, have, free - need * (already + 1))
+        return bare if wish is None else bare + wish * ABOVE_ALL_SCORES
 
     def could_hold(self, need: int, within: Bools | None = None) -> bool:
         """Whether each kind by itself has room for as many as must be placed of it; relations are not asked."""
         for kind in self.kinds:
             capacity = self.capacity(kind)
-            snapshot = int((capacity if within is None else capacity[within]).sum())
-            if snapshot < sum(each is kind for each in self.kind_of) - (len(self.members) - need):
+            places = int((capacity if within is None else capacity[within]).sum())
+            if places < self.kind_of.count(kind) - (len(self.members) - need):
                 return False
         return True
 
     def stands(self, places: Places, order: Iterable[int] | None = None) -> bool:
-        """Whether all seated members are valid where they are, added one after another in queue order."""
-        seated = [i for i in (range(len(places)) if order is None else order) if places[i] != NOT_PLACED]
-        self.looks += len(seated)
-        for i in seated:
+        """Whether all placed members are valid where they are, added one after another in queue order."""
+        placed = [i for i in (range(len(places)) if order is None else order) if places[i] != NOT_PLACED]
+        self.looks += len(placed)
+        for i in placed:
             self.occupy(self.kind_of[i], places[i], -1)
         good = True
-        for i in seated:
+        for i in placed:
             good = good and self.valid_at(self.kind_of[i], places[i])
             self.occupy(self.kind_of[i], places[i])
         return good

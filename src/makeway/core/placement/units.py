@@ -1,4 +1,4 @@
-"""Who is evicted together, in which order of importance, and whom a budget protects (S-15.1.2, 15.4.3, 15.4.4).
+"""Which pods are evicted together, in which order of importance, and what budgets protect (S-15.1.2, 15.4.3, 15.4.4).
 
 A unit is all running pods of one replica of a gang in mode PodGroup, or one pod. Units are numbered by importance: 0 is
 the most important one, the first to be spared.
@@ -20,7 +20,7 @@ _LONG = 2**44  # ms, 557 years: a start before or after that says no more, and 2
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """Those below a priority, by importance."""
+    """The units below a priority, by importance."""
 
     rows: Ints  # of their pods, by unit, then start, then identity
     bounds: Ints  # where each unit begins in ``rows``, and the end
@@ -42,26 +42,26 @@ class Units:
 def units_below(state: ClusterState, priority: int) -> Units:
     """All units with a victim priority strictly below ``priority`` (S-15.1.5)."""
     rows = state.running
-    found: Ints = np.flatnonzero(rows.alive & (rows.priority < priority))
-    group = rows.group[found]
+    below: Ints = np.flatnonzero(rows.alive & (rows.priority < priority))
+    group = rows.group[below]
     if (group >= 0).any():
-        order = np.lexsort((rows.rank[found], rows.start[found]))
-        found, group = found[order], group[order]
-        heads, unit = _first_of_each(np.where(group >= 0, group, int(group.max()) + 1 + found))
+        order = np.lexsort((rows.rank[below], rows.start[below]))
+        below, group = below[order], group[order]
+        heads, unit = _first_of_each(np.where(group >= 0, group, int(group.max()) + 1 + below))
     else:
-        heads = unit = np.arange(len(found))
+        heads = unit = np.arange(len(below))
     size = np.bincount(unit, minlength=len(heads))
-    head = found[heads]
+    head = below[heads]
     importance = np.lexsort((rows.rank[head], rows.start[head], -size, ~rows.workload[head], -rows.priority[head]))
     place = np.empty(len(heads), np.int64)
     place[importance] = np.arange(len(heads))
     by_unit = np.argsort(place[unit], kind="stable")
     bounds = np.concatenate([[0], np.cumsum(size[importance])])
-    found = found[by_unit]
+    below = below[by_unit]
     started = np.zeros(len(heads), np.int64)
-    np.add.at(started, place[unit][by_unit], np.clip(rows.start[found], -_LONG, _LONG))
+    np.add.at(started, place[unit][by_unit], np.clip(rows.start[below], -_LONG, _LONG))
     return Units(
-        found, bounds, size[importance], rows.priority[head][importance], rows.start[head][importance], started
+        below, bounds, size[importance], rows.priority[head][importance], rows.start[head][importance], started
     )
 
 
@@ -80,12 +80,12 @@ def importance(priority: int, workload: bool, pods: int, start: int, uid: str, k
 
 
 def violations(walk: Iterable[tuple[int, Pod, Sequence[Budget]]]) -> dict[int, int]:
-    """How many pods of each unit are beyond their budgets, walking all that might leave, most important first.
+    """How many pods of each unit are beyond their budgets, walking all units that might leave, most important first.
 
     Given are (unit, pod, the budgets that select it). A pod uses one of each, even if another is used up already.
     """
     left: dict[tuple[str, str], int] = {}
-    found: dict[int, int] = {}
+    beyond: dict[int, int] = {}
     for unit, pod, budgets in walk:
         violates = False
         for budget in budgets:
@@ -95,15 +95,15 @@ def violations(walk: Iterable[tuple[int, Pod, Sequence[Budget]]]) -> dict[int, i
             left[name] = left.get(name, budget.allowed) - 1
             violates = violates or left[name] < 0
         if violates:
-            found[unit] = found.get(unit, 0) + 1
-    return found
+            beyond[unit] = beyond.get(unit, 0) + 1
+    return beyond
 
 
-def violating_pods(state: ClusterState, units: Units, among: Bools) -> Ints:
-    """How many pods of each unit would leave beyond their budgets, if the units ``among`` might leave."""
+def violating_pods(state: ClusterState, units: Units, may_leave: Bools) -> Ints:
+    """How many pods of each unit would leave beyond their budgets, if the units ``may_leave``."""
     count = np.zeros(len(units), np.int64)
     guarded = guarded_pods(state, units)
-    walk = ((unit, *pod) for unit, pods in guarded.items() if among[unit] for pod in pods)
+    walk = ((unit, *pod) for unit, pods in guarded.items() if may_leave[unit] for pod in pods)
     for unit, number in violations(walk).items():
         count[unit] = number
     return count
@@ -111,12 +111,12 @@ def violating_pods(state: ClusterState, units: Units, among: Bools) -> Ints:
 
 def guarded_pods(state: ClusterState, units: Units) -> dict[int, list[tuple[Pod, Sequence[Budget]]]]:
     """The pods of each unit that some budget selects, with these budgets; units by importance."""
-    found: dict[int, list[tuple[Pod, Sequence[Budget]]]] = {}
+    by_unit: dict[int, list[tuple[Pod, Sequence[Budget]]]] = {}
     guarded = np.flatnonzero(state.running.guarded[units.rows])
     if not len(guarded):
-        return found
+        return by_unit
     for row, unit in zip(units.rows[guarded].tolist(), units.unit_of_rows()[guarded].tolist(), strict=True):
         pod = state.running.pods[row]
         assert pod is not None
-        found.setdefault(unit, []).append((pod, list(state.budgets.of(pod))))
-    return found
+        by_unit.setdefault(unit, []).append((pod, list(state.budgets.of(pod))))
+    return by_unit

@@ -71,18 +71,18 @@ class CheapestPlaces:
             self._gone.add(unit)
             if self._is_on_several[unit]:
                 touched.update(parts.node[parts.of(unit)].tolist())
-        for each in touched:
-            self._version[each] = self._version.get(each, 0) + 1
+        for changed in touched:
+            self._version[changed] = self._version.get(changed, 0) + 1
         for other in self._snapshot.kinds:
             heap = self._heaps.get(id(other))
             if heap is not None:
                 self._update(other, heap, touched)
 
     def _update(self, kind: MemberKind, heap: list[Entry], touched: set[int]) -> None:
-        found = [(node, walked[0]) for node in sorted(touched) if (walked := self.cost_at(kind, node)) is not None]
-        if found:
-            scores = self._snapshot.scores(kind, nodes=np.array([node for node, _ in found])).tolist()
-            for (node, cost), score in zip(found, scores, strict=True):
+        costs = [(node, at[0]) for node in sorted(touched) if (at := self.cost_at(kind, node)) is not None]
+        if costs:
+            scores = self._snapshot.scores(kind, nodes=np.array([node for node, _ in costs])).tolist()
+            for (node, cost), score in zip(costs, scores, strict=True):
                 heapq.heappush(heap, (*cost, -score, node, self._version[node]))
 
     def cost_at(self, kind: MemberKind, node: int) -> tuple[Cost, list[int]] | None:
@@ -109,13 +109,13 @@ class CheapestPlaces:
         return (beyond, pods, lost), leaving
 
     def _units_on_node(self, node: int) -> list[tuple[int, list[int]]]:
-        found = self._units_on.get(node)
-        if found is None:
+        units = self._units_on.get(node)
+        if units is None:
             parts = self._snapshot.parts
             here = self._order[self._first[node] : self._first[node + 1]]
-            found = list(zip(parts.unit[here].tolist(), parts.use[:, here].T.tolist(), strict=True))
-            self._units_on[node] = found
-        return found
+            units = list(zip(parts.unit[here].tolist(), parts.use[:, here].T.tolist(), strict=True))
+            self._units_on[node] = units
+        return units
 
     def costs_at_once(self, kind: MemberKind) -> list[Entry]:
         """What each node costs while no member is placed: the k-th units of all nodes are walked together."""
@@ -149,9 +149,9 @@ class CheapestPlaces:
         nodes = np.flatnonzero(kind.open)
         scores = self._snapshot.scores(kind, nodes=nodes).tolist()
         for node, score in zip(nodes.tolist(), scores, strict=True):
-            found = self.cost_at(kind, node)
-            if found is not None:
-                heap.append((*found[0], -score, node, self._version.get(node, 0)))
+            cost = self.cost_at(kind, node)
+            if cost is not None:
+                heap.append((*cost[0], -score, node, self._version.get(node, 0)))
         heapq.heapify(heap)
         return heap
 

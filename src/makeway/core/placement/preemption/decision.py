@@ -224,8 +224,8 @@ def _units_in_domain(snapshot: NodeSnapshot, within: Bools | None) -> Bools:
 
 def _pods(snapshot: NodeSnapshot, units: Ints) -> tuple[PodKey, ...]:
     rows = snapshot.state.running.pods
-    found = [rows[row] for unit in units.tolist() for row in snapshot.units.rows_of(unit).tolist()]
-    return tuple(sorted(pod.key for pod in found if pod is not None))
+    pods = [rows[row] for unit in units.tolist() for row in snapshot.units.rows_of(unit).tolist()]
+    return tuple(sorted(pod.key for pod in pods if pod is not None))
 
 
 def _nominated(snapshot: NodeSnapshot, places: Places) -> dict[PodKey, str]:

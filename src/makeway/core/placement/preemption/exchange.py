@@ -41,9 +41,9 @@ def improved(
         return places
     costs = _Costs(snapshot, emptied, may_leave, beyond)
     best, cost = places, costs.of(places)
-    for found in _from_sets(snapshot, count_placed(places), emptied, may_leave, beyond):
-        if count_placed(found) >= count_placed(best) and (better := costs.of(found)) < cost:
-            best, cost = found, better
+    for other in _from_sets(snapshot, count_placed(places), emptied, may_leave, beyond):
+        if count_placed(other) >= count_placed(best) and (better := costs.of(other)) < cost:
+            best, cost = other, better
     return _by_moves(costs, best, cost)
 
 
@@ -126,9 +126,9 @@ def _has_places(snapshot: NodeSnapshot, need: int) -> bool:
     if snapshot.alike:
         return int(np.minimum(snapshot.capacity(snapshot.kinds[0]), len(snapshot.members)).sum()) >= need
     before = snapshot.save()
-    found = place_gang(snapshot, need, search=False) is not None
+    have_places = place_gang(snapshot, need, search=False) is not None
     snapshot.load(before)
-    return found
+    return have_places
 
 
 def _by_moves(costs: _Costs, places: Places, cost: Cost) -> Places:

@@ -34,21 +34,21 @@ def reprieve(snapshot: NodeSnapshot, places: Places, candidates: Bools) -> Bools
 
 
 def _by_unit(units: Ints, nodes: Ints, uses: Ints) -> list[tuple[int, list[tuple[int, list[int]]]]]:
-    found: list[tuple[int, list[tuple[int, list[int]]]]] = []
+    by_unit: list[tuple[int, list[tuple[int, list[int]]]]] = []
     for unit, node, use in zip(units.tolist(), nodes.tolist(), uses.T.tolist(), strict=True):
-        if not found or found[-1][0] != unit:
-            found.append((unit, []))
-        found[-1][1].append((node, use))
-    return found
+        if not by_unit or by_unit[-1][0] != unit:
+            by_unit.append((unit, []))
+        by_unit[-1][1].append((node, use))
+    return by_unit
 
 
 def _asked(snapshot: NodeSnapshot, places: Places) -> dict[int, list[int]]:
     """Of each node with a placed member the columns that one of them asks for."""
-    found: dict[int, set[int]] = {}
+    asked: dict[int, set[int]] = {}
     for node, kind in zip(places, snapshot.kind_of, strict=True):
         if node != NOT_PLACED:
-            found.setdefault(node, set()).update(kind.asked)
-    return {node: sorted(columns) for node, columns in found.items()}
+            asked.setdefault(node, set()).update(kind.asked)
+    return {node: sorted(columns) for node, columns in asked.items()}
 
 
 def _one_by_one(snapshot: NodeSnapshot, places: Places, candidates: Bools) -> Bools:

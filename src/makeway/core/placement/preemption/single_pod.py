@@ -64,9 +64,9 @@ def candidate_nodes(snapshot: NodeSnapshot) -> CandidateNodes:
     kind.open = everywhere & open_now & ~special  # whatever leaves these, the relations stay what they are
     plain = _without_relations(snapshot)
     kind.open = everywhere
-    found = _merged(plain, _node_by_node(snapshot, np.flatnonzero(everywhere & special)))
+    nodes = _merged(plain, _node_by_node(snapshot, np.flatnonzero(everywhere & special)))
     kind.open = everywhere
-    return found
+    return nodes
 
 
 def _nodes_of_related(snapshot: NodeSnapshot) -> Bools:
@@ -80,15 +80,15 @@ def _nodes_of_related(snapshot: NodeSnapshot) -> Bools:
 def _merged(one: CandidateNodes, other: CandidateNodes) -> CandidateNodes:
     if not len(other.nodes):
         return one
-    both = [(each, i) for each in (one, other) for i in range(len(each.nodes))]
+    both = [(some, i) for some in (one, other) for i in range(len(some.nodes))]
     both.sort(key=lambda node: int(node[0].nodes[node[1]]))
-    parts = [(each.nodes[i], slice(int(each.bounds[i]), int(each.bounds[i + 1])), each) for each, i in both]
+    parts = [(some.nodes[i], slice(int(some.bounds[i]), int(some.bounds[i + 1])), some) for some, i in both]
     sizes = [part.stop - part.start for _, part, _ in parts]
     return CandidateNodes(
         np.array([node for node, _, _ in parts], np.int64),
         np.cumsum([0, *sizes]),
-        np.concatenate([each.victims[part] for _, part, each in parts]),
-        np.concatenate([each.beyond[part] for _, part, each in parts]),
+        np.concatenate([some.victims[part] for _, part, some in parts]),
+        np.concatenate([some.beyond[part] for _, part, some in parts]),
     )
 
 
@@ -134,10 +134,10 @@ def _sweep(
 
 def _beyond(snapshot: NodeSnapshot, nodes: Ints, order: Ints, first: Ints) -> Ints:
     """Of each place in ``order`` the pods beyond budgets, counted anew for every node, those elsewhere included."""
-    found = np.zeros(len(order), np.int64)
+    beyond = np.zeros(len(order), np.int64)
     guarded = guarded_pods(snapshot.state, snapshot.units)
     if not guarded:
-        return found
+        return beyond
     unit = snapshot.parts.unit[order]
     concerned = np.zeros(len(snapshot.units), bool)
     concerned[list(guarded)] = True
@@ -146,8 +146,8 @@ def _beyond(snapshot: NodeSnapshot, nodes: Ints, order: Ints, first: Ints) -> In
         here = here[concerned[unit[here]]]
         walk = ((place, *pod) for place in here.tolist() for pod in guarded[int(unit[place])])
         for place, count in violations(walk).items():
-            found[place] = count
-    return found
+            beyond[place] = count
+    return beyond
 
 
 def _node_by_node(snapshot: NodeSnapshot, nodes_to_try: Ints) -> CandidateNodes:
@@ -166,5 +166,5 @@ def _node_by_node(snapshot: NodeSnapshot, nodes_to_try: Ints) -> CandidateNodes:
             victims.extend(leaving.tolist())
             beyond.extend(result.beyond[leaving].tolist())
             bounds.append(len(victims))
-    whole = [np.array(each, np.int64) for each in (nodes, bounds, victims, beyond)]
-    return CandidateNodes(*whole)
+    arrays = [np.array(values, np.int64) for values in (nodes, bounds, victims, beyond)]
+    return CandidateNodes(*arrays)

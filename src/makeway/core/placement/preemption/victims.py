@@ -3,7 +3,7 @@
 The domain of a gang is the cluster, that of a pod a node. In this order:
 
 1. With all units gone that might leave there is a place at all.
-2. Budgets protect whom they can: those units stay.
+2. Budgets protect what they can: those units stay.
 3. The least priority N that suffices is found; every unit above it stays.
 4. The members get places where the least must leave.
 5. Units that still fit beside them stay too (``reprieve``).
