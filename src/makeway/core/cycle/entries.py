@@ -22,8 +22,6 @@ from makeway.core.preemption.classical import Victims
 from makeway.core.state import State
 from makeway.core.trace import Rule, Step
 
-EntryRule = Callable[[Entry], Verdict | None]  # None: the rule has no objection
-
 
 class EntryProcessor:
     """``waits``: nothing is admitted until pods are ready; the first admission of the cycle may begin that (S-5.7.12).
@@ -53,12 +51,8 @@ class EntryProcessor:
         return replace(verdict, recomputed=recomputed) if recomputed else verdict
 
     def _judge(self, entry: Entry) -> Verdict:
-        rules: tuple[EntryRule, ...] = (
-            self._fits_nowhere, self._may_displace_nobody, self._is_gated, self._overlaps, self._lost_its_room,
-            self._fits_later, self._fits_once_victims_left,
-        )  # fmt: skip
-        for rule in rules:
-            verdict = rule(entry)
+        for rule in self._RULES:
+            verdict = rule(self, entry)
             if verdict is not None:
                 return verdict
         return self._grant(entry)
@@ -74,7 +68,7 @@ class EntryProcessor:
 
     def _may_displace_nobody(self, entry: Entry) -> Verdict | None:
         """Somebody would have to leave, and it may ask nobody: room is kept for it (S-5.7.5, 5.8)."""
-        if not entry.assignment.preempts or entry.targets:
+        if entry.targets or not entry.assignment.preempts:
             return None
         workload = entry.workload
         entitled = is_entitled(self._state, entry, self.ledger.reserved_in(workload.queue))
@@ -88,7 +82,7 @@ class EntryProcessor:
 
     def _is_gated(self, entry: Entry) -> Verdict | None:
         """It has to ask others to leave, and may not yet (S-5.7.6)."""
-        if not entry.assignment.preempts or not entry.workload.gated:
+        if not entry.workload.gated or not entry.assignment.preempts:
             return None
         return wait(entry, "PreemptionGated", Step(Rule.GATED, (entry.workload.key,)))
 
@@ -124,6 +118,10 @@ class EntryProcessor:
         ):
             return None
         return self._defer(entry)
+
+    _RULES: tuple[Callable[[EntryProcessor, Entry], Verdict | None], ...] = (
+        _fits_nowhere, _may_displace_nobody, _is_gated, _overlaps, _lost_its_room, _fits_later, _fits_once_victims_left,
+    )  # fmt: skip
 
     def _grant(self, entry: Entry) -> Verdict:
         """There is room for it, once those have left whom it displaces (S-5.7.10 to 5.7.14)."""
