@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from makeway.core.amounts import subtract
 from makeway.core.cycle.flavors import Assignment, Mode
@@ -227,6 +227,17 @@ class EntryProcessor:
         owner = entry.workload.key if stays_reserved(self._state, queue.name) else ""
         self.ledger.keep_free(queue.name, amounts, owner)
         return amounts
+
+
+def order(state: State, entry: Entry) -> tuple[Any, ...]:
+    """In which order entries are taken (S-5.6); the name of the queue breaks the last tie."""
+    workload, gates = entry.workload, state.policy.gates
+    first = gates.prioritize_preemptor_workloads and state.is_preemptor(workload)
+    priority = -workload.priority if gates.priority_sorting_within_cohort else 0
+    return (
+        workload.usage is None, not first, entry.assignment.level, priority, workload.queued_at, workload.queue,
+        workload.option_rank, workload.uid,
+    )  # fmt: skip
 
 
 def reserves_anyway(state: State, workload: Workload) -> bool:

@@ -12,6 +12,7 @@ from makeway.core.model import FR, FlavorName, Millis, PodSet, ResourceName, Usa
 from makeway.core.preemption import claims, classical
 from makeway.core.preemption import fair_sharing as fair_share
 from makeway.core.preemption.classical import Target, Victims
+from makeway.core.preemption.departures import BY_TIME
 from makeway.core.preemption.eligibility import ALL_EQUALS, NO_EQUALS, Equals, equals_by_time
 from makeway.core.preemption.rounds import Round
 from makeway.core.preemption.turns import own_turn, turn_behind, turn_span
@@ -187,7 +188,7 @@ def round_of(state: State, workload: Workload, usage: Usage, targets: Sequence[T
 
 
 def _displaces(target: Target) -> bool:
-    return not target.workload.evicted and target.reason != "InClusterQueueTimeBased"
+    return not target.workload.evicted and target.reason != BY_TIME
 
 
 def _is_below(workload: Workload, target: Target) -> bool:
