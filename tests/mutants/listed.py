@@ -20,6 +20,7 @@ QUOTA = "quota/tree.py"
 ELIGIBILITY = "preemption/eligibility.py"
 CANDIDATES = "preemption/candidates.py"
 CLASSICAL = "preemption/classical.py"
+POLICIES = "queue_policies.py"
 
 MUTANTS = (
     # --- quota
@@ -93,20 +94,24 @@ MUTANTS = (
         "S-7.7: no time-based reason",
     ),
     Mutant(
-        ELIGIBILITY,
-        "return incoming.queued_at < running.queued_at or",
-        "return incoming.queued_at <= running.queued_at or",
+        POLICIES,
+        "return range(queued_at + 1, MOST + 1)",
+        "return range(queued_at, MOST + 1)",
         "S5: two of one second",
     ),
     Mutant(
-        ELIGIBILITY,
-        "or running.priority >= incoming.priority",
-        "or running.priority > incoming.priority",
-        "S-8.4: equals go",
+        POLICIES,
+        'had their time (S-7.4)."""\n        return self is WithinClusterQueue.LOWER_OR_NEWER_EQUAL',
+        'had their time (S-7.4)."""\n        return self is not WithinClusterQueue.NEVER',
+        "S-7.3: equals",
     ),
     Mutant(
-        ELIGIBILITY, "running.priority > queue.threshold", "running.priority >= queue.threshold", "S-8.4: the threshold"
+        ELIGIBILITY,
+        "running.priority >= queue.borrow.below(",
+        "running.priority > queue.borrow.below(",
+        "S-8.4: equals go",
     ),
+    Mutant(POLICIES, "min(priority, threshold + 1)", "min(priority, threshold)", "S-8.4: the threshold"),
     # --- candidates
     Mutant(CANDIDATES, "has_advantage = has_advantage or fits_here", "has_advantage = fits_here", "S-8.2: forgets"),
     Mutant(CANDIDATES, "has_advantage = not any(", "has_advantage = any(", "S-8.2: the other way round"),
@@ -130,9 +135,9 @@ MUTANTS = (
     ),
     Mutant(
         CANDIDATES,
-        'if self._queue.within == "LowerPriority" or not self._equals.newer:',
-        "if not self._equals.newer:",
-        "S-7.3: equals",
+        "if not (self._queue.within.takes_equals and self._equals.by_age):",
+        "if not self._queue.within.takes_equals:",
+        "S-7.14: equals of one that displaces none",
     ),
     Mutant(
         CANDIDATES,
@@ -146,9 +151,7 @@ MUTANTS = (
         "",
         "S-5.7.3: the same victim twice",
     ),
-    Mutant(
-        CANDIDATES, "self._incoming.priority + equals)", "self._incoming.priority)", "gives up where equals would do"
-    ),
+    Mutant(CANDIDATES, "equals=equals.by_age)", "equals=False)", "gives up where equals would do"),
     # --- the search
     Mutant(CLASSICAL, "return self._give_back(taken, may_borrow)", "return taken", "S-8.8: nobody is given back"),
     Mutant(

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 SAMPLE = 12
 JUDGES = (
     "quota/test_tree", "preemption/test_eligibility", "preemption/test_candidates", "preemption/test_classical",
-    "cycle/test_cycle", "cycle/test_cycle_time",
+    "cycle/test_cycle", "cycle/test_cycle_time", "test_queue_policies",
 )  # fmt: skip
 TOO_SLOW = "however_many"  # those with tens of thousands of holders
 

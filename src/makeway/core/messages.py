@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from typing import Literal
 
 from makeway.api.quantity import Duration, Quantity, Time
 from makeway.core.cycle.cycle import Verdict
@@ -12,7 +13,7 @@ from makeway.core.model import Millis, Workload, WorkloadKey
 from makeway.core.policy import Policy
 from makeway.core.trace import Rule, Step
 
-Conditions = dict[str, tuple[str, str]]  # type -> status, reason
+Conditions = dict[str, tuple[Literal["True", "False"], str]]  # type -> status, reason
 
 NO_LONGER_FITS = "Workload no longer fits after processing another workload"
 OVERLAPS = "Workload has overlapping preemption targets with another workload"
@@ -61,18 +62,31 @@ def shown_reason(reason: str, policy: Policy) -> str:
     return reason if policy.gates.unadmitted_workloads_observability else COARSE_REASONS.get(reason, "Pending")
 
 
-def conditions_after(verdict: Verdict, before: Mapping[str, str], *, checks_done: bool) -> Conditions:
-    """What a verdict sets on its workload (S-5.7.14, 5.12, 10.6), whose conditions have the statuses ``before``."""
-    if verdict.status == "admitted":
-        ended = [name for name in ("Evicted", "Preempted", "QuotaReservationBlocked") if before.get(name) == "True"]
-        return {
-            "QuotaReserved": ("True", "QuotaReserved"),
-            "Admitted": ("True", "Admitted") if checks_done else ("False", "UnsatisfiedAdmissionChecks"),
-            **dict.fromkeys(ended, ("False", "QuotaReserved")),
-        }
-    found = {"QuotaReserved": ("False", pending_reason(verdict))}
-    if before.get("Admitted") != "False":
+def conditions_with_quota(before: Mapping[str, str], *, checks_done: bool) -> Conditions:
+    """What is set on a workload that gets quota (S-5.7.14, 10.6), whose conditions have the statuses ``before``."""
+    found: Conditions = {
+        "QuotaReserved": ("True", "QuotaReserved"),
+        "Admitted": ("True", "Admitted") if checks_done else ("False", "UnsatisfiedAdmissionChecks"),
+    }
+    for ended in ("Evicted", "Preempted", "QuotaReservationBlocked"):
+        if before.get(ended) == "True":
+            found[ended] = ("False", "QuotaReserved")
+    return found
+
+
+def conditions_without_quota(before: Mapping[str, str], reason: str) -> Conditions:
+    """What is set on a workload that waits, for ``reason`` (S-5.12)."""
+    found: Conditions = {"QuotaReserved": ("False", reason)}
+    if before.get("Admitted", "True") == "True":
         found["Admitted"] = ("False", "NoReservation")
+    return found
+
+
+def conditions_after(verdict: Verdict, before: Mapping[str, str], *, checks_done: bool) -> Conditions:
+    """What a verdict sets on its workload, whose conditions have the statuses ``before``."""
+    if verdict.status == "admitted":
+        return conditions_with_quota(before, checks_done=checks_done)
+    found = conditions_without_quota(before, pending_reason(verdict))
     if verdict.requeue == "PreemptionGated":
         found["QuotaReservationBlocked"] = ("True", "PreemptionGated")
     elif before.get("QuotaReservationBlocked") == "True" and verdict.requeue in ("NoFit", "PreemptionNoCandidates"):

@@ -1,6 +1,7 @@
 """One scheduling cycle: from heads and state to a plan (S-5, S-6).
 
-- ``cycle``: the cycle; ``nomination``: what one head would need; ``flavors``: where it fits
+- ``cycle``: the cycle; ``applying``: its plan put into the state
+- ``nomination``: what one head would need; ``flavors``: where it fits
 - ``entries``: the nominated heads one after the other; ``tournament``: their order under fair sharing
 - ``redeeming``: claimants before them; ``ledger``: what all of these have taken so far
 - ``holds``: quota kept for workloads entitled to it

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from makeway.core.amounts import subtract
 from makeway.core.cycle.flavors import Assignment, Mode
@@ -21,8 +21,6 @@ from makeway.core.preemption import claims
 from makeway.core.preemption.classical import Victims
 from makeway.core.state import State
 from makeway.core.trace import Rule, Step
-
-EntryRule = Callable[[Entry], Verdict | None]  # None: the rule has no objection
 
 
 class EntryProcessor:
@@ -53,12 +51,8 @@ class EntryProcessor:
         return replace(verdict, recomputed=recomputed) if recomputed else verdict
 
     def _judge(self, entry: Entry) -> Verdict:
-        rules: tuple[EntryRule, ...] = (
-            self._fits_nowhere, self._may_displace_nobody, self._is_gated, self._overlaps, self._lost_its_room,
-            self._fits_later, self._fits_once_victims_left,
-        )  # fmt: skip
-        for rule in rules:
-            verdict = rule(entry)
+        for rule in self._RULES:
+            verdict = rule(self, entry)
             if verdict is not None:
                 return verdict
         return self._grant(entry)
@@ -74,7 +68,7 @@ class EntryProcessor:
 
     def _may_displace_nobody(self, entry: Entry) -> Verdict | None:
         """Somebody would have to leave, and it may ask nobody: room is kept for it (S-5.7.5, 5.8)."""
-        if not entry.assignment.preempts or entry.targets:
+        if entry.targets or not entry.assignment.preempts:
             return None
         workload = entry.workload
         entitled = is_entitled(self._state, entry, self.ledger.reserved_in(workload.queue))
@@ -88,7 +82,7 @@ class EntryProcessor:
 
     def _is_gated(self, entry: Entry) -> Verdict | None:
         """It has to ask others to leave, and may not yet (S-5.7.6)."""
-        if not entry.assignment.preempts or not entry.workload.gated:
+        if not entry.workload.gated or not entry.assignment.preempts:
             return None
         return wait(entry, "PreemptionGated", Step(Rule.GATED, (entry.workload.key,)))
 
@@ -124,6 +118,10 @@ class EntryProcessor:
         ):
             return None
         return self._defer(entry)
+
+    _RULES: tuple[Callable[[EntryProcessor, Entry], Verdict | None], ...] = (
+        _fits_nowhere, _may_displace_nobody, _is_gated, _overlaps, _lost_its_room, _fits_later, _fits_once_victims_left,
+    )  # fmt: skip
 
     def _grant(self, entry: Entry) -> Verdict:
         """There is room for it, once those have left whom it displaces (S-5.7.10 to 5.7.14)."""
@@ -229,6 +227,17 @@ class EntryProcessor:
         owner = entry.workload.key if stays_reserved(self._state, queue.name) else ""
         self.ledger.keep_free(queue.name, amounts, owner)
         return amounts
+
+
+def order(state: State, entry: Entry) -> tuple[Any, ...]:
+    """In which order entries are taken (S-5.6); the name of the queue breaks the last tie."""
+    workload, gates = entry.workload, state.policy.gates
+    first = gates.prioritize_preemptor_workloads and workload in state.preemptors
+    priority = -workload.priority if gates.priority_sorting_within_cohort else 0
+    return (
+        workload.usage is None, not first, entry.assignment.level, priority, workload.queued_at, workload.queue,
+        workload.option_rank, workload.uid,
+    )  # fmt: skip
 
 
 def reserves_anyway(state: State, workload: Workload) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import NamedTuple
 
 from makeway.core.amounts import add, multiply
 from makeway.core.model import (
@@ -146,6 +147,29 @@ class _Outcome:
     why: NoFit | None = None
 
 
+class _Usable(NamedTuple):
+    """A flavor that can be had, now or if others leave."""
+
+    flavor: FlavorName
+    outcomes: dict[ResourceName, _Outcome]
+    worst: _Outcome
+
+
+class _Together:
+    """PodSets that get the same flavors, and what they ask for together; explanations name the first one."""
+
+    __slots__ = ("index", "name", "parts", "pod_sets", "total")
+
+    def __init__(self, pod_sets: list[PodSet], parts: list[PodSetAssignment]) -> None:
+        self.pod_sets = pod_sets
+        self.parts = parts
+        self.index, self.name = parts[0].index, parts[0].name
+        self.total: dict[ResourceName, int] = {}
+        for part in parts:
+            for resource, amount in part.requests.items():
+                self.total[resource] = add(self.total.get(resource, 0), amount)
+
+
 def asked_by(queue: Queue, pod_set: PodSet, count: int) -> dict[ResourceName, int]:
     """What ``count`` pods of a podSet ask of a queue."""
     requests = {name: multiply(max(0, amount), count) for name, amount in pod_set.requests.items()}
@@ -176,7 +200,7 @@ class Search:
                 PodSetAssignment(i, each.name, counts[i], asked_by(self.queue, each, counts[i]))
                 for i, each in zip(members, pod_sets, strict=True)
             ]
-            why = self._assign_together(members, pod_sets, parts, result)
+            why = self._assign_together(_Together(pod_sets, parts), result)
             result.pod_sets.extend(parts)
             result.pod_sets.sort(key=lambda part: part.index)
             if why is not None:
@@ -192,93 +216,90 @@ class Search:
                     result.level = max(result.level, choice.level)
         return result
 
-    def _assign_together(
-        self, members: list[int], pod_sets: list[PodSet], parts: list[PodSetAssignment], so_far: Assignment
-    ) -> NoFit | None:
+    def _assign_together(self, together: _Together, so_far: Assignment) -> NoFit | None:
         """One flavor per resource group for podSets that go together; why not, if there is none (S-6.1)."""
-        total: dict[ResourceName, int] = {}
-        for part in parts:
-            for resource, amount in part.requests.items():
-                total[resource] = add(total.get(resource, 0), amount)
         why: NoFit | None = None
         decided: set[ResourceName] = set()
-        modes: list[Mode] = []
-        names = sorted(total)
+        mode = Mode.FIT
+        names = sorted(together.total)
         for resource in names:
             if resource in decided:
                 continue
             group = self.queue.group_of(resource)
             if group is None:
-                if total[resource] and not self.policy.resources.ignores_undeclared:
-                    so_far.steps.append(Step(Rule.NOT_COVERED, (parts[0].name, resource), (total[resource],)))
+                amount = together.total[resource]
+                if amount and not self.policy.resources.ignores_undeclared:
+                    so_far.steps.append(Step(Rule.NOT_COVERED, (together.name, resource), (amount,)))
                     why = _worse(why, NoFit.NO_MATCHING_FLAVOR)
                 continue
             asked = [each for each in names if each in group.resources]
             decided.update(asked)
-            found, missing = self._walk(group, resource, asked, members, pod_sets, parts, total, so_far)
-            if missing is not None:
-                why = _worse(why, missing)
-                continue
-            modes.append(found)
-        if why is None and modes:
-            worst = min(modes)
-            for part in parts:
-                part.mode = worst
+            found = self._best_of(group, asked, together, so_far)
+            if isinstance(found, NoFit):
+                why = _worse(why, found)
+            else:
+                mode = min(mode, found)
+        for part in together.parts:
+            part.mode = mode
         return why
 
-    def _walk(
-        self, group: FlavorGroup, decider: ResourceName, asked: list[ResourceName], members: list[int],
-        pod_sets: list[PodSet], parts: list[PodSetAssignment], total: Mapping[ResourceName, int], so_far: Assignment,
-    ) -> tuple[Mode, NoFit | None]:  # fmt: skip
+    def _best_of(
+        self, group: FlavorGroup, asked: list[ResourceName], together: _Together, so_far: Assignment
+    ) -> Mode | NoFit:
         """Try a group's flavors in order, stop where the policy says so, take the best seen (S-6.3, 6.7)."""
-        start = self.tried.get((members[0], decider), AT_END) + 1
-        best: tuple[FlavorName, dict[ResourceName, _Outcome], _Outcome] | None = None
+        scan = (together.index, asked[0])
+        best: _Usable | None = None
         mildest: NoFit | None = None
         last = len(group.flavors) - 1
-        index = start - 1
-        for index in range(start, len(group.flavors)):
-            name = group.flavors[index]
-            if self.only is not None and self.only.get((members[0], decider)) != name:
+        tried = AT_END
+        for index in range(self.tried.get(scan, AT_END) + 1, len(group.flavors)):
+            flavor = group.flavors[index]
+            if self.only is not None and self.only.get(scan) != flavor:
                 continue
-            refusal = self._mismatch(name, pod_sets, parts[0].name)
-            if refusal is not None:
-                so_far.steps.append(refusal)
-                mildest = _milder(mildest, NoFit.NO_MATCHING_FLAVOR)
+            found = self._try(flavor, asked, together, so_far)
+            if isinstance(found, NoFit):
+                mildest = _milder(mildest, found)
                 continue
-            outcomes = {resource: self._outcome(parts[0].name, name, resource, total, so_far) for resource in asked}
-            worst = self._representative(outcomes.values())
-            parts[0].attempts.append(FlavorAttempt(name, worst.mode, worst.level, worst.why))
-            so_far.steps.extend(each.step for each in outcomes.values())
-            if worst.mode is Mode.NO_FIT:
-                mildest = _milder(mildest, worst.why or NoFit.WAITING_FOR_QUOTA)
-                continue
-            if self._stops(worst):
-                best = (name, outcomes, worst)
+            is_end = self._stops(found.worst)
+            if is_end or best is None or self._is_taken_before(found.worst, best.worst):
+                best = found
+            if is_end:
+                tried = AT_END if index == last else index
                 break
-            if best is None or self._is_taken_before(worst, best[2]):
-                best = (name, outcomes, worst)
         if best is None:
-            return Mode.NO_FIT, mildest or NoFit.NO_MATCHING_FLAVOR
-        tried = AT_END if index >= last else index
-        for part in parts:
+            return mildest or NoFit.NO_MATCHING_FLAVOR
+        for part in together.parts:
             for resource in asked:
                 if resource in part.requests:
-                    each = best[1][resource]
-                    part.choices[resource] = FlavorChoice(best[0], each.mode, each.level, tried)
+                    outcome = best.outcomes[resource]
+                    part.choices[resource] = FlavorChoice(best.flavor, outcome.mode, outcome.level, tried)
         by_worst = self.policy.gates.assignment_mode_by_worst_resource
-        return (min(each.mode for each in best[1].values()) if by_worst else best[2].mode), None
+        return min(each.mode for each in best.outcomes.values()) if by_worst else best.worst.mode
 
-    def _outcome(
-        self, pod_set: str, flavor: FlavorName, resource: ResourceName, total: Mapping[ResourceName, int],
-        so_far: Assignment,
-    ) -> _Outcome:  # fmt: skip
+    def _try(
+        self, flavor: FlavorName, asked: list[ResourceName], together: _Together, so_far: Assignment
+    ) -> _Usable | NoFit:
+        """What a flavor would do for all resources of a group; why not, if it cannot be had."""
+        refusal = self._mismatch(flavor, together.pod_sets, together.name)
+        if refusal is not None:
+            so_far.steps.append(refusal)
+            return NoFit.NO_MATCHING_FLAVOR
+        outcomes = {resource: self._outcome(flavor, resource, together, so_far) for resource in asked}
+        worst = self._representative(outcomes.values())
+        together.parts[0].attempts.append(FlavorAttempt(flavor, worst.mode, worst.level, worst.why))
+        so_far.steps.extend(each.step for each in outcomes.values())
+        if worst.mode is Mode.NO_FIT:
+            return worst.why or NoFit.WAITING_FOR_QUOTA
+        return _Usable(flavor, outcomes, worst)
+
+    def _outcome(self, flavor: FlavorName, resource: ResourceName, together: _Together, so_far: Assignment) -> _Outcome:
         """How one flavor-resource would do (S-6.5)."""
-        fr = (flavor, resource)
+        fr, pod_set, asked = (flavor, resource), together.name, together.total[resource]
         before = so_far.usage.get(fr, 0)
-        amount = add(before, total[resource])
+        amount = add(before, asked)
         most = self.tree.potential(self.node, fr)
         if amount > most:
-            step = Step(Rule.EXCEEDS_MAX, (pod_set, resource, flavor), (total[resource], before, most))
+            step = Step(Rule.EXCEEDS_MAX, (pod_set, resource, flavor), (asked, before, most))
             return _Outcome(Mode.NO_FIT, 0, step, NoFit.EXCEEDS_MAX_QUOTA)
         level, may_reclaim = self.tree.lowest_subtree(self.node, fr, amount)
         free = max(0, self.tree.available(self.node, fr))

@@ -87,11 +87,12 @@ class Ledger:
         return frozenset(self._chosen)
 
     def overlaps(self, entry: Entry) -> bool:
-        return any(target.workload.key in self._chosen for target in entry.targets)
+        return bool(self._chosen) and any(target.workload.key in self._chosen for target in entry.targets)
 
     def leaving(self, entry: Entry) -> list[Workload]:
         """Who was asked to leave in the entry's tree, in this cycle or before, and still holds quota."""
-        return list(self._tree_of(entry.workload).leaving.values())
+        account = self._trees.get(self._state.tree.queues[entry.workload.queue].root)
+        return [] if account is None else list(account.leaving.values())
 
     def freed_in(self, queue: QueueName) -> Usage:
         """What chosen victims of a queue still use, though they are gone in the trial."""
@@ -158,9 +159,10 @@ class Ledger:
 
         What is claimed or reserved is left aside: it is not in use yet, and that it will find room was asked before.
         """
-        tree, account = self._state.tree, self._tree_of(entry.workload)
+        tree = self._state.tree
         node = tree.queues[entry.workload.queue]
-        if not account.leaving:
+        account = self._trees.get(node.root)
+        if account is None or not account.leaving:
             return True
         with self._state.trial():
             for victim in account.leaving.values():
@@ -240,7 +242,11 @@ class Ledger:
         self._tree_of(workload).promised[workload.key] = (self._state.tree.queues[workload.queue], usage)
 
     def _tree_of(self, workload: Workload) -> _TreeAccount:
-        return self._trees.setdefault(self._state.tree.queues[workload.queue].root, _TreeAccount())
+        root = self._state.tree.queues[workload.queue].root
+        account = self._trees.get(root)
+        if account is None:
+            account = self._trees[root] = _TreeAccount()
+        return account
 
 
 def _add_to(table: dict[QueueName, dict[FR, int]], queue: QueueName, amounts: Mapping[FR, int]) -> None:

@@ -12,6 +12,7 @@ from makeway.core.model import FR, FlavorName, Millis, PodSet, ResourceName, Usa
 from makeway.core.preemption import claims, classical
 from makeway.core.preemption import fair_sharing as fair_share
 from makeway.core.preemption.classical import Target, Victims
+from makeway.core.preemption.departures import BY_TIME
 from makeway.core.preemption.eligibility import ALL_EQUALS, NO_EQUALS, Equals, equals_by_time
 from makeway.core.preemption.rounds import Round
 from makeway.core.preemption.turns import own_turn, turn_behind, turn_span
@@ -187,7 +188,7 @@ def round_of(state: State, workload: Workload, usage: Usage, targets: Sequence[T
 
 
 def _displaces(target: Target) -> bool:
-    return not target.workload.evicted and target.reason != "InClusterQueueTimeBased"
+    return not target.workload.evicted and target.reason != BY_TIME
 
 
 def _is_below(workload: Workload, target: Target) -> bool:
@@ -243,23 +244,20 @@ class _Finder:
         """Whom to evict without a round too many: who would make it one is left out, the first first (S-19.3.1)."""
         state, workload = self._state, self._workload
         find_victims = fair_share.find_victims if state.policy.fair_sharing else classical.find_victims
+        counts = state.policy.gates.preemption_epochs
         spared: frozenset[str] = frozenset()
         equals, turn = self._of_its_turn(need)
         while True:
-            victims = find_victims(
-                state, workload, need, usage, self._now,
-                excluded=self._excluded | spared, equals=equals,
-            )  # fmt: skip
-            if turn is not None:
-                victims = replace(victims, turn=turn)
-            if not state.policy.gates.preemption_epochs:
-                return victims
-            kind = round_of(state, workload, usage, victims.targets)
-            if not victims.targets and spared:
-                victims = replace(victims, steps=(self._too_many(),))
+            excluded = self._excluded | spared
+            victims = find_victims(state, workload, need, usage, self._now, excluded=excluded, equals=equals)
+            kind: Round = round_of(state, workload, usage, victims.targets) if counts else ""
             if not state.rounds.of(workload).is_too_many(kind):
-                return replace(victims, round=kind, spared=spared) if kind or spared else victims
+                break
             spared |= {_first_that_counts(workload, victims.targets, kind).workload.key}
+        if turn is None and not kind and not spared:
+            return victims
+        steps = (self._too_many(),) if spared and not victims.targets else victims.steps
+        return replace(victims, steps=steps, turn=turn, round=kind, spared=spared)
 
     def _by_the_rules(self, *, all_expired: bool) -> Equals:
         """Which equals of its queue it may displace, whoever else waits (S-7.4, 7.14)."""

@@ -56,6 +56,11 @@ class Verdict:
         return any(step.rule is Rule.PODS_NOT_READY for step in self.steps)
 
     @property
+    def keeps_its_flavors(self) -> bool:
+        """Whether it would get what it was assigned, were it not for others: then no flavor was tried in vain."""
+        return self.waits_for_pods or self.requeue in ("PendingPreemption", "PendingMigration", "PreemptionGated")
+
+    @property
     def is_workload_specific(self) -> bool:
         """Whether somebody of the same shape may fare better."""
         return self.spared or self.is_victim or self.turn is not None

@@ -33,6 +33,7 @@ from makeway.core.model import (
     WorkloadKey,
 )
 from makeway.core.policy import Policy
+from makeway.core.preemption.departures import BY_TIME, queued_after
 from makeway.core.requests import SummedLimits, adjusted, counted, summarised, units, violation
 
 LOWERED_MAX = 10_000  # podSets that are remembered
@@ -171,14 +172,11 @@ def queued_at(workload: wire.Workload, policy: Policy) -> Millis:
         by_timeout = evicted.reason == "PodsReadyTimeout" and policy.requeuing.timestamp == "Eviction"
         if by_timeout or evicted.reason == "AdmissionCheck":
             return _millis(evicted.last_transition_time) or DAWN
+    behind = None
     if _is_true(conditions, "Preempted"):
         preempted = conditions["Preempted"]
-        sorting = policy.gates.priority_sorting_within_cohort
-        if preempted.reason == "InClusterQueueTimeBased" or (
-            preempted.reason == "InCohortReclaimWhileBorrowing" and not sorting
-        ):
-            return Millis((_millis(preempted.last_transition_time) or DAWN) + 1)
-    return _created_at(workload)
+        behind = queued_after(preempted.reason, _millis(preempted.last_transition_time) or DAWN, policy)
+    return _created_at(workload) if behind is None else behind
 
 
 def _created_at(workload: wire.Workload) -> Millis:
@@ -198,7 +196,7 @@ def _since(conditions: Mapping[str, Condition], type_: str) -> Millis | None:
 def _displaced_at(conditions: Mapping[str, Condition]) -> Millis | None:
     """Since when it is displaced by time, if it is (S-7.14)."""
     preempted = conditions.get("Preempted")
-    if preempted is None or preempted.status != "True" or preempted.reason != "InClusterQueueTimeBased":
+    if preempted is None or preempted.status != "True" or preempted.reason != BY_TIME:
         return None
     return _millis(preempted.last_transition_time) or DAWN
 

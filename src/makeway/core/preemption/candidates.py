@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from makeway.core.model import FR, Millis, Queue, QueueName, Usage, Workload
 from makeway.core.preemption.eligibility import Equals
+from makeway.core.queue_policies import NOBODY
 from makeway.core.quota.holders import Holders
 from makeway.core.quota.tree import QuotaNode, QuotaTree
 
@@ -80,6 +81,8 @@ class Candidates:
         self._equals = equals
         self._excluded = excluded
         self._stuck_before = stuck_before  # who should have left by then does not count any more (S-10.13)
+        self._own_below = queue.within.below(incoming.priority, equals=equals.by_age)  # the priorities below which
+        self._below = queue.reclaim.below(incoming.priority)  # workloads of the own queue, and of others, may leave
 
     def read(self) -> Iterator[Candidate]:
         for evicted in (True, False):
@@ -96,10 +99,10 @@ class Candidates:
         Reads somebody only where it is not enough that there are some.
         """
         queues = self._lenders.advantaged if advantaged else self._lenders.others
-        if self._incoming.family is None and not self._excluded:  # then all who stay may be asked to leave
-            below = self._below()
-            if any(self._holders.has_some_upto(queue, self._need, below, evicted=False) for queue in queues):
-                return True
+        may_all = self._incoming.family is None and not self._excluded
+        below = self._below
+        if may_all and any(self._holders.has_some_upto(each, self._need, below, evicted=False) for each in queues):
+            return True
         return any(next(self._of_cohort(queues, evicted), None) is not None for evicted in (False, True))
 
     def of_queue(self, queue: QueueName) -> Iterator[Workload]:
@@ -113,15 +116,11 @@ class Candidates:
     def _of_cohort(self, queues: dict[QueueName, QuotaNode], evicted: bool) -> Iterator[Workload]:
         if not queues:
             return iter(())
-        return filter(self._may, self._holders.upto(queues, self._need, self._below(), evicted=evicted))
-
-    def _below(self) -> int:
-        """Below which priority others of the cohort may be asked to leave."""
-        return self._queue.reclaim.below(self._incoming.priority)
+        return filter(self._may, self._holders.upto(queues, self._need, self._below, evicted=evicted))
 
     def _of_own_queue(self, evicted: bool) -> Iterator[Workload]:
         incoming, holders, own = self._incoming, self._holders, self._queue.name
-        if not self._queue.within.preempts:
+        if self._own_below == NOBODY:
             return
         yield from filter(self._may, holders.upto((own,), self._need, incoming.priority, evicted=evicted))
         if not (self._queue.within.takes_equals and self._equals.by_age):
@@ -148,10 +147,8 @@ class Candidates:
 
         ``while_borrowing`` leaves out who would not leave for a borrower (S-8.4).
         """
-        queue, priority = self._queue, self._incoming.priority
-        own = self._holders.freed_at_most(queue.name, fr, queue.within.below(priority, equals=self._equals.by_age))
-        below = limit = self._below()
-        if while_borrowing:
-            limit = min(below, queue.borrow.below(priority, queue.threshold))
+        queue, below = self._queue, self._below
+        own = 0 if self._own_below == NOBODY else self._holders.freed_at_most(queue.name, fr, self._own_below)
+        limit = min(below, queue.borrow.below(self._incoming.priority, queue.threshold)) if while_borrowing else below
         others = sum(self._holders.freed_at_most(queue, fr, below) for queue in self._lenders.advantaged)
         return own, others + sum(self._holders.freed_at_most(queue, fr, limit) for queue in self._lenders.others)

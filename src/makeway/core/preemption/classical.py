@@ -105,6 +105,7 @@ class _Search:
         self._need = need
         self._request = request
         self.candidates = candidates
+        self._below_borrower = queue.borrow.below(incoming.priority, queue.threshold)  # who leaves for one that borrows
 
     def is_below_nominal(self) -> bool:
         return all(self._node.usage.get(fr, 0) < self._node.nominal.get(fr, 0) for fr in self._need)
@@ -141,7 +142,7 @@ class _Search:
         return []
 
     def _is_barred(self, each: Candidate, node: QuotaNode, under: QuotaNode, may_borrow: bool) -> bool:
-        if may_borrow and not each.advantaged and only_without_borrowing(self.queue, self._incoming, each.workload):
+        if may_borrow and not each.advantaged and each.workload.priority >= self._below_borrower:
             return True
         at: QuotaNode | None = node
         while at is not None and at is not under:

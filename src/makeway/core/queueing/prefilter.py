@@ -104,7 +104,9 @@ class Prefilter:
             free = max(0, state.tree.available(node, fr)) + promised.get(resource, 0)
             if amount <= free:
                 continue
-            own = state.holders.freed_at_most(name, fr, queue.within.below(priority, equals=equals))
+            own = 0
+            if queue.within.preempts:
+                own = state.holders.freed_at_most(name, fr, queue.within.below(priority, equals=equals))
             if used >= nominal or used - own + amount > nominal:  # it would borrow, so nobody else leaves for it
                 is_short = is_short or amount > free + own
         return is_short

@@ -13,15 +13,16 @@ becomes of an eviction (``workloads.lifecycle``, ``jobs.running``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from makeway.api.conditions import find, set_condition
 from makeway.api.names import JOB_UID_LABEL
+from makeway.api.objects.meta import Condition
 from makeway.api.objects.workload import (
     Admission,
     ClaimedAssignment,
@@ -30,6 +31,7 @@ from makeway.api.objects.workload import (
     PodSetRequest,
     PreemptionClaim,
     Workload,
+    WorkloadStatus,
 )
 from makeway.api.quantity import Quantity, Time
 from makeway.controllers.contract import Action, Change, Edit, Note, Ref, Trouble, View
@@ -41,7 +43,10 @@ from makeway.core.cycle.flavors import Assignment
 from makeway.core.cycle.why_waiting import Unseen
 from makeway.core.messages import (
     HUMAN_REASONS,
+    Conditions,
     conditions_after,
+    conditions_with_quota,
+    conditions_without_quota,
     message_class,
     pending_message,
     pending_reason,
@@ -81,24 +86,11 @@ class Reserve:
         status = status_of(workload)
         if says(workload, "QuotaReserved") or says(workload, "Finished") or not workload.spec.active:
             return None
-        now, generation = Time.of_millis(stored(self.at)), generation_of(workload)
-        conditions = set_condition(
-            status.conditions, type="QuotaReserved", status="True", reason="QuotaReserved", message=self.message,
-            now=now, observed_generation=generation,
-        )  # fmt: skip
-        words = "The workload is admitted" if self.admitted else "Not all admission checks are Ready"
-        conditions = set_condition(
-            conditions, type="Admitted", status="True" if self.admitted else "False",
-            reason="Admitted" if self.admitted else "UnsatisfiedAdmissionChecks", message=words, now=now,
-            observed_generation=generation,
-        )  # fmt: skip
-        for ended in ("Evicted", "Preempted", "QuotaReservationBlocked"):
-            found = find(conditions, ended)
-            if found is not None and found.status == "True":
-                conditions = set_condition(
-                    conditions, type=ended, status="False", reason="QuotaReserved",
-                    message=f"Previously: {found.message}", now=now, observed_generation=generation,
-                )  # fmt: skip
+        messages = {each.type: f"Previously: {each.message}" for each in status.conditions}
+        messages["QuotaReserved"] = self.message
+        messages["Admitted"] = "The workload is admitted" if self.admitted else "Not all admission checks are Ready"
+        changes = conditions_with_quota(_statuses(status), checks_done=self.admitted)
+        conditions = _with_conditions(workload, changes, messages, self.at)
         after = replace(
             status, conditions=conditions, admission=self.admission, preemption_claim=None, resource_requests=()
         )
@@ -113,7 +105,7 @@ class TellPending:
     message: str
     at: Millis
     requests: tuple[PodSetRequest, ...]
-    blocked: str = ""  # status of QuotaReservationBlocked, where it changes
+    blocked: Literal["True", "False", ""] = ""  # status of QuotaReservationBlocked, where it changes
     blocked_reason: str = ""
     claim: PreemptionClaim | None = None
 
@@ -121,22 +113,11 @@ class TellPending:
         status = status_of(workload)
         if says(workload, "QuotaReserved") or says(workload, "Finished") or not workload.spec.active:
             return None
-        now, generation = Time.of_millis(stored(self.at)), generation_of(workload)
-        conditions = set_condition(
-            status.conditions, type="QuotaReserved", status="False", reason=self.reason, message=self.message, now=now,
-            observed_generation=generation,
-        )  # fmt: skip
-        admitted = find(conditions, "Admitted")
-        if admitted is None or admitted.status == "True":
-            conditions = set_condition(
-                conditions, type="Admitted", status="False", reason="NoReservation", message="No quota is held",
-                now=now, observed_generation=generation,
-            )  # fmt: skip
+        changes = conditions_without_quota(_statuses(status), self.reason)
         if self.blocked:
-            conditions = set_condition(
-                conditions, type="QuotaReservationBlocked", status=self.blocked,  # type: ignore[arg-type]
-                reason=self.blocked_reason, message=self.message, now=now, observed_generation=generation,
-            )  # fmt: skip
+            changes["QuotaReservationBlocked"] = (self.blocked, self.blocked_reason)
+        messages = dict.fromkeys(changes, self.message) | {"Admitted": "No quota is held"}
+        conditions = _with_conditions(workload, changes, messages, self.at)
         after = replace(status, conditions=conditions, resource_requests=self.requests, preemption_claim=self.claim)
         return replace(workload, status=after)
 
@@ -155,6 +136,24 @@ class EndClaim:
 
 
 # --- what an edit is made of ------------------------------------------------------------------------------------------
+
+
+def _statuses(status: WorkloadStatus) -> dict[str, str]:
+    return {each.type: each.status for each in status.conditions}
+
+
+def _with_conditions(
+    workload: Any, changes: Conditions, messages: Mapping[str, str], at: Millis
+) -> tuple[Condition, ...]:
+    """The conditions of a workload with some changed, since ``at`` as it is stored."""
+    conditions: tuple[Condition, ...] = status_of(workload).conditions
+    now, generation = Time.of_millis(stored(at)), generation_of(workload)
+    for name, (status, reason) in changes.items():
+        conditions = set_condition(
+            conditions, type=name, status=status, reason=reason, message=messages[name], now=now,
+            observed_generation=generation,
+        )  # fmt: skip
+    return conditions
 
 
 def admission_of(queue: str, assignment: Assignment) -> Admission:
@@ -435,14 +434,16 @@ class PlanWriter:
         if claim is None:
             yield from evictions
 
-    def _blocks(self, verdict: Verdict, view: View) -> tuple[str, str]:
+    def _blocks(self, verdict: Verdict, view: View) -> tuple[Literal["True", "False", ""], str]:
         """What becomes of QuotaReservationBlocked: status and reason, both "" where it stays (S-14.4)."""
         if verdict.requeue not in MAY_BLOCK:
             return "", ""
         before = view.get(_ref(verdict.workload.key))
-        statuses = {} if before is None else {each.type: each.status for each in status_of(before).conditions}
-        found = conditions_after(verdict, statuses, checks_done=False).get("QuotaReservationBlocked", ("", ""))
-        return ("", "") if found[0] == "True" and statuses.get("QuotaReservationBlocked") == "True" else found
+        statuses = {} if before is None else _statuses(status_of(before))
+        found = conditions_after(verdict, statuses, checks_done=False).get("QuotaReservationBlocked")
+        if found is None or (found[0] == "True" and statuses.get("QuotaReservationBlocked") == "True"):
+            return "", ""
+        return found
 
     def _evictions(self, verdict: Verdict, view: View, now: Millis, decision: str) -> Iterator[Action]:
         for target in verdict.targets:
