@@ -169,6 +169,19 @@ def test_a_strict_write_gives_up_on_a_conflict_but_knows_what_is_there() -> None
     assert world.done == [("x", False)]
 
 
+@pytest.mark.parametrize("error", [Unavailable("busy"), TimedOut("?")])
+def test_a_strict_write_that_gives_up_is_not_made_after_all_when_the_read_fails(error: Any) -> None:
+    world = World(None, error)
+    world.store.update(replace(world.stored(A), spec=CohortSpec(parent_name="another")))
+    world.executor.submit(change("x", strict=True), NOW)
+    world.work()
+    assert world.done == [], "it will read again"
+    world.informers.poll(NOW)
+    world.work(NOW + 1000)
+    assert world.done == [("x", False)]
+    assert world.parent() == "another" == world.known()
+
+
 @pytest.mark.parametrize("lost", [TimedOut("?"), (TimedOut("?"),)], ids=["not applied", "applied"])
 def test_after_a_time_out_the_object_tells_what_happened(lost: Any) -> None:
     world = World(lost)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -85,6 +85,15 @@ def called(store: Store, number: int, call: Call) -> WriteAnswer:
         return WriteAnswer(number, error=error)
 
 
+# A write is sent; or somebody was quicker, or nobody knows whether it happened, and the object is read, to make the
+# write again from what is there, or, where it may not be made from anything newer, only to know it.
+Doing = Literal["writing", "reading", "reading to give up"]
+
+# What an error means for a task: the object is there already; it has changed, and the write is made again from what it
+# is now, or not; it is not there; the call is tried again after a pause; it will not be otherwise if it is tried again.
+Meaning = Literal["there", "changed", "changed for good", "gone", "try again", "refused"]
+
+
 @dataclass(slots=True)
 class _Task:
     """A write that was asked for and is not answered yet."""
@@ -93,14 +102,27 @@ class _Task:
     action: Action
     attempts: int = 0
     conflicts: int = 0
-    reads: bool = False  # it asks how the object is before it goes on
-    gives_up: bool = False  # and then goes on no more
+    doing: Doing = "writing"
     assumed: bool = False
     tail: list[_Task] = field(default_factory=list)  # what follows once it is stored
 
     @property
     def ref(self) -> Ref:
         return self.action.write.ref
+
+    def meaning(self, error: StoreError) -> Meaning:
+        write = self.action.write
+        creates = isinstance(write, Create)
+        if isinstance(error, AlreadyExists) and creates:
+            return "there"
+        if isinstance(error, Conflict) and not creates:
+            is_strict = isinstance(write, Change) and write.strict
+            return "changed for good" if is_strict or self.conflicts >= CONFLICTS_MAX else "changed"
+        if isinstance(error, NotFound):
+            return "gone"
+        if isinstance(error, Retryable | Conflict) and self.attempts < ATTEMPTS_MAX:
+            return "try again"
+        return "refused"
 
 
 Done = Callable[[Action, bool], None]  # an action, and whether it is stored
@@ -162,7 +184,7 @@ class Executor:
         write = task.action.write
         ref = write.ref
         kind = self._kinds[ref.kind]
-        if task.reads:
+        if task.doing != "writing":
             return lambda store: store.get(kind, ref.namespace, ref.name)
         if isinstance(write, Create):
             return lambda store: store.create(write.body)
@@ -210,62 +232,69 @@ class Executor:
             except msgspec.MsgspecError as error:  # whatever else it knows of the object may be old
                 self._objects.gave_up(task.ref, INFORMERS, error)
                 self._note_refusal(task.ref)
-                task.gives_up |= task.reads
-            if task.gives_up:
-                self._finish(task, False, now)
-            elif task.reads:
-                task.reads = False
-                self._send(task, now)  # made again from what is there; if it is there already, nothing is written
-            else:
-                self.writes += 1
-                self._finish(task, True, now)
+                task.doing = "writing" if task.doing == "writing" else "reading to give up"
+            self._go_on(task, now)
         elif answer.error is not None:
             self._failed(task, answer.error, now)
 
+    def _go_on(self, task: _Task, now: Millis) -> None:
+        """The object is known."""
+        if task.doing == "reading to give up":
+            self._finish(task, False, now)
+        elif task.doing == "reading":
+            task.doing = "writing"
+            self._send(task, now)  # made again from what is there; if it is there already, nothing is written
+        else:
+            self.writes += 1
+            self._finish(task, True, now)
+
     def _see(self, task: _Task, stored: Stored) -> None:
         is_gone = _is_free_to_go(stored) if stored.deleting else isinstance(task.action.write, Delete)
-        if is_gone and not task.reads:
+        if is_gone and task.doing == "writing":
             self._objects.see_gone(ref_of(stored), stored.revision)
         else:
-            settles = task.number if task.assumed and not task.reads else 0
+            settles = task.number if task.assumed and task.doing == "writing" else 0
             self._objects.see(ref_of(stored), stored.value(), stored.revision, settles=settles)
 
     def _failed(self, task: _Task, error: StoreError, now: Millis) -> None:
         write = task.action.write
-        if isinstance(error, AlreadyExists):
-            self._read_again(task, now)
-        elif isinstance(error, Conflict) and not isinstance(write, Create):
-            task.conflicts += 1
-            strict = isinstance(write, Change) and write.strict
-            self._read_again(task, now, then_fail=strict or task.conflicts > CONFLICTS_MAX)
-        elif isinstance(error, NotFound):
-            self._objects.see_gone(task.ref, self._objects.revision(task.ref))
-            if isinstance(write, Create):  # its namespace is not there
+        match task.meaning(error):
+            case "there":
+                self._finish(task, True, now)  # whether it is ours is for the next look to say
+            case "changed":
+                task.conflicts += 1
+                self._read(task, "reading", now)
+            case "changed for good":
+                self._read(task, "reading to give up", now)
+            case "gone":
+                self._objects.see_gone(task.ref, self._objects.revision(task.ref))
+                if isinstance(write, Create):  # its namespace is not there
+                    self._note_refusal(task.ref)
+                self._finish(task, isinstance(write, Delete), now)
+            case "try again":
+                self._pause(task, error, now)
+            case "refused":
                 self._note_refusal(task.ref)
-            self._finish(task, isinstance(write, Delete), now)
-        elif isinstance(error, Retryable | Conflict) and task.attempts < ATTEMPTS_MAX:
-            task.attempts += 1
-            task.reads = isinstance(error, TimedOut) and not isinstance(write, Create)
-            asked = error.retry_after if isinstance(error, Retryable) else None
-            pause = max(backoff_ms(task.attempts), asked or 0)
-            self._pauses.set(task.ref, Millis(now + pause))
-        else:
-            self._note_refusal(task.ref)
-            self._finish(task, False, now)
+                self._finish(task, False, now)
+
+    def _read(self, task: _Task, doing: Doing, now: Millis) -> None:
+        task.doing = doing
+        self._send(task, now)
+
+    def _pause(self, task: _Task, error: StoreError, now: Millis) -> None:
+        """The same again, later; where nobody knows whether the write happened, the object is read first."""
+        task.attempts += 1
+        if task.doing != "reading to give up":
+            is_unknown = isinstance(error, TimedOut) and not isinstance(task.action.write, Create)
+            task.doing = "reading" if is_unknown else "writing"
+        asked = error.retry_after if isinstance(error, Retryable) else None
+        self._pauses.set(task.ref, Millis(now + max(backoff_ms(task.attempts), asked or 0)))
 
     def _note_refusal(self, ref: Ref) -> None:
         """It will not be otherwise if it is tried again at once; whoever wants it must wait longer each time."""
         self.refusals[ref] = self.refusals.pop(ref, 0) + 1
         if len(self.refusals) > REFUSED_MAX:
             del self.refusals[next(iter(self.refusals))]
-
-    def _read_again(self, task: _Task, now: Millis, *, then_fail: bool = False) -> None:
-        """Somebody was quicker: see what is there now, then go on, or give up."""
-        if isinstance(task.action.write, Create):
-            self._finish(task, True, now)  # it is there; whether it is ours is for the next look to say
-        else:
-            task.reads, task.gives_up = True, then_fail
-            self._send(task, now)
 
     def _finish(self, task: _Task, stored: bool, now: Millis) -> None:
         line = self._lines[task.ref]
@@ -275,9 +304,9 @@ class Executor:
         self._pauses.set(task.ref, None)
         if stored:
             self.refusals.pop(task.ref, None)
-        for each in task.tail if stored else ():
-            self._enter(each, now)
-        if not stored:
+            for following in task.tail:
+                self._enter(following, now)
+        else:
             self._drop(task.tail)
         if task.assumed:
             self._objects.settle(task.ref, task.number)
@@ -287,11 +316,11 @@ class Executor:
 
     def _drop(self, tasks: list[_Task]) -> None:
         """What was to follow will not happen."""
-        for each in tasks:
-            self._drop(each.tail)
-            if each.assumed:
-                self._objects.settle(each.ref, each.number)
-            self._done(each.action, False)
+        for task in tasks:
+            self._drop(task.tail)
+            if task.assumed:
+                self._objects.settle(task.ref, task.number)
+            self._done(task.action, False)
 
     def next_at(self) -> Millis | None:
         times = [at for at in (self._writer.next_at(), self._pauses.next_at()) if at is not None]

@@ -1,26 +1,23 @@
 """A plan becomes writes: who is admitted, who is asked to leave, and what those who wait are told.
 
 The claim of a preemptor is stored before the first of its victims is asked to leave; their evictions follow that
-write, and are never made if it fails. What a waiting workload is told is written when it says something new, at most
-once per ``statusWriteInterval`` and object (S-5.12); in between the newest is kept, and written when it is due.
+write, and are never made if it fails. Workloads that no cycle evaluates are told why they wait as well, while no head
+is due, and a bounded number at a time (0076).
 
-Workloads that no cycle evaluates are told as well, while no head is due, and a bounded number at a time (0076). What
-was told counts as long as it is stored: a workload whose status was written by others since has been told nothing.
-
-Not here: the decisions (``core.cycle.cycle``), when workloads are told that no cycle evaluates (``resting``), and what
-becomes of an eviction (``workloads.lifecycle``, ``jobs.running``).
+Not here: the decisions (``core.cycle.cycle``), whether what a workload is told is news and when it may be written
+(``telling``), when workloads are told that no cycle evaluates (``resting``), and what becomes of an eviction
+(``workloads.lifecycle``, ``jobs.running``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from heapq import heappop, heappush
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
-from makeway.api.conditions import find, set_condition
+from makeway.api.conditions import set_condition
 from makeway.api.names import JOB_UID_LABEL
 from makeway.api.objects.meta import Condition
 from makeway.api.objects.workload import (
@@ -34,7 +31,7 @@ from makeway.api.objects.workload import (
     WorkloadStatus,
 )
 from makeway.api.quantity import Quantity, Time
-from makeway.controllers.contract import Action, Change, Edit, Note, Ref, Trouble, View
+from makeway.controllers.contract import Action, Change, Note, Ref, Trouble, View
 from makeway.controllers.contract import workload_ref as _ref
 from makeway.controllers.workloads.edits import TellWhyWaiting
 from makeway.controllers.workloads.eviction import Evict, event_of_eviction, generation_of, says, status_of
@@ -47,19 +44,16 @@ from makeway.core.messages import (
     conditions_after,
     conditions_with_quota,
     conditions_without_quota,
-    message_class,
     pending_message,
-    pending_reason,
     preempted_message,
     reserved_message,
-    shown_reason,
 )
-from makeway.core.model import DAWN, Claim, Millis, WorkloadKey, stored
-from makeway.core.policy import Policy
+from makeway.core.model import Claim, Millis, WorkloadKey, stored
 from makeway.core.preemption.classical import Target
 from makeway.core.trace import Rule
 from makeway.runtime.scheduling.eviction_batches import EvictionBatches, Failed
 from makeway.runtime.scheduling.resting import Resting
+from makeway.runtime.scheduling.telling import Telling, Words
 
 CLAIM_VICTIMS_MAX = 256
 MAY_BLOCK = ("PreemptionGated", "NoFit", "PreemptionNoCandidates")  # after these QuotaReservationBlocked may change
@@ -204,46 +198,11 @@ def _requests(verdict: Verdict) -> tuple[PodSetRequest, ...]:
 # --- the controller --------------------------------------------------------------------------------------------------
 
 
-class _Words(NamedTuple):
-    """What a waiting workload is told, but for amounts: as long as that stays, nothing is written (S-5.12)."""
-
-    reason: str
-    message: str
-    claims: bool  # whether a claim goes with it
-
-    @classmethod
-    def of(cls, found: Verdict | Unseen, policy: Policy) -> _Words:
-        if isinstance(found, Unseen):
-            return cls(
-                shown_reason(found.reason, policy), message_class(found.message), found.workload.claim is not None
-            )
-        reason, message = shown_reason(pending_reason(found), policy), pending_message(found)
-        return cls(reason, message_class(message), found.claim is not None)
-
-    @classmethod
-    def stored_in(cls, workload: Workload | None) -> _Words | None:
-        """What its stored status says."""
-        status = None if workload is None else status_of(workload)
-        found = None if status is None else find(status.conditions, "QuotaReserved")
-        if status is None or found is None or found.status != "False":
-            return None
-        return cls(found.reason, message_class(found.message), status.preemption_claim is not None)
-
-
-class _Told(NamedTuple):
-    meaning: object  # of the verdict; equal ones have equal words
-    words: _Words
-    at: Millis  # when they were written; the beginning of time where that delays nothing
-    under_way: Edit | None = None  # what writes them, until that is answered
-
-
 class PlanWriter:
-    """Turns plans into actions. It remembers what it told whom last, which a restart may forget."""
+    """Turns plans into actions, and says to those who wait why they do."""
 
     def __init__(self) -> None:
-        self._told: dict[WorkloadKey, _Told] = {}
-        self._late: dict[WorkloadKey, Verdict | Unseen] = {}  # what is to be written when it is due
-        self._due: list[tuple[Millis, WorkloadKey]] = []
+        self._telling = Telling()
         self.troubles: list[Trouble] = []  # workloads of whom it could not be said why they wait
         self.resting = Resting(self.troubles)
         self.issues = EvictionBatches()
@@ -264,52 +223,38 @@ class PlanWriter:
 
     def late(self, view: View, now: Millis) -> Iterator[Action]:
         """What was held back and is due now."""
-        while self._due and self._due[0][0] <= now:
-            key = heappop(self._due)[1]
-            found = self._late.pop(key, None)
+        for key, found in self._telling.due(now):
             try:
-                told = found is not None and self._told_still(key, view) is not None
-                actions = list(self._tell(found, view, now, "", ())) if found is not None and told else []
+                has_told = self._telling.has_told(key, view)
+                actions = list(self._tell(found, view, now, "", ())) if has_told else []
             except Exception as error:
                 self.troubles.append(Trouble(_ref(key), error))
                 continue
             yield from actions
 
     def next_at(self) -> Millis | None:
-        while self._due and self._due[0][1] not in self._late:
-            heappop(self._due)
-        times = (self._due[0][0] if self._due else None, self.resting.next_at())
+        times = (self._telling.next_at(), self.resting.next_at())
         return min((at for at in times if at is not None), default=None)
 
     def forget(self, key: WorkloadKey) -> None:
         """It has quota, or is gone: whatever was to be said is not said any more."""
-        self._told.pop(key, None)
-        self._late.pop(key, None)
+        self._telling.forget(key)
         self.resting.forget(key)
 
     def passed_over(self, key: WorkloadKey) -> None:
         """Its last "no" stands: that it lost its turn in between is not said any more (0018)."""
-        late = self._late.get(key)
-        if isinstance(late, Verdict) and late.only_lost_its_turn:
-            del self._late[key]
+        self._telling.passed_over(key)
 
     def answered(self, action: Action, stored: bool) -> Failed | None:
         """A write is stored, or never will be; what follows if it was the last eviction of a decision."""
-        write = action.write
-        told = self._told.get(write.ref.key) if isinstance(write, Change) else None
-        if told is not None and isinstance(write, Change) and write.edit is told.under_way:
-            if stored:
-                self._told[write.ref.key] = told._replace(under_way=None)
-            else:
-                del self._told[write.ref.key]
+        self._telling.answered(action.write, stored)
         return self.issues.answered(action, stored)
 
     # --- workloads that no cycle evaluates ---
 
     def note(self, workload: Workload, view: View, now: Millis) -> None:
         """A workload that waits is stored anew: unless that was our word, its status may be missing or outdated."""
-        told = self._told.get(Ref.of(workload).key)
-        if told is None or told.under_way is None:
+        if not self._telling.is_writing(Ref.of(workload).key):
             self.resting.note(workload, view, now)
 
     def rested(self, view: View, now: Millis) -> Iterator[Action]:
@@ -326,25 +271,13 @@ class PlanWriter:
         self, key: WorkloadKey, found: Verdict | Unseen, view: View, now: Millis
     ) -> Iterator[Action]:
         self._heed_time(found, now)
-        told = self._told_still(key, view)
-        was_held_back = self._late.pop(key, None) is not None  # and is outdated: this is what is true now
-        if _Words.of(found, view.policy) == (_Words.stored_in(view.get(_ref(key))) if told is None else told.words):
-            return
-        due = now if told is None else Millis(told.at + view.policy.status_write_interval_ms)
-        if now < due:
-            if not was_held_back:
-                heappush(self._due, (due, key))
-            self._late[key] = found
-            return
-        yield from self._tell(found, view, now, "", ())
-
-    def _told_still(self, key: WorkloadKey, view: View) -> _Told | None:
-        """What it was told here, unless somebody else has written another status since."""
-        told = self._told.get(key)
-        if told is not None and told.under_way is None and _Words.stored_in(view.get(_ref(key))) != told.words:
-            del self._told[key]
-            return None
-        return told
+        due = self._telling.due_at(key, view, now)
+        if not self._telling.is_news(key, Words.of(found, view.policy), view):
+            self._telling.drop(key)
+        elif now < due:
+            self._telling.hold_back(key, found, due)
+        else:
+            yield from self._tell(found, view, now, "", ())
 
     # --- admitted ---
 
@@ -374,18 +307,15 @@ class PlanWriter:
         self.resting.forget(key)
         self._heed_time(verdict, now)
         at_once = verdict.claim is not None or self._blocks(verdict, view) != ("", "")
-        if not at_once and not self._tells_news(verdict, view):
-            self._late.pop(key, None)
+        if not at_once and not self._telling.tells_news(verdict, view):
+            self._telling.drop(key)
             yield from evictions
             return
-        told = self._told_still(key, view)
-        due = now if told is None else Millis(told.at + view.policy.status_write_interval_ms)
-        if told is not None and verdict.only_lost_its_turn:
+        due = self._telling.due_at(key, view, now)
+        if verdict.only_lost_its_turn and self._telling.has_told(key, view):
             due = max(due, Millis(now + SETTLES_MS))
         if not at_once and now < due:
-            if key not in self._late:
-                heappush(self._due, (due, key))
-            self._late[key] = verdict
+            self._telling.hold_back(key, verdict, due)
             yield from evictions
             return
         yield from self._tell(verdict, view, now, decision, evictions)
@@ -396,35 +326,19 @@ class PlanWriter:
         if until is not None and now < until:
             self.resting.note_later(found.workload, until)
 
-    def _tells_news(self, verdict: Verdict, view: View) -> bool:
-        """Whether its words differ from those that are stored, or on their way."""
-        key, meaning = verdict.workload.key, _meaning(verdict)
-        told = self._told_still(key, view)
-        if told is not None and told.meaning == meaning:
-            return False
-        words = _Words.of(verdict, view.policy)
-        if words != (_Words.stored_in(view.get(_ref(key))) if told is None else told.words):
-            return True
-        if told is None:
-            self._told[key] = _Told(meaning, words, DAWN)
-        else:
-            self._told[key] = told._replace(meaning=meaning)
-        return False
-
     def _tell(
         self, found: Verdict | Unseen, view: View, now: Millis, decision: str, evictions: tuple[Action, ...]
     ) -> Iterator[Action]:
-        key, words = found.workload.key, _Words.of(found, view.policy)
-        self._late.pop(key, None)
+        key, words = found.workload.key, Words.of(found, view.policy)
         if isinstance(found, Unseen):
             wait = TellWhyWaiting(words.reason, found.message, now)
-            self._told[key] = _Told(found, words, DAWN, wait)  # its first verdict is told at once all the same
+            self._telling.told(found, words, now, wait)
             yield Action(Change(_ref(key), wait, uid=found.workload.uid, assumed="quietly"), decision=decision)
             return
         message = pending_message(found)
         claim = None if found.claim is None else claim_of(found.claim)
         edit = TellPending(words.reason, message, now, _requests(found), *self._blocks(found, view), claim=claim)
-        self._told[key] = _Told(_meaning(found), words, now, edit)
+        self._telling.told(found, words, now, edit)
         yield Action(
             Change(_ref(key), edit, uid=found.workload.uid, assumed="quietly"),
             then=evictions if claim is not None else (),
@@ -498,9 +412,3 @@ def _until(verdict: Verdict) -> Millis | None:
     """The time that its words speak of, where a workload was displaced by time itself."""
     times = (step.numbers[0] for step in verdict.steps if step.rule is Rule.DISPLACED_BY_TIME)
     return next((Millis(at) for at in times), None)
-
-
-def _meaning(verdict: Verdict) -> object:
-    """What decides about its words."""
-    steps: Iterable[Any] = (*verdict.steps, *verdict.assignment.steps)
-    return verdict.status, verdict.requeue, tuple((step.rule, step.subjects) for step in steps), verdict.claim

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from makeway.controllers.contract import Action, Ref, View
-from makeway.core.model import Millis
+from makeway.core.model import DAWN, Millis
 from makeway.core.state import State
 from makeway.runtime.executor import Executor
 from makeway.runtime.set_aside import Probe, SetAside
@@ -24,15 +24,11 @@ class StepContext:
     observer: Observer
     stopwatch: Callable[[], float]  # seconds; only figures depend on it
     probe: Probe | None = None
-
-    @property
-    def now(self) -> Millis:
-        """The time of the step that is running."""
-        return self.updates.context.now
+    now: Millis = DAWN  # of the step that is running
 
     def begin(self, now: Millis) -> None:
         """A step begins."""
-        self.updates.context.now = now
+        self.now = self.updates.context.now = now
 
     def submit(self, action: Action) -> None:
         self.executor.submit(action, self.now)

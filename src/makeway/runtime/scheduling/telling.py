@@ -1,0 +1,167 @@
+"""Who was told what and when, and what is held back: a status is written when it says something new (S-5.12).
+
+At most once per ``statusWriteInterval`` and object; in between the newest is kept, until it is due. What was told
+counts as long as it is stored: a workload whose status was written by others since has been told nothing. All of it may
+be forgotten by a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
+
+from makeway.api.conditions import find
+from makeway.api.objects.workload import Workload
+from makeway.controllers.contract import Change, Edit, View, Write, workload_ref
+from makeway.controllers.workloads.eviction import status_of
+from makeway.core.cycle.cycle import Verdict
+from makeway.core.cycle.why_waiting import Unseen
+from makeway.core.messages import message_class, pending_message, pending_reason, shown_reason
+from makeway.core.model import DAWN, Millis, WorkloadKey
+from makeway.core.policy import Policy
+
+Found = Verdict | Unseen  # why a workload waits
+
+
+class Words(NamedTuple):
+    """What a waiting workload is told, but for amounts: as long as that stays, nothing is written (S-5.12)."""
+
+    reason: str
+    message: str
+    claims: bool  # whether a claim goes with it
+
+    @classmethod
+    def of(cls, found: Verdict | Unseen, policy: Policy) -> Words:
+        if isinstance(found, Unseen):
+            return cls(
+                shown_reason(found.reason, policy), message_class(found.message), found.workload.claim is not None
+            )
+        reason, message = shown_reason(pending_reason(found), policy), pending_message(found)
+        return cls(reason, message_class(message), found.claim is not None)
+
+    @classmethod
+    def stored_in(cls, workload: Workload | None) -> Words | None:
+        """What its stored status says."""
+        status = None if workload is None else status_of(workload)
+        found = None if status is None else find(status.conditions, "QuotaReserved")
+        if status is None or found is None or found.status != "False":
+            return None
+        return cls(found.reason, message_class(found.message), status.preemption_claim is not None)
+
+
+class _Told(NamedTuple):
+    meaning: object  # of what was found; equal ones have equal words
+    words: Words
+    at: Millis  # when they were written; the beginning of time where that delays nothing
+    under_way: Edit | None = None  # what writes them, until that is answered
+
+
+class Telling:
+    def __init__(self) -> None:
+        self._told: dict[WorkloadKey, _Told] = {}
+        self._held_back: dict[WorkloadKey, Found] = {}
+        self._due: list[tuple[Millis, WorkloadKey]] = []  # when to look at what is held back
+
+    # --- what was told ---
+
+    def told(self, found: Found, words: Words, now: Millis, edit: Edit) -> None:
+        """A write is under way that says this. The first verdict after what no cycle found is told at once."""
+        key = found.workload.key
+        self._held_back.pop(key, None)
+        if isinstance(found, Unseen):
+            self._told[key] = _Told(found, words, DAWN, edit)
+        else:
+            self._told[key] = _Told(meaning_of(found), words, now, edit)
+
+    def has_told(self, key: WorkloadKey, view: View) -> bool:
+        """Whether it was told something, and nobody else has written another status since."""
+        return self._still(key, view) is not None
+
+    def is_writing(self, key: WorkloadKey) -> bool:
+        told = self._told.get(key)
+        return told is not None and told.under_way is not None
+
+    def answered(self, write: Write, stored: bool) -> None:
+        """What could not be written was not told."""
+        told = self._told.get(write.ref.key) if isinstance(write, Change) else None
+        if told is not None and isinstance(write, Change) and write.edit is told.under_way:
+            if stored:
+                self._told[write.ref.key] = told._replace(under_way=None)
+            else:
+                del self._told[write.ref.key]
+
+    def is_news(self, key: WorkloadKey, words: Words, view: View) -> bool:
+        """Whether these words differ from those that are stored, or on their way."""
+        return words != self._words(key, self._still(key, view), view)
+
+    def tells_news(self, verdict: Verdict, view: View) -> bool:
+        """The same of a verdict; what an earlier one meant is not put into words again."""
+        key, meaning = verdict.workload.key, meaning_of(verdict)
+        told = self._still(key, view)
+        if told is not None and told.meaning == meaning:
+            return False
+        words = Words.of(verdict, view.policy)
+        if words != self._words(key, told, view):
+            return True
+        self._told[key] = _Told(meaning, words, DAWN) if told is None else told._replace(meaning=meaning)
+        return False
+
+    def due_at(self, key: WorkloadKey, view: View, now: Millis) -> Millis:
+        """When it may be told something again."""
+        told = self._still(key, view)
+        return now if told is None else Millis(told.at + view.policy.status_write_interval_ms)
+
+    def _still(self, key: WorkloadKey, view: View) -> _Told | None:
+        """What it was told here, unless somebody else has written another status since."""
+        told = self._told.get(key)
+        if told is not None and told.under_way is None and told.words != self._words(key, None, view):
+            del self._told[key]
+            return None
+        return told
+
+    def _words(self, key: WorkloadKey, told: _Told | None, view: View) -> Words | None:
+        """What it was told here, else what its stored status says."""
+        return Words.stored_in(view.get(workload_ref(key))) if told is None else told.words
+
+    # --- what is held back ---
+
+    def hold_back(self, key: WorkloadKey, found: Found, until: Millis) -> None:
+        """Tell it then, unless there is something newer."""
+        if key not in self._held_back:
+            heappush(self._due, (until, key))
+        self._held_back[key] = found
+
+    def drop(self, key: WorkloadKey) -> None:
+        """What is held back is not true any more."""
+        self._held_back.pop(key, None)
+
+    def passed_over(self, key: WorkloadKey) -> None:
+        """Its last "no" stands: that it lost its turn in between is not said any more (0018)."""
+        late = self._held_back.get(key)
+        if isinstance(late, Verdict) and late.only_lost_its_turn:
+            del self._held_back[key]
+
+    def due(self, now: Millis) -> Iterator[tuple[WorkloadKey, Found]]:
+        """What was held back and is due now."""
+        while self._due and self._due[0][0] <= now:
+            key = heappop(self._due)[1]
+            found = self._held_back.pop(key, None)
+            if found is not None:
+                yield key, found
+
+    def next_at(self) -> Millis | None:
+        while self._due and self._due[0][1] not in self._held_back:
+            heappop(self._due)
+        return self._due[0][0] if self._due else None
+
+    def forget(self, key: WorkloadKey) -> None:
+        """It has quota, or is gone: whatever was to be said is not said any more."""
+        self._told.pop(key, None)
+        self._held_back.pop(key, None)
+
+
+def meaning_of(verdict: Verdict) -> object:
+    """What decides about its words."""
+    steps: Iterable[Any] = (*verdict.steps, *verdict.assignment.steps)
+    return verdict.status, verdict.requeue, tuple((step.rule, step.subjects) for step in steps), verdict.claim
