@@ -239,10 +239,9 @@ def survey(state: State, now: Millis, queues: Iterable[QueueName]) -> Survey:
         else:
             ended.append(EndedClaim(workload, why))
     standing.sort(key=Claimant.place)
-    without_room = _without_room(state, standing)
-    ended.extend(EndedClaim(each.workload, NO_ROOM) for each in without_room)
-    left = tuple(each for each in standing if each not in without_room)
-    return Survey(left, tuple(sorted(ended, key=lambda each: each.workload.key)))
+    left = _with_room(state, standing)
+    ended.extend(EndedClaim(claimant.workload, NO_ROOM) for claimant in standing if claimant not in left)
+    return Survey(tuple(left), tuple(sorted(ended, key=lambda claim: claim.workload.key)))
 
 
 def _examined(state: State, known: InForce, workload: Workload, now: Millis) -> tuple[str, Claimant | None]:
@@ -272,17 +271,18 @@ def _examined(state: State, known: InForce, workload: Workload, now: Millis) -> 
     return "", Claimant(workload, claim, assignment, victims)
 
 
-def _without_room(state: State, claimants: list[Claimant]) -> list[Claimant]:
-    """Those whose claim does not fit the tree as it will be; of two that do not fit together the later one."""
-    found: list[Claimant] = []
-    while True:
-        left = [each for each in claimants if each not in found]
-        with state.trial():
-            credit(state, left)
-            failing = next((each for each in left if not _finds_room(state, each)), None)
-        if failing is None:
-            return found
-        found.append(failing)
+def _with_room(state: State, claimants: list[Claimant]) -> list[Claimant]:
+    """Those whose claims fit the tree as it will be, oldest first; of two that do not fit together the older one."""
+    left = claimants
+    while (without := _first_without_room(state, left)) is not None:  # then what its victims use is not free for others
+        left = [claimant for claimant in left if claimant is not without]
+    return left
+
+
+def _first_without_room(state: State, claimants: list[Claimant]) -> Claimant | None:
+    with state.trial():
+        credit(state, claimants)
+        return next((claimant for claimant in claimants if not _finds_room(state, claimant)), None)
 
 
 def _finds_room(state: State, claimant: Claimant) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from makeway.core.model import FR, Millis, QueueName, ResourceName, Workload
+from makeway.core.model import FR, Millis, Queue, QueueName, ResourceName, Workload
 from makeway.core.preemption.claims import still_charged
 from makeway.core.preemption.turns import own_turn
 from makeway.core.queueing.pending import may_queue
@@ -88,29 +88,28 @@ class Prefilter:
         ``promised`` counts as room; ``equals`` of its queue may be victims.
         """
         flavors = self._flavors_of(name)
-        if flavors is None:
+        if flavors is None or not amounts.keys() <= flavors.keys():
             return False
-        state, queue, node = self._state, self._state.queues[name], self._state.tree.queues[name]
-        is_short = False
-        for resource, amount in amounts.items():
-            fr = flavors.get(resource)
-            if fr is None:
-                return False
-            used, nominal = node.usage.get(fr, 0), node.nominal.get(fr, 0)
-            if used < nominal and queue.reclaim != "Any":
-                return False  # it would reserve what is left of its own quota
-            if is_short:
-                continue  # one resource that it lacks is enough
-            free = max(0, state.tree.available(node, fr)) + promised.get(resource, 0)
-            if amount <= free:
-                continue
-            own = 0
-            if queue.within != "Never":
-                also = equals and queue.within == "LowerOrNewerEqualPriority"
-                own = state.holders.freed_at_most(name, fr, priority + also)
-            if used >= nominal or used - own + amount > nominal:  # it would borrow, so nobody else leaves for it
-                is_short = is_short or amount > free + own
-        return is_short
+        queue, node = self._state.queues[name], self._state.tree.queues[name]
+        if queue.reclaim != "Any" and any(not _is_used_up(node, flavors[resource]) for resource in amounts):
+            return False  # it would reserve what is left of its own quota
+        displaces = priority + (equals and queue.within == "LowerOrNewerEqualPriority")
+        return any(
+            self._lacks(queue, flavors[resource], amount, promised.get(resource, 0), displaces)
+            for resource, amount in amounts.items()
+        )
+
+    def _lacks(self, queue: Queue, fr: FR, amount: int, promised: int, displaces: int) -> bool:
+        """Whether neither what is free is enough, nor what its queue's holders with less than a priority use."""
+        state, node = self._state, self._state.tree.queues[queue.name]
+        free = max(0, state.tree.available(node, fr)) + promised
+        if amount <= free:
+            return False
+        own = 0 if queue.within == "Never" else state.holders.freed_at_most(queue.name, fr, displaces)
+        used = node.usage.get(fr, 0) - own + amount
+        if not _is_used_up(node, fr) and used <= node.nominal.get(fr, 0):
+            return False  # within its own quota those leave who borrow it
+        return amount > free + own
 
     def _flavors_of(self, name: QueueName) -> dict[ResourceName, FR] | None:
         """The one flavor of each resource that has no other; None: of this queue nothing can be told."""
@@ -127,3 +126,8 @@ class Prefilter:
             return None
         plain = [group for group in queue.groups if len(group.flavors) == 1]
         return {resource: (group.flavors[0], resource) for group in reversed(plain) for resource in group.resources}
+
+
+def _is_used_up(node: QuotaNode, fr: FR) -> bool:
+    """Whether nothing is left of a queue's own quota."""
+    return node.usage.get(fr, 0) >= node.nominal.get(fr, 0)
