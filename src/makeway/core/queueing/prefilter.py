@@ -1,13 +1,13 @@
-"""Who has no hope: where sums alone say that a verdict is no, nobody need be looked at to hear it again.
+"""Workloads that are certainly refused: sums alone say so, and none need be evaluated to hear it again.
 
 Told where it can be told for sure: with one flavor to choose and one cohort at most, without fair sharing and without
 preemption while borrowing, a queue finds room, or victims of its own, or, within its own quota, those who borrow it.
 Everywhere else the answer is "that cannot be told", and the workload is looked at.
 
-Promises: whoever has no hope would be refused, without targets and without anything reserved for it; an answer costs
-a few sums for each resource, whoever waits or runs.
+Promises: what is certainly refused would be refused by a cycle, without targets and without anything reserved for it;
+an answer costs a few sums for each resource, whoever waits or runs.
 
-Not here: who is spared a look because of it (``cycle``, ``State.wake_after_release``).
+Not here: which workloads are passed over because of it (``cycle``, ``State.wake_after_release``).
 """
 
 from __future__ import annotations
@@ -43,35 +43,35 @@ class Prefilter:
 
     def has_choice(self, name: QueueName) -> bool:
         """Whether a queue has several flavors of anything, so that who asks for more may find them elsewhere."""
-        found = self._choices.get(name)
-        if found is None:
+        has_choice = self._choices.get(name)
+        if has_choice is None:
             queue = self._state.queues.get(name)
-            found = queue is None or any(len(group.flavors) != 1 for group in queue.groups)
-            self._choices[name] = found
-        return found
+            has_choice = queue is None or any(len(group.flavors) != 1 for group in queue.groups)
+            self._choices[name] = has_choice
+        return has_choice
 
     def promised(self) -> dict[QuotaNode, dict[ResourceName, int]]:
         """By root, what claims may yet leave to others: what their victims free, and what who takes one gets."""
         state = self._state
-        found: dict[QuotaNode, dict[ResourceName, int]] = {}
+        by_root: dict[QuotaNode, dict[ResourceName, int]] = {}
         for known in state.claims.within(list(state.claims.of_queue)) if state.claims else ():
             node, claimant = state.tree.queues.get(known.queue), state.pending.find(known.queue, known.key)
             if node is None or claimant is None:
                 continue
-            amounts = found.setdefault(node.root, {})
+            amounts = by_root.setdefault(node.root, {})
             for pod_set in claimant.pod_sets:
                 for resource, amount in pod_set.signature.totals.items():
                     amounts[resource] = amounts.get(resource, 0) + amount
             for victim in still_charged(state, known.claim):
                 for (_, resource), amount in (victim.usage or {}).items():
                     amounts[resource] = amounts.get(resource, 0) + amount
-        return found
+        return by_root
 
     def certainly_refused(self, head: Workload, now: Millis) -> bool:
         """Whether a look at a head would end as the one before: in a refusal that its shape shares."""
         state = self._state
-        line = state.pending.lists[head.queue]
-        if head.key not in line.judged or line.reservations or head.family is not None or head.refusal:
+        waiting_list = state.pending.lists[head.queue]
+        if head.key not in waiting_list.judged or waiting_list.reservations or head.family is not None or head.refusal:
             return False
         if len(head.pod_sets) != 1 or head.pod_sets[0].min_count is not None:
             return False
@@ -83,7 +83,7 @@ class Prefilter:
     def is_short(
         self, name: QueueName, priority: int, amounts: Amounts, promised: Amounts, *, equals: bool = True
     ) -> bool:
-        """Whether nobody of a queue who asks for so much, with no higher priority, finds room or victims.
+        """Whether no workload of a queue that asks for so much, with no higher priority, finds room or victims.
 
         ``promised`` counts as room; ``equals`` of its queue may be victims.
         """
