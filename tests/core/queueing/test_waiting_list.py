@@ -112,6 +112,21 @@ def test_the_least_that_is_asked_for_by_parked_ones() -> None:
     assert waiting_list.classes.least_of_parked() is None, "of two podSets nothing is said"
 
 
+def test_what_was_asked_for_at_least_in_a_trial_is_not_known_after_it() -> None:
+    a, b = workload("a", cpu=4), workload("b", cpu=2)
+    waiting_list = list_of(a, b)
+    waiting_list.park(alike(a))
+    waiting_list.park(alike(b))
+    with waiting_list.log.trial():
+        waiting_list.leave(b.key)
+        least = waiting_list.classes.least_of_parked()
+        assert least is not None
+        assert dict(least.amounts) == {"cpu": 4000}
+    least = waiting_list.classes.least_of_parked()
+    assert least is not None
+    assert dict(least.amounts) == {"cpu": 2000}
+
+
 PARKED = (Standing.PARKED_SINGLY, Standing.PARKED_WITH_CLASS)
 TRIGGERS = {trigger.name: trigger for trigger in Trigger}
 
