@@ -29,6 +29,19 @@ def test_a_trial_gives_back_what_was_written_changed_and_dropped() -> None:
     assert table == {"a": 1, "b": 2}
 
 
+def test_a_trial_gives_back_the_values_of_attributes() -> None:
+    class Part:
+        wakes = 1
+
+    log, part = UndoLog(), Part()
+    log.set(part, "wakes", 2)
+    with log.trial():
+        log.set(part, "wakes", 3)
+        log.set(part, "wakes", 4)
+        assert part.wakes == 4
+    assert part.wakes == 2
+
+
 def test_an_error_inside_a_trial_undoes_it_too() -> None:
     log, table = UndoLog(), {"a": 1}
 

@@ -239,25 +239,24 @@ def survey(state: State, now: Millis, queues: Iterable[QueueName]) -> Survey:
         else:
             ended.append(EndedClaim(workload, why))
     standing.sort(key=Claimant.place)
-    without_room = _without_room(state, standing)
-    ended.extend(EndedClaim(each.workload, NO_ROOM) for each in without_room)
-    left = tuple(each for each in standing if each not in without_room)
-    return Survey(left, tuple(sorted(ended, key=lambda each: each.workload.key)))
+    left = _with_room(state, standing)
+    ended.extend(EndedClaim(claimant.workload, NO_ROOM) for claimant in standing if claimant not in left)
+    return Survey(tuple(left), tuple(sorted(ended, key=lambda claim: claim.workload.key)))
 
 
 def _examined(state: State, known: InForce, workload: Workload, now: Millis) -> tuple[str, Claimant | None]:
     """The claimant, unless its claim has ended for a reason of its own (S-19.1.4)."""
-    claim, line = known.claim, state.pending.list_of(known.queue)
+    claim, waiting_list = known.claim, state.pending.list_of(known.queue)
     if now >= claim.expires_at:
         return EXPIRED, None
     if not state.is_active(known.queue):
         return STOPPED, None
-    if line.strict and state.pending.first(known.queue) != known.key:
+    if waiting_list.strict and state.pending.first(known.queue) != known.key:
         return NOT_HEAD, None
     if workload.gated and known.preempts:
         return GATED, None
     queue = state.queues[known.queue]
-    for resource, flavor in ((r, f) for each in claim.sets for r, f in each.flavors.items()):
+    for resource, flavor in (pair for part in claim.sets for pair in part.flavors.items()):
         group = queue.group_of(resource)
         if flavor not in state.flavors or group is None or flavor not in group.flavors:
             return FLAVOR_GONE, None
@@ -265,24 +264,25 @@ def _examined(state: State, known: InForce, workload: Workload, now: Millis) -> 
     if assignment is None or shape(workload) != known.shape:
         return CHANGED, None
     victims = tuple(
-        each
-        for each in still_charged(state, claim)
-        if each.queue in state.tree.queues and not is_stuck(state, each, now)
+        victim
+        for victim in still_charged(state, claim)
+        if victim.queue in state.tree.queues and not is_stuck(state, victim, now)
     )
     return "", Claimant(workload, claim, assignment, victims)
 
 
-def _without_room(state: State, claimants: list[Claimant]) -> list[Claimant]:
-    """Those whose claim does not fit the tree as it will be; of two that do not fit together the later one."""
-    found: list[Claimant] = []
-    while True:
-        left = [each for each in claimants if each not in found]
-        with state.trial():
-            credit(state, left)
-            failing = next((each for each in left if not _finds_room(state, each)), None)
-        if failing is None:
-            return found
-        found.append(failing)
+def _with_room(state: State, claimants: list[Claimant]) -> list[Claimant]:
+    """Those whose claims fit the tree as it will be, oldest first; of two that do not fit together the older one."""
+    left = claimants
+    while (without := _first_without_room(state, left)) is not None:  # then what its victims use is not free for others
+        left = [claimant for claimant in left if claimant is not without]
+    return left
+
+
+def _first_without_room(state: State, claimants: list[Claimant]) -> Claimant | None:
+    with state.trial():
+        credit(state, claimants)
+        return next((claimant for claimant in claimants if not _finds_room(state, claimant)), None)
 
 
 def _finds_room(state: State, claimant: Claimant) -> bool:
@@ -300,7 +300,7 @@ def _finds_room(state: State, claimant: Claimant) -> bool:
 
 
 def credited(claimants: Iterable[Claimant]) -> Mapping[WorkloadKey, Workload]:
-    return {victim.key: victim for each in claimants for victim in each.victims}
+    return {victim.key: victim for claimant in claimants for victim in claimant.victims}
 
 
 def credit(state: State, claimants: Iterable[Claimant]) -> None:
@@ -314,11 +314,11 @@ def foresee(state: State, claimants: Iterable[Claimant], now: Millis) -> None:
     credit(state, known)
     for victim in credited(known).values():
         state.holders.remove(victim)
-    for each in known:
-        running = each.as_holder(now)
+    for claimant in known:
+        running = claimant.as_holder(now)
         state.tree.charge_all(state.tree.queues[running.queue], running.usage or {})
         state.holders.add(running)
-        state.claims.foresee(each)
+        state.claims.foresee(claimant)
 
 
 # --- who is due, who is over -----------------------------------------------------------------------------------------
@@ -326,23 +326,24 @@ def foresee(state: State, claimants: Iterable[Claimant], now: Millis) -> None:
 
 def ready(state: State) -> list[Workload]:
     """Claimants who are due, for all whom they count on have left: of a family the most preferred (S-4.2, S-5.1)."""
-    found = []
+    due = []
     for queue, members in state.claims.of_queue.items():
-        line = state.pending.lists.get(queue)
+        waiting_list = state.pending.lists.get(queue)
+        if waiting_list is None:
+            continue
         for key, known in members.items():
-            workload = None if line is None else line.waiting.get(key)
-            if line is None or workload is None or not line.is_due(key, blocks=state.waits_for_pods):
-                continue
-            if not still_charged(state, known.claim):
-                found.append(workload)
-    found.sort(key=lambda each: (each.option_rank, each.key))
+            workload = waiting_list.waiting.get(key)
+            is_due = workload is not None and waiting_list.is_due(key, blocks=state.waits_for_pods)
+            if workload is not None and is_due and not still_charged(state, known.claim):
+                due.append(workload)
+    due.sort(key=lambda workload: (workload.option_rank, workload.key))
     families: set[Uid] = set()
     chosen = []
-    for each in found:
-        if each.family is None or each.family not in families:
-            chosen.append(each)
-        if each.family is not None:
-            families.add(each.family)
+    for workload in due:
+        if workload.family is None or workload.family not in families:
+            chosen.append(workload)
+        if workload.family is not None:
+            families.add(workload.family)
     return chosen
 
 

@@ -117,7 +117,7 @@ class Pending:
         waiting_list = self.lists.get(queue)
         if waiting_list is None or not waiting_list.classes.heads:
             return None
-        blocks = bool(waiting_list.at[Standing.BLOCKED]) and self._waits_for_pods()
+        blocks = bool(waiting_list.blocked) and self._waits_for_pods()
         return waiting_list.head(due_only=due_only, sticky_blocks=sticky_blocks, blocks=blocks, but=but)
 
     def first(self, queue: QueueName) -> WorkloadKey | None:

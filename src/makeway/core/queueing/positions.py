@@ -1,8 +1,8 @@
 """Who waits before whom: the whole order of a queue, as those who wait in it ask for it.
 
 All who wait are in it, parked or not, by the order of the queue (S-4.1); one who comes first whatever its place (S-4.9)
-is first here too. A position says who is looked at before whom, not who is admitted before whom: somebody small may
-fit where others do not.
+is first here too. A position says which workload is evaluated first, not which is admitted first: a small one may fit
+where others do not.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ class Position:
 
 def positions(state: State, queue: QueueName) -> Iterator[Position]:
     """From the front; whoever stops early has not paid for the rest."""
-    line = state.pending.lists.get(queue)
-    if line is None:
+    waiting_list = state.pending.lists.get(queue)
+    if waiting_list is None:
         return
     before: Counter[tuple[str, str]] = Counter()
-    for index, key in enumerate(_in_order(line)):
-        workload = line.members[key]
+    for index, key in enumerate(_in_order(waiting_list)):
+        workload = waiting_list.members[key]
         local = (workload.namespace, workload.local_queue)
         yield Position(workload, index, before[local])
         before[local] += 1
 
 
-def _in_order(line: WaitingList) -> Iterator[WorkloadKey]:
-    first = line.sticky
-    if first is not None and not line.is_in_queue(first):
+def _in_order(waiting_list: WaitingList) -> Iterator[WorkloadKey]:
+    first = waiting_list.sticky
+    if first is not None and not waiting_list.is_in_queue(first):
         first = None
     if first is not None:
         yield first
-    alone = sorted(place(line.members[key]) for key in line.parked_singly)
-    for where in merge(*line.classes.places.values(), alone):
+    singly = sorted(place(waiting_list.members[key]) for key in waiting_list.parked_singly)
+    for where in merge(*waiting_list.classes.places.values(), singly):
         if where[-1] != first:
             yield where[-1]

@@ -1,13 +1,13 @@
-"""Who has no hope: where sums alone say that a verdict is no, nobody need be looked at to hear it again.
+"""Workloads that are certainly refused: sums alone say so, and none need be evaluated to hear it again.
 
 Told where it can be told for sure: with one flavor to choose and one cohort at most, without fair sharing and without
 preemption while borrowing, a queue finds room, or victims of its own, or, within its own quota, those who borrow it.
 Everywhere else the answer is "that cannot be told", and the workload is looked at.
 
-Promises: whoever has no hope would be refused, without targets and without anything reserved for it; an answer costs
-a few sums for each resource, whoever waits or runs.
+Promises: what is certainly refused would be refused by a cycle, without targets and without anything reserved for it;
+an answer costs a few sums for each resource, whoever waits or runs.
 
-Not here: who is spared a look because of it (``cycle``, ``State.wake_after_release``).
+Not here: which workloads are passed over because of it (``cycle``, ``State.wake_after_release``).
 """
 
 from __future__ import annotations
@@ -43,35 +43,35 @@ class Prefilter:
 
     def has_choice(self, name: QueueName) -> bool:
         """Whether a queue has several flavors of anything, so that who asks for more may find them elsewhere."""
-        found = self._choices.get(name)
-        if found is None:
+        has_choice = self._choices.get(name)
+        if has_choice is None:
             queue = self._state.queues.get(name)
-            found = queue is None or any(len(group.flavors) != 1 for group in queue.groups)
-            self._choices[name] = found
-        return found
+            has_choice = queue is None or any(len(group.flavors) != 1 for group in queue.groups)
+            self._choices[name] = has_choice
+        return has_choice
 
     def promised(self) -> dict[QuotaNode, dict[ResourceName, int]]:
         """By root, what claims may yet leave to others: what their victims free, and what who takes one gets."""
         state = self._state
-        found: dict[QuotaNode, dict[ResourceName, int]] = {}
+        by_root: dict[QuotaNode, dict[ResourceName, int]] = {}
         for known in state.claims.within(list(state.claims.of_queue)) if state.claims else ():
             node, claimant = state.tree.queues.get(known.queue), state.pending.find(known.queue, known.key)
             if node is None or claimant is None:
                 continue
-            amounts = found.setdefault(node.root, {})
+            amounts = by_root.setdefault(node.root, {})
             for pod_set in claimant.pod_sets:
                 for resource, amount in pod_set.signature.totals.items():
                     amounts[resource] = amounts.get(resource, 0) + amount
             for victim in still_charged(state, known.claim):
                 for (_, resource), amount in (victim.usage or {}).items():
                     amounts[resource] = amounts.get(resource, 0) + amount
-        return found
+        return by_root
 
     def certainly_refused(self, head: Workload, now: Millis) -> bool:
         """Whether a look at a head would end as the one before: in a refusal that its shape shares."""
         state = self._state
-        line = state.pending.lists[head.queue]
-        if head.key not in line.judged or line.reservations or head.family is not None or head.refusal:
+        waiting_list = state.pending.lists[head.queue]
+        if head.key not in waiting_list.judged or waiting_list.reservations or head.family is not None or head.refusal:
             return False
         if len(head.pod_sets) != 1 or head.pod_sets[0].min_count is not None:
             return False
@@ -83,33 +83,33 @@ class Prefilter:
     def is_short(
         self, name: QueueName, priority: int, amounts: Amounts, promised: Amounts, *, equals: bool = True
     ) -> bool:
-        """Whether nobody of a queue who asks for so much, with no higher priority, finds room or victims.
+        """Whether no workload of a queue that asks for so much, with no higher priority, finds room or victims.
 
         ``promised`` counts as room; ``equals`` of its queue may be victims.
         """
         flavors = self._flavors_of(name)
-        if flavors is None:
+        if flavors is None or not amounts.keys() <= flavors.keys():
             return False
-        state, queue, node = self._state, self._state.queues[name], self._state.tree.queues[name]
-        is_short = False
-        for resource, amount in amounts.items():
-            fr = flavors.get(resource)
-            if fr is None:
-                return False
-            used, nominal = node.usage.get(fr, 0), node.nominal.get(fr, 0)
-            if used < nominal and not queue.reclaim.takes_any:
-                return False  # it would reserve what is left of its own quota
-            if is_short:
-                continue  # one resource that it lacks is enough
-            free = max(0, state.tree.available(node, fr)) + promised.get(resource, 0)
-            if amount <= free:
-                continue
-            own = 0
-            if queue.within.preempts:
-                own = state.holders.freed_at_most(name, fr, queue.within.below(priority, equals=equals))
-            if used >= nominal or used - own + amount > nominal:  # it would borrow, so nobody else leaves for it
-                is_short = is_short or amount > free + own
-        return is_short
+        queue, node = self._state.queues[name], self._state.tree.queues[name]
+        if not queue.reclaim.takes_any and any(not _is_used_up(node, flavors[resource]) for resource in amounts):
+            return False  # it would reserve what is left of its own quota
+        below = queue.within.below(priority, equals=equals)
+        return any(
+            self._lacks(name, flavors[resource], amount, promised.get(resource, 0), below)
+            for resource, amount in amounts.items()
+        )
+
+    def _lacks(self, name: QueueName, fr: FR, amount: int, promised: int, below: int) -> bool:
+        """Whether neither what is free is enough, nor what its queue's holders below a priority use."""
+        state, node = self._state, self._state.tree.queues[name]
+        free = max(0, state.tree.available(node, fr)) + promised
+        if amount <= free:
+            return False
+        own = state.holders.freed_at_most(name, fr, below)
+        used = node.usage.get(fr, 0) - own + amount
+        if not _is_used_up(node, fr) and used <= node.nominal.get(fr, 0):
+            return False  # within its own quota those leave who borrow it
+        return amount > free + own
 
     def _flavors_of(self, name: QueueName) -> dict[ResourceName, FR] | None:
         """The one flavor of each resource that has no other; None: of this queue nothing can be told."""
@@ -126,3 +126,8 @@ class Prefilter:
             return None
         plain = [group for group in queue.groups if len(group.flavors) == 1]
         return {resource: (group.flavors[0], resource) for group in reversed(plain) for resource in group.resources}
+
+
+def _is_used_up(node: QuotaNode, fr: FR) -> bool:
+    """Whether nothing is left of a queue's own quota."""
+    return node.usage.get(fr, 0) >= node.nominal.get(fr, 0)

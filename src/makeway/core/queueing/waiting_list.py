@@ -65,8 +65,9 @@ class WaitingList:
     """The waiting workloads of one queue. Read the tables freely; only the list and what belongs to it write."""
 
     __slots__ = (
-        "_standing", "at", "classes", "count_by", "entitled", "judged", "log", "members", "options", "parked",
-        "parked_singly", "reservations", "sticky", "strict", "turns", "verdicts", "waiting", "wakes",
+        "_refused", "_standing", "at", "blocked", "classes", "count_by", "entitled", "judged", "log", "members",
+        "options", "parked", "parked_singly", "reservations", "sticky", "strict", "turns", "verdicts", "waiting",
+        "wakes",
     )  # fmt: skip
 
     def __init__(self, log: UndoLog) -> None:
@@ -78,6 +79,8 @@ class WaitingList:
         self._standing: dict[WorkloadKey, Standing] = {}  # of its own; absent: due
         self.at: dict[Standing, dict[WorkloadKey, None]] = {own: {} for own in Standing}  # the same, by standing
         self.parked_singly: Mapping[WorkloadKey, None] = self.at[Standing.PARKED_SINGLY]
+        self.blocked: Mapping[WorkloadKey, None] = self.at[Standing.BLOCKED]
+        self._refused = tuple(self.at[standing] for standing in AWAITS_WAKE)
         self.classes = EquivalenceClasses(log)  # of all that are not parked singly
         self.verdicts = ShapeVerdicts(self)
         self.sticky: WorkloadKey | None = None  # comes first whatever its place, while it is in the queue (S-4.9)
@@ -127,10 +130,9 @@ class WaitingList:
         ``due_only``: refused ones wait for a wake, as ``but`` do. ``blocks``: there are pods of others to wait for, so
         that one that waits for these blocks all behind it.
         """
-        if self.sticky is None:  # the usual case, told without a search
-            first = self.classes.heads[0][-1]
-            if first not in but and first not in self._standing:
-                return self.members[first]
+        first = self.classes.heads[0][-1]
+        if self.sticky is None and first not in self._standing and first not in but:
+            return self.members[first]  # the usual case, told without a search
         for key in self.ordered():
             if key not in but and (not due_only or self.is_due(key, blocks=blocks)):
                 return self.members[key]
@@ -192,7 +194,7 @@ class WaitingList:
         if older and len(alike) != 2:
             return  # it stands apart already
         if self.classes.park(alike, [self.members[key] for key in older]):
-            refused = [key for standing in AWAITS_WAKE for key in self.at[standing]]
+            refused = [key for table in self._refused for key in table]
             for key in (*refused, *self.reservations):
                 if self.classes.of.get(key) == alike:
                     self._stand(key, Standing.DUE)  # from now on the standing of its class counts
@@ -242,8 +244,8 @@ class WaitingList:
 
     def make_due(self) -> None:
         """All that were refused are worth another look; parked ones are not."""
-        for standing in AWAITS_WAKE:
-            for key in list(self.at[standing]) if self.at[standing] else ():
+        for table in self._refused:
+            for key in list(table) if table else ():
                 self.happen(Trigger.WAKE, key)
         self.turns.forget_all()
 

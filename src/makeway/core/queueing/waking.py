@@ -1,7 +1,7 @@
 """What a fact may change for those who wait: from what happened to the queues that are woken (S-4.6, 7.9).
 
-Each function names one trigger and answers with the queues whose trees are woken; who of them really returns to the
-line is decided by ``Pending.wake``.
+Each function names one trigger and answers with the queues whose trees are woken; which workloads really return is
+decided by ``WaitingList.wake``.
 """
 
 from __future__ import annotations

@@ -37,12 +37,12 @@ class Figures:
 
 def figures_of(state: State, queue: QueueName) -> Figures:
     holders = list(state.holders.of_queue.get(queue, {}).values())
-    admitted = [each for each in holders if each.admitted]
+    admitted = [holder for holder in holders if holder.admitted]
     return Figures(_count(holders), _count(admitted), _table(state, queue, holders), _table(state, queue, admitted))
 
 
 def _count(workloads: list[Workload]) -> int:
-    return len({each.key if each.family is None else each.family for each in workloads})
+    return len({workload.key if workload.family is None else workload.family for workload in workloads})
 
 
 def _table(state: State, queue: QueueName, workloads: list[Workload]) -> dict[FR, UsageFigure]:
@@ -83,24 +83,24 @@ def subtree_reservations(tree: QuotaTree) -> dict[str, dict[FR, int]]:
 
     That is more than the usage of the cohort's node where a queue keeps quota to itself (S-2.9).
     """
-    found: dict[str, dict[FR, int]] = {name: {} for name in tree.cohorts}
+    held: dict[str, dict[FR, int]] = {name: {} for name in tree.cohorts}
     for node in reversed(downward(tree.roots())):
         if node.parent is None:
             continue
-        above = found[node.parent.name]
-        for fr, amount in (node.usage if node.is_queue else found[node.name]).items():
+        above = held[node.parent.name]
+        for fr, amount in (node.usage if node.is_queue else held[node.name]).items():
             above[fr] = above.get(fr, 0) + amount
-    return found
+    return held
 
 
 def subtree_counts(tree: QuotaTree, counts: Mapping[QueueName, int]) -> dict[str, int]:
     """By cohort: the sum over the queues below it."""
-    found = dict.fromkeys(tree.cohorts, 0)
+    sums = dict.fromkeys(tree.cohorts, 0)
     for node in reversed(downward(tree.roots())):
         if node.parent is not None:
-            more = counts.get(QueueName(node.name), 0) if node.is_queue else found[node.name]
-            found[node.parent.name] += more
-    return found
+            more = counts.get(QueueName(node.name), 0) if node.is_queue else sums[node.name]
+            sums[node.parent.name] += more
+    return sums
 
 
 # --- what a status shows beside that ---------------------------------------------------------------------------------
@@ -131,13 +131,13 @@ class LocalFigures:
 
 def waiting_in(state: State, queue: QueueName) -> PendingCounts:
     """All pending workloads of a queue; an inactive queue has only inadmissible ones."""
-    line = state.pending.lists.get(queue)
-    if line is None:
+    waiting_list = state.pending.lists.get(queue)
+    if waiting_list is None:
         return PendingCounts(0, 0)
-    if line.options:
-        return _seen_from(state, queue, _waiting(state, line.waiting.values(), line.parked.values()))
-    in_line = line.classes.count_in_queue()
-    return _seen_from(state, queue, PendingCounts(in_line, len(line.members) - in_line))
+    if waiting_list.options:
+        return _seen_from(state, queue, _waiting(state, waiting_list.waiting.values(), waiting_list.parked.values()))
+    in_queue = waiting_list.classes.count_in_queue()
+    return _seen_from(state, queue, PendingCounts(in_queue, len(waiting_list.members) - in_queue))
 
 
 def _seen_from(state: State, queue: QueueName, waiting: PendingCounts) -> PendingCounts:
@@ -146,12 +146,12 @@ def _seen_from(state: State, queue: QueueName, waiting: PendingCounts) -> Pendin
 
 def equivalence_classes(state: State, queue: QueueName) -> PendingCounts:
     """How many classes of workloads that get the same verdict are pending; one may have members of both sorts."""
-    line = state.pending.lists.get(queue)
-    if line is None:
+    waiting_list = state.pending.lists.get(queue)
+    if waiting_list is None:
         return PendingCounts(0, 0)
-    parked: set[Shape] = {kin[0] for kin in line.classes.parked}
-    parked.update(shape(line.members[key]) for key in line.parked_singly)
-    active = {kin[0] for kin in line.classes.places if kin not in line.classes.parked}
+    parked: set[Shape] = {alike[0] for alike in waiting_list.classes.parked}
+    parked.update(shape(waiting_list.members[key]) for key in waiting_list.parked_singly)
+    active = {alike[0] for alike in waiting_list.classes.places if alike not in waiting_list.classes.parked}
     return PendingCounts(len(active), len(parked)) if state.is_active(queue) else PendingCounts(0, len(active | parked))
 
 
@@ -162,8 +162,8 @@ def pending_requests(state: State, queue: QueueName) -> dict[ResourceName, int]:
     """
     configured = state.queues.get(queue)
     total = {name: 0 for group in (configured.groups if configured is not None else ()) for name in group.resources}
-    line = state.pending.lists.get(queue)
-    for alike, count in () if line is None else _pending_shapes(state, line):
+    waiting_list = state.pending.lists.get(queue)
+    for alike, count in () if waiting_list is None else _pending_shapes(state, waiting_list):
         for look in alike[1:]:
             assert isinstance(look, PodSetSignature)
             for name, amount in look.totals.items():
@@ -173,15 +173,15 @@ def pending_requests(state: State, queue: QueueName) -> dict[ResourceName, int]:
     return total
 
 
-def _pending_shapes(state: State, line: WaitingList) -> Iterable[tuple[Shape, int]]:
+def _pending_shapes(state: State, waiting_list: WaitingList) -> Iterable[tuple[Shape, int]]:
     """What pending workloads look like, and how many look so."""
-    if not line.options:
-        yield from ((kin[0], len(places)) for kin, places in line.classes.places.items())
-        yield from ((shape(line.members[key]), 1) for key in line.parked_singly)
+    if not waiting_list.options:
+        yield from ((alike[0], len(places)) for alike, places in waiting_list.classes.places.items())
+        yield from ((shape(waiting_list.members[key]), 1) for key in waiting_list.parked_singly)
         return
     families = set()
-    for key in sorted(line.members):
-        workload = line.members[key]
+    for key in sorted(waiting_list.members):
+        workload = waiting_list.members[key]
         if workload.family is not None:
             if workload.family in families or state.holders.of_family.get(workload.family):
                 continue
@@ -202,15 +202,17 @@ class LocalTotals:
 
 def local_totals(state: State, queue: QueueName, local: LocalName) -> LocalTotals:
     """Of a LocalQueue to this queue: who waits there by it, and who holds anywhere by it."""
-    line, node = state.pending.lists.get(queue), state.tree.queues.get(queue)
+    waiting_list, node = state.pending.lists.get(queue), state.tree.queues.get(queue)
     waiting = 0
-    if line is not None and not line.options:
-        waiting = line.count_by.get(local, 0)
-    elif line is not None:
-        groups = [_by_local_queue(each.values()).get(local, []) for each in (line.waiting, line.parked)]
+    if waiting_list is not None and not waiting_list.options:
+        waiting = waiting_list.count_by.get(local, 0)
+    elif waiting_list is not None:
+        groups = [
+            _by_local_queue(members.values()).get(local, []) for members in (waiting_list.waiting, waiting_list.parked)
+        ]
         waiting = _waiting(state, groups[0], groups[1]).total
     holders = list(state.holders.of_local.get(local, {}).values())
-    admitted = [each for each in holders if each.admitted]
+    admitted = [holder for holder in holders if holder.admitted]
     declared: Iterable[FR] = () if node is None else node.nominal
     return LocalTotals(
         waiting, _count(holders), _count(admitted), _totals(declared, holders), _totals(declared, admitted)
@@ -218,49 +220,50 @@ def local_totals(state: State, queue: QueueName, local: LocalName) -> LocalTotal
 
 
 def no_figures(declared: Iterable[FR]) -> LocalFigures:
-    """Of a LocalQueue that nobody uses."""
+    """Of a LocalQueue that no workload uses."""
     return _local(declared, [], PendingCounts(0, 0))
 
 
 def figures_by_local_queue(state: State, queue: QueueName) -> dict[LocalName, LocalFigures]:
-    """Of every LocalQueue that somebody holds or waits by in this queue."""
-    line = state.pending.lists.get(queue)
+    """Of every LocalQueue that a workload holds or waits by in this queue."""
+    waiting_list = state.pending.lists.get(queue)
     holders = _by_local_queue(state.holders.of_queue.get(queue, {}).values())
-    in_line = _by_local_queue(() if line is None else line.waiting.values())
-    parked = _by_local_queue(() if line is None else line.parked.values())
+    in_queue = _by_local_queue(() if waiting_list is None else waiting_list.waiting.values())
+    parked = _by_local_queue(() if waiting_list is None else waiting_list.parked.values())
     node = state.tree.queues.get(queue)
     declared: Iterable[FR] = () if node is None else node.nominal
     found = {}
-    for name in sorted({*holders, *in_line, *parked}):
-        waiting = _seen_from(state, queue, _waiting(state, in_line.get(name, []), parked.get(name, [])))
+    for name in sorted({*holders, *in_queue, *parked}):
+        waiting = _seen_from(state, queue, _waiting(state, in_queue.get(name, []), parked.get(name, [])))
         found[name] = _local(declared, holders.get(name, []), waiting)
     return found
 
 
 def _local(declared: Iterable[FR], holders: list[Workload], waiting: PendingCounts) -> LocalFigures:
-    admitted = [each for each in holders if each.admitted]
+    admitted = [holder for holder in holders if holder.admitted]
     tables = _totals(declared, holders), _totals(declared, admitted)
     return LocalFigures(waiting, _count(holders), _count(admitted), *tables)
 
 
 def _by_local_queue(workloads: Iterable[Workload]) -> dict[LocalName, list[Workload]]:
-    found: dict[LocalName, list[Workload]] = {}
-    for each in workloads:
-        found.setdefault(each.local, []).append(each)
-    return found
+    by_local: dict[LocalName, list[Workload]] = {}
+    for workload in workloads:
+        by_local.setdefault(workload.local, []).append(workload)
+    return by_local
 
 
-def _waiting(state: State, in_line: Collection[Workload], parked: Collection[Workload]) -> PendingCounts:
-    active = {each.family for each in in_line}
-    rest = {each.family for each in parked}
-    if active | rest <= {None}:  # the usual case: nobody has Options
-        return PendingCounts(len(in_line), len(parked))
+def _waiting(state: State, in_queue: Collection[Workload], parked: Collection[Workload]) -> PendingCounts:
+    active = {workload.family for workload in in_queue}
+    inadmissible = {workload.family for workload in parked}
+    if active | inadmissible <= {None}:  # the usual case: no workload has Options
+        return PendingCounts(len(in_queue), len(parked))
     with_quota = state.holders.of_family
-    alone = [sum(each.family is None for each in group) for group in (in_line, parked)]
+    singles = [sum(workload.family is None for workload in group) for group in (in_queue, parked)]
     families = [
-        sum(each is not None and not with_quota.get(each) for each in group) for group in (active, rest - active)
+        sum(family is not None and not with_quota.get(family) for family in group)
+        for group in (active, inadmissible - active)
     ]
-    return PendingCounts(alone[0] + families[0], alone[1] + families[1])
+    return PendingCounts(singles[0] + families[0], singles[1] + families[1])
 
 
 def _totals(declared: Iterable[FR], workloads: Iterable[Workload]) -> dict[FR, int]:
