@@ -88,7 +88,7 @@ class Preemption(Wire, frozen=True):
     reclaim_within_cohort: Literal["Never", "LowerPriority", "Any"] = shown("Never")
     borrow_within_cohort: BorrowWithinCohort = made(BorrowWithinCohort)
     within_cluster_queue: Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority"] = shown("Never")
-    within_cluster_queue_config: WithinClusterQueueConfig | None = None  # validated even if it is empty
+    within_cluster_queue_config: WithinClusterQueueConfig | None = None  # judged whenever it is there, even empty
 
 
 class AdmissionCheckStrategyRule(Wire, frozen=True):
