@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import pkgutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from makeway import __version__
+from makeway.cli.listing import GROUPS
 from makeway.cli.main import COMMANDS, main
 
 SRC = Path(__file__).parents[2] / "src"
@@ -46,6 +49,20 @@ def test_help_lists_the_commands_and_exits_0() -> None:
         result = CliRunner().invoke(main, [option])
         assert result.exit_code == 0
         assert all(f"  {name} " in result.stdout for name in COMMANDS)
+        assert all(f"\n{group}:\n" in result.stdout for group in GROUPS)
+
+
+def test_every_command_is_listed() -> None:
+    """A help imports none of them; here all modules of the folders are."""
+    commands: list[click.Command] = []
+    for folder in (folder for folders in GROUPS.values() for folder in folders):
+        package = importlib.import_module(f"makeway.{folder.replace('/', '.')}")
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            if not module.ispkg:
+                values = vars(importlib.import_module(module.name)).values()
+                commands += [value for value in values if isinstance(value, click.Command) and value is not main]
+    parts = {id(part) for group in commands if isinstance(group, click.Group) for part in group.commands.values()}
+    assert {command.name for command in commands if id(command) not in parts} == set(COMMANDS)
 
 
 def test_the_help_says_of_each_command_what_the_command_says_of_itself() -> None:
@@ -148,7 +165,11 @@ def test_importing_the_command_line_imports_little() -> None:
     result = python("-c", "import sys, makeway.cli.main; print('\\n'.join(sys.modules))")
     modules = result.stdout.split()
     assert [name for name in modules if name.partition(".")[0] in ("yaml", "rich", "numpy", "msgspec", "json")] == []
-    assert [name for name in modules if name.startswith("makeway.")] == ["makeway.cli", "makeway.cli.main"]
+    assert [name for name in modules if name.startswith("makeway.")] == [
+        "makeway.cli",
+        "makeway.cli.listing",
+        "makeway.cli.main",
+    ]
 
 
 def test_a_simulation_without_nodes_does_without_numpy() -> None:
@@ -161,4 +182,4 @@ def test_the_help_and_the_version_import_no_more() -> None:
     for arguments, more in ((["--help"], []), (["version", "--client"], ["makeway.cli.version"])):
         code = f"import sys; from makeway.cli.main import main; main({arguments!r}, standalone_mode=False)"
         result = python("-c", f"{code}; print('\\n'.join(n for n in sys.modules if 'makeway.' in n), file=sys.stderr)")
-        assert result.stderr.split() == ["makeway.cli", "makeway.cli.main", *more]
+        assert result.stderr.split() == ["makeway.cli", "makeway.cli.listing", "makeway.cli.main", *more]

@@ -27,9 +27,9 @@ from makeway.controllers.pods.lost_nodes import LostNodes
 from makeway.controllers.pods.scheduling import PodScheduling
 from makeway.core.lowering.placement import cluster_of, member_of
 from makeway.core.model import Millis
+from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.cycle import cycle
 from makeway.core.placement.model import ForGroup, ForPod, Preemptor
-from makeway.core.placement.nodes import Placement
 from makeway.core.policy import Policy
 from makeway.runtime.engine import Engine
 from makeway.runtime.executor import Call
@@ -47,11 +47,11 @@ RANKS = {"low": 1, "mid": 5, "high": 10}
 WHOLE_GANG = 4
 
 
-def waiting_items(state: Placement) -> list[Preemptor]:
+def waiting_items(state: ClusterState) -> list[Preemptor]:
     """Whoever waits for a node: gangs as one, others by themselves."""
     found: dict[Preemptor, None] = {}
     for each in state.pods.values():
-        group = state.group_of(each)
+        group = state.gangs.group_of(each)
         if each.node is None and each.member is not None and group is not None and group.min_count is not None:
             found[ForGroup(each.key[0], each.member)] = None
         elif each.node is None:
@@ -156,12 +156,12 @@ class Judge:
 
     def _check_node(self, name: str) -> None:
         try:
-            offers = self.store.get(NODES, "", name).value()
+            candidate_nodes = self.store.get(NODES, "", name).value()
         except NotFound:
             return
         there = [each for each in self.pods() if view(each.spec, PodSpec).node_name == name]
         cpu = sum(int(_cpu(each)) for each in there)
-        most = int(msgspec.json.decode(offers.status)["allocatable"]["cpu"])
+        most = int(msgspec.json.decode(candidate_nodes.status)["allocatable"]["cpu"])
         if cpu > most:
             self.broken.append(f"node {name} has {most} and {cpu} are used")
 
@@ -533,7 +533,7 @@ class GangWorld:
         """A scheduler that begins now would do nothing."""
         kinds = (NODES, PODS, GANGS, CLASSES, BUDGETS)
         objects = [each.value() for kind in kinds for each in self.store.list(kind).items]
-        state = Placement.of(cluster_of(objects, self.clock.now))
+        state = ClusterState.of(cluster_of(objects, self.clock.now))
         for item in waiting_items(state):
             answer = cycle(state, item)
             if answer.bound or answer.actuated:

@@ -18,9 +18,9 @@ from makeway.controllers.pods.budgets import Budgets
 from makeway.controllers.pods.scheduling import PodScheduling
 from makeway.core.lowering.placement import cluster_of
 from makeway.core.model import Millis
+from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.cycle import CycleAnswer, cycle
 from makeway.core.placement.model import ForGroup, ForPod, Pod, Preemptor
-from makeway.core.placement.nodes import Placement
 from makeway.core.policy import Policy
 from makeway.runtime.engine import Engine
 from makeway.runtime.executor import DirectWriter
@@ -283,7 +283,7 @@ class RelationWorld:
             key: 0 if meta.creation_timestamp is None else meta.creation_timestamp.millis for key, meta in came.items()
         }
         cluster = replace(cluster, pods=tuple(replace(each, arrived=arrived[each.key]) for each in cluster.pods))
-        state = Placement.of(cluster)
+        state = ClusterState.of(cluster)
         for item in waiting_items(state):
             leaving = _leaving(state, item)
             if leaving and isinstance(item, ForGroup):
@@ -301,23 +301,26 @@ class RelationWorld:
                 yield f"{item} waits and could have {answer.bound or answer.nominated}"
 
 
-def _leaving(state: Placement, item: Preemptor) -> list[Pod]:
+def _leaving(state: ClusterState, item: Preemptor) -> list[Pod]:
     """Members of a gang that are on their way out."""
     if isinstance(item, ForPod):
         return []
-    pods = [state.pods[key] for key in state.running.get((item.namespace, item.member), ())]
+    pods = [state.pods[key] for key in state.gangs.running.get((item.namespace, item.member), ())]
     return [pod for pod in pods if pod.terminating]
 
 
-def _beside_leaving(state: Placement, gang: ForGroup, leaving: list[Pod]) -> CycleAnswer:
+def _beside_leaving(state: ClusterState, gang: ForGroup, leaving: list[Pod]) -> CycleAnswer:
     """Decision 0063: those that leave do not count, nobody is evicted beside them, a unit goes as a whole first."""
-    workload = state.workloads[(gang.namespace, gang.member.workload)]
-    group = state.groups[(gang.namespace, gang.member.workload, gang.member.group)]
+    workload = state.gangs.workloads[(gang.namespace, gang.member.workload)]
+    group = state.gangs.groups[(gang.namespace, gang.member.workload, gang.member.group)]
     if group.whole and any(pod.preempted_by_scheduler for pod in leaving):
         return CycleAnswer(feasible=False)
     more = replace(group, min_count=(group.min_count or 1) + len(leaving))
     with state.trial():
-        state.put_workload(replace(workload, groups=tuple(more if each == group else each for each in workload.groups)))
+        state.set_workload(
+            (workload.namespace, workload.name),
+            replace(workload, groups=tuple(more if each == group else each for each in workload.groups)),
+        )
         answer = cycle(state, gang)
     return answer if answer.bound else CycleAnswer(feasible=False)
 

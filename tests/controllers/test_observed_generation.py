@@ -9,7 +9,8 @@ import pytest
 from makeway.api.objects.workload import Admission, Workload
 from makeway.controllers.checks.admission_checks import Admit, TryAgain
 from makeway.controllers.contract import Edit, Ref
-from makeway.controllers.jobs.edits import End, Report
+from makeway.controllers.jobs.edits import Report
+from makeway.controllers.jobs.kinds.generic import End
 from makeway.controllers.workloads.edits import Aim, BackOff, Deactivate, Requeue, TellWhyWaiting
 from makeway.controllers.workloads.eviction import Evict, Release, condition, replace, status_of
 from makeway.controllers.workloads.lifecycle import Workloads

@@ -156,8 +156,8 @@ def between(loaded: Loaded, leaving: Leaving, number: int, events: list[dict[str
                     state.release(gone, now)
                 else:
                     state.pending.forget(gone)
-                state.forget_progress(gone)
-                state.rounds_end_after(gone)
+                state.scans.forget(gone)
+                state.rounds.end_after(gone)
                 woken.add(gone.queue)
         for tree in event.get("create") or []:
             value = codec.read(tree, "Ignore", limits=False).value
@@ -200,7 +200,7 @@ def tell(scenario: dict[str, Any], profile: Profile) -> list[dict[str, Any]]:
             if due is not None and now < due <= later:
                 state.wake(queue, later)
         for queue in state.queues:
-            state.pending.turns_come(queue, later)
+            state.pending.list_of(queue).turns.end_at(later)
         now = later
     return told
 

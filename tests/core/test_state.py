@@ -21,42 +21,42 @@ def world(*more: Part) -> State:
 
 def test_S_6_8_a_scan_goes_on_where_it_stopped() -> None:
     on = world()
-    assert on.tried(W) == {}
-    assert on.remember(W, STOPPED_AT_FIRST) is True
-    assert on.tried(W) == STOPPED_AT_FIRST
-    assert on.tried(replace(W, priority=5)) == {}, "another shape starts anew"
-    on.forget_progress(W)
-    assert on.tried(W) == {}
+    assert on.scans.tried(W) == {}
+    assert on.scans.remember(W, STOPPED_AT_FIRST) is True
+    assert on.scans.tried(W) == STOPPED_AT_FIRST
+    assert on.scans.tried(replace(W, priority=5)) == {}, "another shape starts anew"
+    on.scans.forget(W)
+    assert on.scans.tried(W) == {}
 
 
 def test_S_6_8_what_it_found_is_old_once_somebody_left_and_a_cycle_passed() -> None:
     on = world(holder("h", usage={"f1": 1}))
-    on.next_cycle()
-    on.remember(W, STOPPED_AT_FIRST)
+    on.scans.next_cycle()
+    on.scans.remember(W, STOPPED_AT_FIRST)
     for each in list(on.holders.of_queue[QueueName("q")].values()):
         on.release(each)
-    assert on.tried(W) == STOPPED_AT_FIRST, "in the very next cycle it still counts"
-    on.next_cycle()
-    assert on.tried(W) == {}
+    assert on.scans.tried(W) == STOPPED_AT_FIRST, "in the very next cycle it still counts"
+    on.scans.next_cycle()
+    assert on.scans.tried(W) == {}
 
 
 def test_S_6_8_arrivals_do_not_make_it_old() -> None:
     on = world()
-    on.next_cycle()
-    on.remember(W, STOPPED_AT_FIRST)
+    on.scans.next_cycle()
+    on.scans.remember(W, STOPPED_AT_FIRST)
     on.hold(holder("h", usage={"f1": 1}))
-    on.next_cycle()
-    assert on.tried(W) == STOPPED_AT_FIRST
+    on.scans.next_cycle()
+    assert on.scans.tried(W) == STOPPED_AT_FIRST
 
 
 def test_S_6_8_podsets_out_of_phase_do_not_keep_it_from_being_parked() -> None:
     on = world()
-    assert on.remember(W, {(0, CPU): 0, (1, CPU): -1}) is True
-    assert on.remember(W, {(0, CPU): -1, (1, CPU): 0}) is False, "each has reached the end of its list once"
+    assert on.scans.remember(W, {(0, CPU): 0, (1, CPU): -1}) is True
+    assert on.scans.remember(W, {(0, CPU): -1, (1, CPU): 0}) is False, "each has reached the end of its list once"
     on.wake(QueueName("q"), seconds(1))
-    assert on.remember(W, {(0, CPU): -1, (1, CPU): 0}) is True, "after a wake the count starts anew"
+    assert on.scans.remember(W, {(0, CPU): -1, (1, CPU): 0}) is True, "after a wake the count starts anew"
     on.policy = replace(on.policy, gates=replace(on.policy.gates, preemption_claims=False))
-    assert on.remember(W, {(0, CPU): 0, (1, CPU): -1}) is True
+    assert on.scans.remember(W, {(0, CPU): 0, (1, CPU): -1}) is True
 
 
 def test_all_of_a_tree_in_order_and_nobody_of_none() -> None:
@@ -79,9 +79,9 @@ CHANGES: dict[str, Any] = {
     "somebody holds": lambda on: on.hold(holder("x")),
     "somebody waits": lambda on: on.push(workload("x"), seconds(0)),
     "a wake": lambda on: on.wake(QueueName("q"), seconds(0)),
-    "a scan": lambda on: on.remember(W, STOPPED_AT_FIRST),
-    "a mark": lambda on: on.mark_preemptor(W),
-    "a cycle": lambda on: on.next_cycle(),
+    "a scan": lambda on: on.scans.remember(W, STOPPED_AT_FIRST),
+    "a mark": lambda on: on.preemptors.mark(W),
+    "a cycle": lambda on: on.scans.next_cycle(),
 }
 
 
@@ -108,6 +108,6 @@ def test_a_broken_promise_is_told_with_its_values() -> None:
 def test_S_6_8_a_scan_that_found_nothing_has_reached_its_end() -> None:
     """Nothing is chosen for it, so that nothing says where it stopped."""
     on = world()
-    assert on.remember(W, {(0, CPU): 0, (1, CPU): 1}) is True
-    assert on.remember(W, {(0, CPU): 1}, frozenset({(1, CPU)})) is True
-    assert on.remember(W, {(0, CPU): -1, (1, CPU): 0}) is False
+    assert on.scans.remember(W, {(0, CPU): 0, (1, CPU): 1}) is True
+    assert on.scans.remember(W, {(0, CPU): 1}, frozenset({(1, CPU)})) is True
+    assert on.scans.remember(W, {(0, CPU): -1, (1, CPU): 0}) is False

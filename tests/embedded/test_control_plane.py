@@ -137,6 +137,8 @@ def test_metrics_equal_a_count_of_the_objects(server: Living) -> None:
     server.create(*queue("counted", cpu=3), *(workload(f"c-{i}", queue="counted") for i in range(5)))
     until(lambda: sum(name.startswith("c-") for name in server.holding()) == 3)
     metrics = server.metrics()
+    took = 'kueue_admission_attempt_duration_seconds_sum{result="success",replica_role="standalone"}'
+    assert 0 < metrics[took] < 60, "seconds of this machine"
     assert metrics['kueue_admitted_active_workloads{cluster_queue="counted",replica_role="standalone"}'] == 3
     plane = server.plane
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -17,11 +18,13 @@ from makeway.controllers.contract import NOTHING, Controller, Outcome, Ref, View
 from makeway.controllers.standard import standard
 from makeway.core.model import Millis, QueueName, WorkloadKey
 from makeway.core.policy import Policy
-from makeway.runtime import engine as engine_module
 from makeway.runtime.engine import Engine
 from makeway.runtime.executor import DirectWriter, WriteAnswer
 from makeway.runtime.informers import watched_kinds
+from makeway.runtime.metrics.registry import MetricsRegistry
 from makeway.runtime.ports import Forbidden, NotFound, Unavailable
+from makeway.runtime.steps import reconciler
+from tests.runtime.measuring import value
 from tests.runtime.wires import cluster_queue, condition, flavor, groups, holder, local_queue, workload
 
 NOON = Millis(1_767_268_800_000)
@@ -45,14 +48,16 @@ class Watcher:
 class Play:
     def __init__(
         self, *objects: Any, policy: Policy | None = None, all_of: list[Controller] | None = None,
-        writer: type[DirectWriter] = DirectWriter,
+        writer: type[DirectWriter] = DirectWriter, **settings: Any,
     ) -> None:  # fmt: skip
         self.now = NOON
         self.store = MemoryStore(lambda: self.now, careful=False)
         self.store.load([flavor(), *objects])
         chosen = standard(lambda _: 0) if all_of is None else all_of
         self.writer = writer(self.store)
-        self.engine = Engine(self.store, policy or Policy.default(), chosen, writer=self.writer, figures_ms=0)
+        self.engine = Engine(
+            self.store, policy or Policy.default(), chosen, writer=self.writer, figures_ms=0, **settings
+        )
 
     def settle(self, at: int | None = None) -> int:
         """Steps until nothing happens any more, and how many it took."""
@@ -127,14 +132,14 @@ def test_wakes_of_one_step_are_one_and_those_of_an_interval_wait_for_its_end() -
     play = Play(*small(), holder("h", 2), workload("w"), policy=policy)
     play.settle()
     play.settle(2000)
-    wakes = play.engine.state.pending.list_of(QueueName("q")).wakes.get("count", 0)
+    wakes = play.engine.state.pending.list_of(QueueName("q")).wakes
     play.store.delete(KIND, "default", "h")
     play.settle(5000)
     assert not play.says("w", "Admitted")
     assert play.engine.next_at() == NOON + 6000
     play.settle(6000)
     assert play.says("w", "Admitted")
-    assert play.engine.state.pending.list_of(QueueName("q")).wakes["count"] == wakes + 1
+    assert play.engine.state.pending.list_of(QueueName("q")).wakes == wakes + 1
 
 
 def test_a_back_off_ends_at_its_time() -> None:
@@ -173,7 +178,7 @@ def test_who_is_gone_is_not_looked_at_at_the_time_it_named() -> None:
 
 
 def test_there_is_an_end_to_the_looks_of_one_step_and_the_rest_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "LOOKS_PER_STEP", 3)
+    monkeypatch.setattr(reconciler, "LOOKS_PER_STEP", 3)
     watcher = Watcher()
     play = Play(*(workload(f"w{number}") for number in range(8)), all_of=[watcher])
     assert play.engine.step(play.now), "there is more to do"
@@ -294,7 +299,7 @@ def test_a_workload_that_its_job_makes_anew_is_known_at_once() -> None:
     play.settle()
     second = play.store.get(KIND, "default", first.name)
     assert second.uid != first.uid
-    known = play.engine.get(Ref("Workload", "default", first.name))
+    known = play.engine.view.get(Ref("Workload", "default", first.name))
     assert known is not None
     assert known.metadata.uid == second.uid
     play.store.delete(KIND, "default", "h")
@@ -326,9 +331,28 @@ def test_what_was_put_off_for_a_write_under_way_is_done_when_that_is_answered() 
     assert play.store.get(KIND, "default", first.name).uid != first.uid
 
 
+def crowd(**settings: Any) -> Play:
+    objects = [*small(), holder("h", 1), *(workload(f"w{number}", priority=number % 2) for number in range(5))]
+    return Play(*objects, **settings)
+
+
+def test_the_time_of_a_cycle_is_shared_by_its_attempts_and_changes_nothing() -> None:
+    ticks, metrics = count(), MetricsRegistry()
+    measured = crowd(metrics=metrics, stopwatch=lambda: float(next(ticks)))
+    plain = crowd()
+    for play in (measured, plain):
+        play.settle()
+    assert list(measured.engine.journal.lines()) == list(plain.engine.journal.lines())
+    name = "kueue_admission_attempt_duration_seconds"
+    attempts = sum(value(metrics, f"{name}_count", result=result) or 0 for result in ("success", "inadmissible"))
+    seconds = sum(value(metrics, f"{name}_sum", result=result) or 0 for result in ("success", "inadmissible"))
+    assert attempts == measured.engine.decisions > 1
+    assert seconds == pytest.approx(measured.engine.cycles), "a second for each, by this stopwatch"
+
+
 def test_equal_stores_and_times_give_equal_journals() -> None:
     def told() -> list[bytes]:
-        play = Play(*small(), holder("h", 1), *(workload(f"w{number}", priority=number % 2) for number in range(5)))
+        play = crowd()
         for second in range(0, 100, 7):
             play.settle(second * 1000)
         return list(play.engine.journal.lines())

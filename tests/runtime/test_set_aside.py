@@ -94,7 +94,7 @@ class Play:
         return self.engine.state.tree.queues[QueueName("q")].usage.get((FlavorName("f"), ResourceName("cpu")), 0)
 
     def is_recounted(self) -> bool:
-        self.metrics.refresh(self.engine)
+        self.metrics.refresh(self.engine.view)
         objects = [each.value() for kind in watched_kinds() for each in self.store.list(kind).items]
         return recount(objects, self.engine.state, self.metrics) == []
 
@@ -385,14 +385,14 @@ def test_a_head_that_no_cycle_can_decide_about_is_out_of_the_line_and_others_hav
 
 def test_a_decision_that_cannot_be_written_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
     play = Play(workload("bad"), workload("good"))
-    asked = play.engine.scheduling.actions_of
+    asked = play.engine.scheduler.plans.actions_of
 
     def fails(verdict: Any, *rest: Any) -> list[Action]:
         if verdict.workload.key == BAD.key:
             raise ValueError("no words for it")
         return asked(verdict, *rest)
 
-    monkeypatch.setattr(play.engine.scheduling, "actions_of", fails)
+    monkeypatch.setattr(play.engine.scheduler.plans, "actions_of", fails)
     play.run()
     assert play.is_admitted("good")
     assert not play.is_admitted("bad")
@@ -431,11 +431,11 @@ def aside(notes: deque[Note] | None = None, metrics: MetricsRegistry | None = No
 
 def test_the_same_cause_is_told_once_and_another_one_anew(set_aside: list[str]) -> None:
     notes: deque[Note] = deque()
-    room = aside(notes)
-    room.heard.append(logged)
+    snapshot = aside(notes)
+    snapshot.heard.append(logged)
     for text in ("a", "a", "b", "b"):
-        room.put(BAD, "cycle", ValueError(text), NOON)
-    assert len(notes) == len(set_aside) == room.total == 2
+        snapshot.put(BAD, "cycle", ValueError(text), NOON)
+    assert len(notes) == len(set_aside) == snapshot.total == 2
     assert "Traceback" not in notes[0].message
     assert "ValueError: a" in set_aside[0]
 
@@ -448,51 +448,51 @@ def test_what_is_not_tolerated_is_raised_as_it_came() -> None:
 
 
 def test_pauses_grow_and_tries_are_bounded_until_the_object_changes() -> None:
-    room = aside()
+    snapshot = aside()
     now, pauses = NOON, []
     for _ in range(20):
-        room.put(BAD, "cycle", ValueError("x"), now)
-        at = room.next_at()
+        snapshot.put(BAD, "cycle", ValueError("x"), now)
+        at = snapshot.next_at()
         if at is None:
             break
         pauses.append(at - now)
         now = at
-        assert list(room.due(now)) == [BAD]
+        assert list(snapshot.due(now)) == [BAD]
     assert pauses == [1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000]
-    room.changed(BAD)
-    room.put(BAD, "cycle", ValueError("x"), now)
-    assert room.next_at() == now + 1000
+    snapshot.changed(BAD)
+    snapshot.put(BAD, "cycle", ValueError("x"), now)
+    assert snapshot.next_at() == now + 1000
 
 
 def test_looks_by_others_use_up_no_tries() -> None:
-    room = aside()
+    snapshot = aside()
     for number in range(20):
-        room.put(BAD, "cycle", ValueError("x"), Millis(NOON + 50 * number))
-    assert room.next_at() == NOON + 1000
-    assert list(room.due(Millis(NOON + 1000))) == [BAD]
-    room.put(BAD, "cycle", ValueError("x"), Millis(NOON + 1000))
-    assert room.next_at() == NOON + 3000
+        snapshot.put(BAD, "cycle", ValueError("x"), Millis(NOON + 50 * number))
+    assert snapshot.next_at() == NOON + 1000
+    assert list(snapshot.due(Millis(NOON + 1000))) == [BAD]
+    snapshot.put(BAD, "cycle", ValueError("x"), Millis(NOON + 1000))
+    assert snapshot.next_at() == NOON + 3000
 
 
 def test_a_part_that_gives_up_later_is_tried_again_soon_and_puts_off_no_other() -> None:
-    room = aside()
+    snapshot = aside()
     for second in (0, 1, 3, 7):
-        list(room.due(Millis(NOON + 1000 * second)))
-        room.put(BAD, "cycle", ValueError("x"), Millis(NOON + 1000 * second))
-    assert room.next_at() == NOON + 15_000
-    room.put(BAD, "metrics", ValueError("x"), Millis(NOON + 14_500))
-    assert room.next_at() == NOON + 15_000
-    room.changed(BAD)
-    room.put(BAD, "cycle", ValueError("x"), Millis(NOON + 9_000))
-    assert room.next_at() == NOON + 10_000
+        list(snapshot.due(Millis(NOON + 1000 * second)))
+        snapshot.put(BAD, "cycle", ValueError("x"), Millis(NOON + 1000 * second))
+    assert snapshot.next_at() == NOON + 15_000
+    snapshot.put(BAD, "metrics", ValueError("x"), Millis(NOON + 14_500))
+    assert snapshot.next_at() == NOON + 15_000
+    snapshot.changed(BAD)
+    snapshot.put(BAD, "cycle", ValueError("x"), Millis(NOON + 9_000))
+    assert snapshot.next_at() == NOON + 10_000
 
 
 def test_of_many_the_oldest_are_forgotten() -> None:
-    room = aside(metrics=MetricsRegistry())
+    snapshot = aside(metrics=MetricsRegistry())
     for number in range(10_050):
-        room.put(Ref("Pod", "default", f"p{number}"), "node", ValueError("x"), NOON, again=False)
-    assert len(room.all()) == 10_000
-    assert ("Pod", "default", "p0") not in {ref for ref, _, _ in room.all()}
+        snapshot.put(Ref("Pod", "default", f"p{number}"), "node", ValueError("x"), NOON, again=False)
+    assert len(snapshot.all()) == 10_000
+    assert ("Pod", "default", "p0") not in {ref for ref, _, _ in snapshot.all()}
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from makeway.core.cycle.cycle import carry_out, decide, heads
 from makeway.core.lowering import load_state
 from makeway.core.model import Millis, QueueName, WorkloadKey
 from makeway.core.policy import PodsReady, Policy
+from makeway.core.queueing.pending import HeadReturn
 from makeway.core.state import State
 from makeway.runtime.informers import Informers, watched_kinds
 from makeway.runtime.objects import ObjectCache
@@ -61,9 +62,9 @@ class Play:
         self.store.load(objects)
         self.state = State(policy or Policy.default())
         self.updates = StateUpdater(self.state)
-        self.updates.now = NOW
+        self.updates.context.now = NOW
         self.objects = ObjectCache(self.updates.stored, self.updates.changed)
-        self.updates.objects = self.objects
+        self.updates.follow(self.objects)
         self.informers = Informers(self.store, self.objects)
         self.take_in()
         self.forget()
@@ -73,17 +74,15 @@ class Play:
         self.updates.configure()
 
     def forget(self) -> None:
-        for noted in (
-            self.updates.woken, self.updates.released, self.updates.enqueued, self.updates.figures, self.updates.held,
-            self.updates.backoffs,
-        ):  # fmt: skip
-            noted.clear()
+        noted = self.updates.follow_ups
+        for each in (noted.woken, noted.released, noted.enqueued, noted.figures, noted.held, noted.backoffs):
+            each.clear()
 
     def woken(self) -> set[str]:
         """Who is woken by what was changed since; the state must be that of the objects."""
         self.take_in()
         assert self.places() == self.places(self.anew()), "the state is not what the objects say"
-        return set(self.updates.woken | self.updates.released)
+        return set(self.updates.follow_ups.woken | self.updates.follow_ups.released)
 
     def anew(self) -> State:
         known = [each.value() for kind in watched_kinds() for each in self.store.list(kind).items]
@@ -122,7 +121,7 @@ class Play:
         pending = self.state.pending
         waiting = pending.list_of(QueueName(queue)).waiting[WorkloadKey(f"default/{name}")]
         pending.pop(waiting)
-        assert pending.requeue(waiting, "NoFit", NOW, woken=False, has_untried=False, shapes_count=False)
+        assert pending.requeue(waiting, HeadReturn("NoFit", binds_shape=False), NOW)
 
     def stands(self, name: str) -> str:
         for queue, line in self.state.pending.lists.items():
@@ -257,7 +256,7 @@ def test_s4_6_5_a_check_that_becomes_active_wakes_its_queues() -> None:
     assert not play.state.is_active(QueueName("c"))
     play.patch(AdmissionCheck, "audit", {"status": {"conditions": [condition("Active")]}}, status=True)
     play.take_in()
-    assert play.updates.woken == ALONE
+    assert play.updates.follow_ups.woken == ALONE
     assert play.state.is_active(QueueName("c"))
 
 
@@ -280,11 +279,11 @@ def test_jobs_are_looked_at_when_the_labels_of_their_namespace_change() -> None:
     play = Play(namespace("mine"), namespace("mineral"), mine, other)
     play.patch(Namespace, "mine", {"metadata": {"labels": LABEL}})
     play.take_in()
-    assert [ref for ref in play.updates.enqueued if ref.kind == "Job"] == [Ref("Job", "mine", "j")]
+    assert [ref for ref in play.updates.follow_ups.enqueued if ref.kind == "Job"] == [Ref("Job", "mine", "j")]
     play.forget()
     play.patch(Namespace, "mine", {"metadata": {"annotations": LABEL}})
     play.take_in()
-    assert [ref for ref in play.updates.enqueued if ref.kind == "Job"] == []
+    assert [ref for ref in play.updates.follow_ups.enqueued if ref.kind == "Job"] == []
 
 
 def test_jobs_are_looked_at_when_their_namespace_is_seen_after_them() -> None:
@@ -292,7 +291,7 @@ def test_jobs_are_looked_at_when_their_namespace_is_seen_after_them() -> None:
     play = Play(late)
     play.store.load([namespace("late")])
     play.take_in()
-    assert Ref("Job", "late", "j") in play.updates.enqueued
+    assert Ref("Job", "late", "j") in play.updates.follow_ups.enqueued
 
 
 def test_s4_6_a_stopped_queue_that_starts_is_woken_and_what_it_wakes_may_go() -> None:
@@ -369,7 +368,7 @@ def test_s3_7_a_reservation_takes_it_out_of_its_queue_and_is_accounted() -> None
     assert play.woken() == set()
     assert play.stands("w") == "holds"
     assert play.state.tree.queues[QueueName("a")].usage == {("f", "cpu"): 2000}
-    assert QueueName("a") in play.updates.held, "its expiry timer is set"
+    assert QueueName("a") in play.updates.follow_ups.held, "its expiry timer is set"
 
 
 def test_s3_7_a_lost_reservation_is_dropped_and_it_waits_again() -> None:
@@ -386,7 +385,7 @@ def test_s3_7_a_lost_reservation_with_a_back_off_does_not_return_before_its_time
     play.put(waits(status=later))
     assert play.woken() == TREE
     assert play.stands("w") == "parked in a"
-    assert play.updates.backoffs == {"default/w": NOW + 300_000}
+    assert play.updates.follow_ups.backoffs == {"default/w": NOW + 300_000}
 
 
 def test_s3_7_reclaimed_pods_are_accounted_at_once() -> None:
@@ -418,7 +417,7 @@ def test_s3_3_a_stopped_local_queue_has_nobody_waiting_until_it_starts() -> None
     play.patch(LocalQueue, "la", {"spec": {"stopPolicy": "Hold"}})
     assert play.woken() == set()
     assert (play.stands("w"), play.stands("h")) == ("nowhere", "holds")
-    assert Ref("Workload", "default", "h") in play.updates.enqueued, "it may have to leave"
+    assert Ref("Workload", "default", "h") in play.updates.follow_ups.enqueued, "it may have to leave"
     play.patch(LocalQueue, "la", {"spec": {"stopPolicy": "None"}})
     play.woken()
     assert play.stands("w") == "waits in a"
@@ -520,16 +519,16 @@ def test_s4_7_the_end_of_a_back_off_brings_back_just_that_one() -> None:
     later = {"requeueState": {"count": 1, "requeueAt": "2026-01-01T12:05:00Z"}}
     play = Play(waits(status=later), waits("other", status=later))
     assert (play.stands("w"), play.stands("other")) == ("parked in a", "parked in a")
-    play.updates.now = Millis(NOW + 300_000)
-    play.updates.back_off_ended(WorkloadKey("default/w"))
+    play.updates.context.now = Millis(NOW + 300_000)
+    play.updates.places.back_off_ended(WorkloadKey("default/w"))
     assert (play.stands("w"), play.stands("other")) == ("waits in a", "parked in a")
-    assert play.updates.woken == set()
+    assert play.updates.follow_ups.woken == set()
 
 
 def test_a_back_off_that_ends_for_one_who_is_gone_or_holds_changes_nothing() -> None:
     play = Play(held())
-    play.updates.back_off_ended(WorkloadKey("default/w"))
-    play.updates.back_off_ended(WorkloadKey("default/nobody"))
+    play.updates.places.back_off_ended(WorkloadKey("default/w"))
+    play.updates.places.back_off_ended(WorkloadKey("default/nobody"))
     assert play.stands("w") == "holds"
 
 
@@ -542,7 +541,9 @@ def test_a_change_is_looked_at_with_its_queues_and_its_owner() -> None:
     play.store.load([waits(meta={"ownerReferences": [owner]})])
     play.take_in()
     expected = [("Workload", "w"), ("Job", "j"), ("LocalQueue", "la"), ("ClusterQueue", "a")]
-    assert {(ref.kind, ref.name) for ref in (*play.updates.enqueued, *play.updates.figures)} == set(expected)
+    assert {
+        (ref.kind, ref.name) for ref in (*play.updates.follow_ups.enqueued, *play.updates.follow_ups.figures)
+    } == set(expected)
 
 
 def test_when_an_owner_is_gone_what_it_owned_is_looked_at() -> None:
@@ -557,14 +558,14 @@ def test_when_an_owner_is_gone_what_it_owned_is_looked_at() -> None:
     play.forget()
     play.delete(Job, "j")
     play.take_in()
-    assert {(ref.kind, ref.name) for ref in play.updates.enqueued} == {("Job", "j"), ("Workload", "w")}
+    assert {(ref.kind, ref.name) for ref in play.updates.follow_ups.enqueued} == {("Job", "j"), ("Workload", "w")}
 
 
 def test_when_a_queue_stops_those_who_hold_quota_in_it_are_looked_at() -> None:
     play = Play(held("h", "c"), waits("w", "c"), held("far", "a"))
     play.patch(ClusterQueue, "c", {"spec": {"stopPolicy": "HoldAndDrain"}})
     play.take_in()
-    looks = {ref.name for ref in play.updates.enqueued if ref.kind == "Workload"}
+    looks = {ref.name for ref in play.updates.follow_ups.enqueued if ref.kind == "Workload"}
     assert looks == {"h", "w"}
 
 
@@ -572,5 +573,5 @@ def test_what_nothing_depends_on_is_looked_at_and_wakes_nobody() -> None:
     play = Play(waits())
     play.put(waits("w", "a", condition("QuotaReserved", False, "WaitingForQuota")))
     assert play.woken() == set()
-    assert Ref("Workload", "default", "w") in play.updates.enqueued
-    assert play.updates.backoffs.get(WorkloadKey("default/w")) is None
+    assert Ref("Workload", "default", "w") in play.updates.follow_ups.enqueued
+    assert play.updates.follow_ups.backoffs.get(WorkloadKey("default/w")) is None

@@ -13,14 +13,14 @@ from tests.runtime.wires import condition
 
 
 def rounds_of(play: Play, name: str = "w") -> int:
-    known = play.updates.model_of(WorkloadKey(f"default/{name}"))
+    known = play.updates.places.find(WorkloadKey(f"default/{name}"))
     assert known is not None
     return play.state.rounds.of(known).above
 
 
 def with_a_round(*objects: Workload) -> Play:
     play = Play(*objects)
-    known = play.updates.model_of(WorkloadKey("default/w"))
+    known = play.updates.places.find(WorkloadKey("default/w"))
     assert known is not None
     play.state.rounds.add(known, "above", NOW)
     return play

@@ -239,7 +239,7 @@ class Stage:
         engine, metrics = self.simulation.engine.engine, self.simulation.metrics
         assert metrics is not None
         if engine.is_quiet:
-            metrics.refresh(engine)
+            metrics.refresh(engine.view)
             assert [str(each) for each in recount(self.simulation.store_objects(), engine.state, metrics)] == []
             self._check_rest()
         for each in self.evictions:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from makeway.core.model import Expression, Millis
+from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.cycle import cycle
 from makeway.core.placement.model import (
     Budget,
@@ -22,7 +23,6 @@ from makeway.core.placement.model import (
     Preemptor,
     SchedulingWorkload,
 )
-from makeway.core.placement.nodes import Placement
 from makeway.core.placement.preemption.decision import decide
 from makeway.core.placement.resolution import PriorityClass, PriorityRefused, known_classes, resolve
 from makeway.core.trace import Rule
@@ -61,7 +61,7 @@ def cluster(nodes: list[Node], pods: list[Pod], *workloads: SchedulingWorkload, 
 
 
 def asked(given: Cluster, whom: Preemptor) -> PlacementAnswer:
-    return decide(Placement.of(given), whom)
+    return decide(ClusterState.of(given), whom)
 
 
 def names(keys: Any) -> list[str]:
@@ -97,10 +97,10 @@ def test_g4_nobody_else_leaves_while_those_who_were_asked_to_still_terminate() -
     other = pod("other", 4, "n2", priority=1)
     (first,) = members(1, 4, nominated="n1")
     held = cluster([node("n1"), node("n2")], [going, other, first], workload("in", 10))
-    found = cycle(Placement.of(held), GANG)
+    found = cycle(ClusterState.of(held), GANG)
     assert (found.reason, found.actuated, found.nominated) == ("ongoingPreemption", (), {("d", "in-0"): "n1"})
     taken = replace(held, pods=(*held.pods, pod("higher", 1, "n1", priority=50)))
-    again = cycle(Placement.of(taken), GANG)
+    again = cycle(ClusterState.of(taken), GANG)
     assert (names(again.actuated), dict(again.nominated)) == (["other"], {("d", "in-0"): "n2"}), "its place is gone"
 
 
@@ -119,7 +119,7 @@ def test_g5_a_budget_may_save_the_lower_one_and_the_steps_tell_it() -> None:
 
 def test_g6_what_fits_binds_first_and_what_is_left_preempts_in_a_later_cycle() -> None:
     pods = [pod("run", at="n1", of="in"), pod("low", at="n2"), *members(2)]
-    state = Placement.of(cluster([node("n1"), node("n2", 2)], pods, workload("in", 10)))
+    state = ClusterState.of(cluster([node("n1"), node("n2", 2)], pods, workload("in", 10)))
     first = cycle(state, GANG)
     assert (dict(first.bound), first.actuated, names(first.requeued)) == ({("d", "in-0"): "n1"}, (), ["in-1"])
     state.bind(("d", "in-0"), "n1")
@@ -131,7 +131,7 @@ def test_g7_5710_b_room_for_three_of_four_evicts_nobody() -> None:
     pods = [*(pod(f"low-{i}", 4, f"n{i}") for i in range(3)), pod("high", 4, "n3", priority=90), *members(4, 4)]
     given = cluster([node(f"n{i}") for i in range(4)], pods, workload("in", 10, least=4))
     for pod_by_pod in (False, True):
-        found = cycle(Placement.of(given), GANG, pod_by_pod=pod_by_pod)
+        found = cycle(ClusterState.of(given), GANG, pod_by_pod=pod_by_pod)
         assert (found.feasible, found.actuated, found.bound, found.nominated) == (False, (), {}, {})
 
 

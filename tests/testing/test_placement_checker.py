@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from makeway.core.model import Expression, Millis, Taint, Toleration
+from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.model import (
     AffinityTerm,
     Budget,
@@ -26,7 +27,6 @@ from makeway.core.placement.model import (
     SchedulingWorkload,
     Spread,
 )
-from makeway.core.placement.nodes import Placement
 from makeway.core.placement.preemption.decision import decide
 from makeway.testing.placement_checker import CheckedCluster, check
 
@@ -93,7 +93,7 @@ def test_good_answers_pass_with_and_without_a_record() -> None:
         assert check(GANG, FOR_GANG, GANG_ANSWER, want) == []
     for want in (SINGLE_WANT, None):
         assert check(SINGLE, FOR_POD, SINGLE_ANSWER, want) == []
-    ours = decide(Placement.of(GANG), FOR_GANG)
+    ours = decide(ClusterState.of(GANG), FOR_GANG)
     assert (ours.victims, ours.n) == (GANG_ANSWER.victims, 3)
 
 

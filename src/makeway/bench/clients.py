@@ -25,7 +25,7 @@ MERGE = "application/merge-patch+json"
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Where a server is, and the token of whoever asks."""
+    """Where a server is, and the token to show."""
 
     url: str
     token: str

@@ -27,7 +27,7 @@ PODS = "/api/v1/namespaces/default/pods"
 POD = "talker-{}"
 AT_ONCE = 32  # that come at a time
 READ_BYTES = 64 * 1024
-AGAIN_SECONDS = 10.0  # before somebody who was turned away comes again
+AGAIN_SECONDS = 10.0  # before a client that was turned away comes again
 COMING_SECONDS = 60.0
 WATCH_SECONDS = 40.0  # then an unread watch begins anew: the server will have ended it
 BOMB_SECONDS = 1.0
@@ -54,7 +54,7 @@ def bomb() -> bytes:
 
 
 class _Doings:
-    """What the crowd does; who is turned away comes again after a while."""
+    """What the crowd does; a client that is turned away comes again after a while."""
 
     def __init__(self, crowd: Crowd) -> None:
         self.crowd = crowd

@@ -24,6 +24,7 @@ from makeway.core.model import (
 from makeway.core.policy import FairStrategy, Policy
 from makeway.core.preemption import fair_sharing as fair_share
 from makeway.core.preemption.classical import find_victims
+from makeway.core.queue_policies import ReclaimWithinCohort, WithinClusterQueue
 from makeway.core.quota.tree import QuotaSpec
 from makeway.core.state import State
 
@@ -85,7 +86,7 @@ def targets_row(candidates: int, victims: int) -> dict[str, Any]:
 
 
 def fair_targets_row(candidates: int, victims: int, ground: Ground) -> dict[str, Any]:
-    """A cohort of queues that own nothing and use all. Who asks owns as much as it asks for, or nothing either."""
+    """A cohort of queues that own nothing and use all. The one that asks owns as much as it asks for, or nothing."""
     names = [QueueName(f"queue-{i:04}") for i in range(BORROWERS + 1)]
     owned = victims * CORE if ground == "nominal" else 0
     specs = [QuotaSpec(name=name, parent="cohort", nominal={CORES: 0 if i else owned}) for i, name in enumerate(names)]
@@ -149,8 +150,8 @@ def _queue(name: QueueName, heads: Heads) -> Queue:
     return Queue(
         name=name,
         groups=(FlavorGroup(resources=(CPU,), flavors=(FLAVOR,)),),
-        within="Never" if heads in ("fit", "reclaim") else "LowerPriority",
-        reclaim="Any" if heads == "reclaim" else "Never",
+        within=WithinClusterQueue("Never" if heads in ("fit", "reclaim") else "LowerPriority"),
+        reclaim=ReclaimWithinCohort("Any" if heads == "reclaim" else "Never"),
         namespaces=(),
     )
 

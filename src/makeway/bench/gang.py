@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from makeway.core.model import Millis
+from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.cycle import cycle
 from makeway.core.placement.model import (
     Cluster,
@@ -23,7 +24,6 @@ from makeway.core.placement.model import (
     Preemptor,
     SchedulingWorkload,
 )
-from makeway.core.placement.nodes import Placement
 
 CPU = 4_000
 MEMORY = 32 * 2**30
@@ -130,7 +130,7 @@ CASES: dict[str, Callable[[], Row]] = {
 
 
 def _measured(
-    case: str, state: Placement, preemptors: Iterable[tuple[Preemptor, int]], made: Callable[[int], Pod]
+    case: str, state: ClusterState, preemptors: Iterable[tuple[Preemptor, int]], made: Callable[[int], Pod]
 ) -> Row:
     """Decide about one after another, each after what came of the one before; only the decisions are timed."""
     seconds, pods, victims, writes = 0.0, 0, 0, 0
@@ -164,7 +164,7 @@ def _waiting(preemptor: Preemptor, size: int, made: Callable[[int], Pod]) -> Ite
 
 def _state(
     nodes: int, running: list[Pod], *, gangs: list[tuple[str, int]], low: list[tuple[str, int]], whole: bool = False
-) -> Placement:
+) -> ClusterState:
     workloads = [_workload(name, size, HIGH) for name, size in gangs]
     workloads += [
         _workload(name, size, 1_000 + i % LEVELS if whole else 1_000, whole) for i, (name, size) in enumerate(low)
@@ -174,7 +174,7 @@ def _state(
         Node(name=_node_name(i), allocatable=allocatable, labels={"kubernetes.io/hostname": _node_name(i)})
         for i in range(nodes)
     )
-    return Placement.of(Cluster(nodes=machines, pods=tuple(running), workloads=tuple(workloads)))
+    return ClusterState.of(Cluster(nodes=machines, pods=tuple(running), workloads=tuple(workloads)))
 
 
 def _node_name(number: int) -> str:

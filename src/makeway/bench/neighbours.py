@@ -1,4 +1,4 @@
-"""``makeway bench neighbours``: what writers notice of those who read, wait and attack beside them.
+"""``makeway bench neighbours``: what writers notice of clients that read, wait and attack beside them.
 
 A server of its own, as a user would start it. A crowd in another process holds watches that it does not read, follows
 logs, connects and says nothing, and sends a patch that is refused every second. Eight clients create ConfigMaps as fast

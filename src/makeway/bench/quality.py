@@ -20,6 +20,7 @@ from typing import Any
 import click
 
 from makeway.core.model import Expression, Millis
+from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.model import (
     Budget,
     Cluster,
@@ -32,7 +33,6 @@ from makeway.core.placement.model import (
     PodKey,
     SchedulingWorkload,
 )
-from makeway.core.placement.nodes import Placement
 from makeway.core.placement.preemption.decision import decide
 from makeway.core.placement.units import violations
 
@@ -307,7 +307,7 @@ def bench_quality(clusters: int, seed: int = 0) -> dict[str, Any]:
 def _asked_twice(cluster: Cluster) -> tuple[PlacementAnswer, PlacementAnswer]:
     """Our answer, and the one that follows S-15 to the letter."""
     whom = ForGroup(NAMESPACE, Member(GANG, "g"))
-    return decide(Placement.of(cluster), whom), decide(Placement.of(cluster, thorough=False), whom)
+    return decide(ClusterState.of(cluster), whom), decide(ClusterState.of(cluster, thorough=False), whom)
 
 
 def _missed(answers: list[PlacementAnswer]) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 A server in a process of its own gets the recipe's workloads over HTTPS, each at its time. Execution is mimicked by this
 process, as a job controller would see it: it watches, and says of each admitted workload that it has finished when its
-run time is over; who is evicted before that begins anew. So one run takes as long as the recipe, plus what the server
-takes for its decisions and for the disk.
+run time is over; one that is evicted before that begins anew. So one run takes as long as the recipe, plus what the
+server takes for its decisions and for the disk.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The root command: which commands there are, how errors show, and what the exit code says.
+"""The root command: how commands are found and errors shown, and what the exit code says.
 
 0 all is well, 1 problems were found, 2 wrong usage, 70 a fault of makeway itself, 74 the output cannot be written,
 130 interrupted, 141 the reader of the output went away. Commands are imported when they are called, so that
@@ -11,11 +11,11 @@ import errno
 import importlib
 import os
 import sys
-from typing import NamedTuple
 
 import click
 
 from makeway import __version__
+from makeway.cli.listing import GROUPS, listed
 
 INTERNAL_ERROR = 70
 OUTPUT_ERROR = 74
@@ -25,63 +25,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 DEBUG = "MAKEWAY_DEBUG"
 
 
-class CommandPlace(NamedTuple):
-    """Where a command lives, and its line in the help: to print that, nothing is imported."""
-
-    module: str
-    summary: str
-
-
-COMMANDS = {
-    "apply": CommandPlace(
-        "makeway.cli.objects.apply", "Create and change objects on a server, so that they are as the files say."
-    ),
-    "bench": CommandPlace("makeway.bench.command", "Measure how fast this machine is at a task."),
-    "cancel": CommandPlace("makeway.cli.jobs.job_commands", "End jobs, whether they wait or run, and forget them."),
-    "completion": CommandPlace(
-        "makeway.cli.completion", "Print the script that completes makeway's commands in a shell."
-    ),
-    "crds": CommandPlace("makeway.cli.offline.manifests", "Print the CustomResourceDefinitions of the queueing kinds."),
-    "down": CommandPlace(
-        "makeway.cli.server.serve", "End the server of this machine; it comes back as it was with `makeway up`."
-    ),
-    "delete": CommandPlace(
-        "makeway.cli.objects.resources", "Delete objects of a server: some by name, or what a file has."
-    ),
-    "demo": CommandPlace(
-        "makeway.cli.server.demo",
-        "Show an example at work: its jobs queue, run and make way as real processes on this machine.",
-    ),
-    "describe": CommandPlace(
-        "makeway.cli.objects.describe", "Show all about some objects: what they want, how they are, what happened."
-    ),
-    "events": CommandPlace("makeway.cli.objects.events", "Show what happened, newest last."),
-    "get": CommandPlace("makeway.cli.objects.resources", "Show objects of a server: those of a kind, or some by name."),
-    "kubeconfig": CommandPlace(
-        "makeway.cli.server.credentials",
-        "Print a kubeconfig for kubectl and other clients, with the server's own authority in it.",
-    ),
-    "logs": CommandPlace("makeway.cli.jobs.job_commands", "Show what a job or a pod has printed."),
-    "place": CommandPlace("makeway.cli.offline.place", "Say where pods go on nodes, who must make way, and why."),
-    "plan": CommandPlace(
-        "makeway.cli.offline.plan", "Say what would be admitted, preempted and left waiting, and why."
-    ),
-    "queues": CommandPlace("makeway.cli.jobs.queues", "Show quota, its use, and who waits, cohort by cohort."),
-    "simulate": CommandPlace(
-        "makeway.cli.offline.simulate", "Run the real controllers in virtual time and report what came of it."
-    ),
-    "status": CommandPlace("makeway.cli.server.serve", "Say whether the server runs, where, and what it has."),
-    "submit": CommandPlace(
-        "makeway.cli.jobs.submit", "Run a command as a job: it waits in its queue, runs, and is followed to its end."
-    ),
-    "token": CommandPlace(
-        "makeway.cli.server.credentials", "Make, list and revoke the tokens by which clients are known."
-    ),
-    "up": CommandPlace("makeway.cli.server.serve", "Serve the API on this machine, decide, and run pods as processes."),
-    "validate": CommandPlace("makeway.cli.offline.manifests", "Check manifests: each by itself, then all together."),
-    "wait": CommandPlace("makeway.cli.jobs.job_commands", "Wait until jobs have ended."),
-    "version": CommandPlace("makeway.cli.version", "Print the version of makeway and of the server."),
-}
+COMMANDS = listed()
 
 
 class Program(click.Group):
@@ -104,8 +48,9 @@ class Program(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name].summary) for name in self.list_commands(ctx)])
+        for group in GROUPS:
+            with formatter.section(group):
+                formatter.write_dl([(name, place.summary) for name, place in COMMANDS.items() if place.group == group])
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a command; whatever goes wrong ends in one line for people and one number for scripts."""

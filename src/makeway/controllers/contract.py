@@ -136,6 +136,20 @@ class Delete:
 Write = Create | Change | Delete
 
 
+class Departure(NamedTuple):
+    """What an edit means that asks a Workload or pod to go: why, for those who tell and count."""
+
+    reason: str  # as the journal names it
+    at: Millis  # when it was decided
+    preempts: bool = False  # whether somebody else needs the room
+    by: str = ""  # for whom, where the action does not say so
+
+
+def departure_of(write: Write) -> Departure | None:
+    """Such an edit has a property ``departure``; None: the write is no such edit."""
+    return getattr(write.edit, "departure", None) if isinstance(write, Change) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Action:
     """A write, what is to follow once it is stored, and why it is made."""

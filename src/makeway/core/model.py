@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal, NewType
 from weakref import WeakValueDictionary
 
+from makeway.core.queue_policies import BorrowWithinCohortPolicy, ReclaimWithinCohort, WithinClusterQueue
+
 QueueName = NewType("QueueName", str)
 FlavorName = NewType("FlavorName", str)
 ResourceName = NewType("ResourceName", str)
@@ -270,8 +272,6 @@ class Workload:
 
 # --- queues ----------------------------------------------------------------------------------------------------------
 
-WithinPolicy = Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority"]
-ReclaimPolicy = Literal["Never", "LowerPriority", "Any"]
 OnSuccess = Literal["RemoveOther", "RemoveLower", "RemoveBelowTarget"]
 
 
@@ -293,10 +293,10 @@ class Queue:
     try_next_when_borrowing: bool = False
     try_next_when_preempting: bool = True
     prefer_preemption: bool = False  # PreemptionOverBorrowing
-    within: WithinPolicy = "Never"
+    within: WithinClusterQueue = WithinClusterQueue.NEVER
     min_admit: Millis | None = None  # KEP-8522
-    reclaim: ReclaimPolicy = "Never"
-    borrow: Literal["Never", "LowerPriority"] = "Never"
+    reclaim: ReclaimWithinCohort = ReclaimWithinCohort.NEVER
+    borrow: BorrowWithinCohortPolicy = BorrowWithinCohortPolicy.NEVER
     threshold: int | None = None  # victims of a borrower have at most this priority
     namespaces: Selector | None = None  # None: no namespace may use it
     checks: tuple[tuple[str, frozenset[FlavorName]], ...] = ()  # what must be Ready before pods run; no flavors: all

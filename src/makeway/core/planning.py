@@ -142,7 +142,7 @@ class _Planning:
         state = self._state
         for claimant in claims.overdue(state, self._now):
             claims.end(state, claimant.key, claims.EXPIRED, self._now)
-        resumed = {head.key for head in heads(state) if state.tried(head)}
+        resumed = {head.key for head in heads(state) if state.scans.tried(head)}
         shares = all_shares(state)
         plan = decide(state, self._now)
         carry_out(state, plan)

@@ -187,6 +187,31 @@ class Policy:
     def fair_sharing(self) -> bool:
         return bool(self.fair_strategies)
 
+    @property
+    def is_parity(self) -> bool:
+        """Whether the recorded system is followed also where we would decide otherwise."""
+        return self.profile == "parity"
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether equals that time displaces come back in turn (S-7.14)."""
+        return self.rotation == "Fair"
+
+    @property
+    def counts_time_run(self) -> bool:
+        """Whether of equals whose time is up the one leaves first that has run longest (S-7.14)."""
+        return self.takes_turns and not self.is_parity
+
+    @property
+    def holds_in_all_queues(self) -> bool:
+        """Whether what a waiting workload is entitled to is not lent, whatever its queue's strategy is (S-5.14)."""
+        return self.entitled_hold == "All"
+
+    @property
+    def lends_what_is_reserved(self) -> bool:
+        """Whether what is reserved for the head of a StrictFIFO queue is lent again after the cycle (S-5.13)."""
+        return self.is_parity or self.strict_fifo_lends
+
     @classmethod
     def of_profile(cls, profile: Profile) -> Policy:
         return cls.parity() if profile == "parity" else cls.default()

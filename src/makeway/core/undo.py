@@ -49,6 +49,12 @@ class UndoLog:
         if self.trials:
             self._saved.append((restore, before))
 
+    def set(self, owner: object, name: str, value: object) -> None:
+        """Give an attribute of one of the state's structures another value."""
+        if self.trials:
+            self._saved.append((setattr, (owner, name, getattr(owner, name))))
+        setattr(owner, name, value)
+
     def put(self, table: dict[K, V], key: K, value: V) -> None:
         if self.trials:
             self._saved.append((_reset, (table, key, table.get(key, _ABSENT))))

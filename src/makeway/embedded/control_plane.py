@@ -155,7 +155,7 @@ class ControlPlane:
 
     def _manages(self, job: Job) -> bool:
         """Whether a Job begins suspended (api 18.1)."""
-        return not why_unmanaged(job.metadata, self._policy.jobs, self._find)
+        return not why_unmanaged(job, self._policy.jobs, self._find)
 
 
 class ServerExtras:
@@ -202,8 +202,8 @@ class ServerExtras:
 def own_process() -> Iterator[None]:
     """Start within this, in a process that does nothing else.
 
-    Who computes for long is interrupted often for those who wait. What is read at the start stays: to look through it
-    for circles again and again would stop all threads.
+    A thread that computes for long is interrupted often for those that wait. What is read at the start stays: to look
+    through it for circles again and again would stop all threads.
     """
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.disable()

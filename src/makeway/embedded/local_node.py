@@ -1,6 +1,6 @@
 """The machine that serves also runs: the node agent in a thread of its own, beside the engine and the HTTP loop.
 
-A thread of its own because it reads and writes files: a slow disk must hold up nobody who decides or answers. It is
+A thread of its own because it reads and writes files: a slow disk must not hold up decisions and answers. It is
 called when pods were written, when a supervisor has news, and when something of its own is due.
 """
 
@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 
-from makeway.adapters.node.agent import Agent, AgentSettings, GaveUp
+from makeway.adapters.node.agent import Agent, GaveUp
 from makeway.adapters.node.launching import Launcher
-from makeway.adapters.node.machine import Offer, base_environment, find_gpus, offers_of
+from makeway.adapters.node.machine import AgentSettings, Offer, base_environment, find_gpus, offers_of
 from makeway.adapters.server.storage.store import SqliteStore
 from makeway.api.objects.kubernetes import Pod
 from makeway.api.versions import kind_of
@@ -64,7 +64,7 @@ class LocalNode:
         self._thread.start()
 
     def stop(self) -> None:
-        """Pods go on; whoever serves next finds them."""
+        """Pods go on; the next server finds them."""
         self._is_stopping = True
         self.call()
         if self._thread.is_alive():
@@ -86,7 +86,7 @@ class LocalNode:
             while not self._is_stopping:
                 if not self.agent.step(self._clock()):
                     self._wait()
-        except BaseException as error:  # nobody is above it who could tell
+        except BaseException as error:  # nothing is above it that could tell
             self._failed(error)
         finally:
             self._close()

@@ -1,9 +1,9 @@
-"""Logs of pods for those who ask the server: read a block at a time in threads of their own, looked after together.
+"""Logs of pods for clients of the server: read a block at a time in threads of their own, looked after together.
 
 Two threads read for everybody, so however many ask for however much, the HTTP loop has little to send on at a time, and
-each waits for its turn. Who follows and has read all is not asked again and again: one look at the files of all of
-them, ten times a second, finds those that have grown. They are read some at a time, and in between others have their
-turn: a thousand who follow a pod that prints a line are no reason for anybody else to wait.
+each waits for its turn. A client that follows and has read all is not looked after again and again: one look at the
+files of all of them, ten times a second, finds those that have grown. They are read some at a time, and in between
+others have their turn: a thousand that follow a pod that prints a line are no reason for others to wait.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _Waiter:
 
 
 class Lookout:
-    """Waits for logs to grow, for all who follow one, and reads what came."""
+    """Waits for logs to grow, for all clients that follow one, and reads what came."""
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:
         self._threads = threads
@@ -146,7 +146,7 @@ def _marks(spots: Sequence[LogSpot]) -> list[Mark]:
 
 
 def _looks(readers: Sequence[LogReader]) -> list[LogReading | Exception]:
-    """A log that cannot be read is the trouble of whoever reads it."""
+    """A log that cannot be read is the trouble of its reader alone."""
     found: list[LogReading | Exception] = []
     for reader in readers:
         try:

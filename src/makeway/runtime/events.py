@@ -30,6 +30,7 @@ from makeway.api.objects.meta import ObjectMeta
 from makeway.api.quantity import MicroTime, Time
 from makeway.api.versions import kind_of
 from makeway.controllers.contract import GANG_WORKLOAD, Note, Ref
+from makeway.controllers.jobs.kinds.registry import JOB_KINDS
 from makeway.core.model import Millis, stored
 from makeway.runtime.executor import Call
 from makeway.runtime.live.writer import Submit
@@ -71,7 +72,7 @@ def source_of(note: Note) -> str:
     """Who says so, under the name that scripts look for."""
     if note.reason == REASON:
         return OURSELVES
-    if note.about.kind == "Job":
+    if note.about.kind in JOB_KINDS:
         return JOB_SOURCE
     if note.about.kind == "Pod":
         return SCHEDULER_SOURCE if note.reason in PLACED else NODE_SOURCE

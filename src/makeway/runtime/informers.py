@@ -13,6 +13,7 @@ from typing import Any
 
 from makeway.api.versions import Kind, find_kind
 from makeway.controllers.contract import Ref
+from makeway.controllers.jobs.kinds.registry import JOB_KINDS
 from makeway.core.model import Millis
 from makeway.runtime.objects import ObjectCache
 from makeway.runtime.ports import Expired, NotFound, Retryable, Store, Stored, Watch, WatchEvent
@@ -35,11 +36,12 @@ ON_NODES: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 
 
-def watched_kinds(*, on_nodes: bool = False) -> list[Kind]:
-    """``on_nodes``: with those that only matter to whoever runs pods too."""
+def watched_kinds(*, on_nodes: bool = False, frameworks: Iterable[str] = ()) -> list[Kind]:
+    """``on_nodes``: with those that only matter to whoever runs pods too; ``frameworks``: with these kinds of jobs."""
     wanted = (*WATCHED[:-1], *ON_NODES, WATCHED[-1]) if on_nodes else WATCHED
     found = [find_kind(api_version, name) for api_version, name in wanted]
-    return [kind for kind in found if kind is not None]
+    jobs = [kind.resource for kind in JOB_KINDS.values() if kind.framework in frameworks]
+    return [*(kind for kind in found if kind is not None), *(kind for kind in jobs if kind not in found)]
 
 
 def ref_of(each: Stored) -> Ref:
@@ -51,8 +53,9 @@ def finder(store: Store) -> Callable[[Ref], Any | None]:
     kinds = {Ref.kind_of(kind): kind for kind in watched_kinds()}
 
     def find(ref: Ref) -> Any | None:
+        kind = kinds.get(ref.kind)  # a kind of job that the store does not have is nobody's owner there
         try:
-            return store.get(kinds[ref.kind], ref.namespace, ref.name).value()
+            return None if kind is None else store.get(kind, ref.namespace, ref.name).value()
         except NotFound:
             return None
 

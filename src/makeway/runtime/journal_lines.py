@@ -1,13 +1,62 @@
-"""What was decided about a workload, a pod or a gang, as lines of the journal."""
+"""What happens in the engine, as lines of the journal."""
 
 from __future__ import annotations
 
-from makeway.controllers.contract import Placing
+from typing import Any
+
+from makeway.controllers.contract import Action, Change, Outcome, Placing, Ref
+from makeway.controllers.pods.edits import whose
 from makeway.core.cycle.cycle import Verdict
 from makeway.core.messages import pending_reason
-from makeway.core.model import Millis
+from makeway.core.model import Millis, QueueName, WorkloadKey
 from makeway.core.trace import Rule
 from makeway.runtime.journal import DecisionJournal
+from makeway.runtime.steps.observers import Cycle, Departed, Observer
+
+
+class JournalKeeper(Observer):
+    def __init__(self, journal: DecisionJournal) -> None:
+        self._journal = journal
+
+    def stored(self, ref: Ref, before: Any, after: Any, *, has_begun: bool) -> None:
+        if after is None and ref.kind == "Workload":
+            self._journal.forget(ref.key)
+
+    def looked(self, outcome: Outcome, seconds: float, now: Millis) -> None:
+        for placing in outcome.placings:
+            note_placing(self._journal, placing, now)
+
+    def cycled(self, cycle: Cycle, now: Millis) -> None:
+        for index, verdict in enumerate(cycle.plan.verdicts):
+            note_verdict(self._journal, verdict, cycle.decision(index), now)
+        for ended in cycle.plan.ended:
+            self.claim_ended(ended.workload.key, ended.workload.queue, ended.why, now)
+
+    def claim_ended(self, key: WorkloadKey, queue: QueueName, why: str, now: Millis) -> None:
+        self._journal.write(now, "claimEnded", key, queue=queue, reason=why)
+
+    def departed(self, departed: Departed, now: Millis) -> None:
+        action, why = departed.action, departed.why
+        ref = action.write.ref
+        if ref.kind == "Workload":
+            self._journal.write(
+                now, "evicted", ref.key, decision=action.decision, reason=why.reason, by=action.by or "",
+                steps=action.because,
+            )  # fmt: skip
+        else:
+            pod = departed.whom
+            self._journal.write(
+                now, "displaced", None if pod is None else whose(pod), decision=action.decision, reason=why.reason,
+                by=why.by, item=f"pod {ref.key}",
+            )  # fmt: skip
+
+    def failed(self, action: Action, now: Millis) -> None:
+        write = action.write
+        called = type(write.edit if isinstance(write, Change) else write).__name__
+        self._journal.write(
+            now, "failed", write.ref.key if write.ref.kind == "Workload" else None, decision=action.decision,
+            reason=called, by=action.by or "",
+        )  # fmt: skip
 
 
 def note_verdict(journal: DecisionJournal, verdict: Verdict, decision: str, now: Millis) -> None:

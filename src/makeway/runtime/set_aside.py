@@ -106,12 +106,12 @@ class SetAside:
             listener(whom, part, error)
         self._notes.append(Note(whom, "Warning", REASON, words(part, cause)))
         if self._metrics is not None:
-            self._metrics.set_aside(whom.kind, room_of(part))
+            self._metrics.aside.told(whom.kind, room_of(part))
 
     def _count(self, kind: str, room: str, more: int) -> None:
         self._now[kind, room] += more
         if self._metrics is not None:
-            self._metrics.aside_now(kind, room, self._now[kind, room])
+            self._metrics.aside.are(kind, room, self._now[kind, room])
 
     def handled(self, whom: Ref, part: str) -> None:
         """This part has no trouble with the object any more."""

@@ -30,6 +30,7 @@ from makeway.core.model import (
     WorkloadKey,
 )
 from makeway.core.policy import Policy
+from makeway.core.queue_policies import BorrowWithinCohortPolicy, ReclaimWithinCohort, WithinClusterQueue
 from makeway.core.quota.tree import WEIGHT_ONE, QuotaSpec
 from makeway.core.state import State
 
@@ -40,6 +41,7 @@ Part = tuple[Queue, QuotaSpec] | QuotaSpec | Flavor | Workload
 FLAVOR = FlavorName("default")
 CPU = ResourceName("cpu")
 FR_CPU: FR = (FLAVOR, CPU)
+POLICIES = {"within": WithinClusterQueue, "reclaim": ReclaimWithinCohort, "borrow": BorrowWithinCohortPolicy}
 
 
 def units(amount: Amount, resource: str) -> int:
@@ -84,7 +86,10 @@ def queue(
     weight: Amount = 1,
     **settings: Any,
 ) -> tuple[Queue, QuotaSpec]:
-    """A queue and its quota; ``settings`` are fields of ``Queue``. One group covers all it has quota of."""
+    """A queue and its quota; ``settings`` are fields of ``Queue``, policies by their values in the API.
+
+    One group covers all it has quota of.
+    """
     spec = QuotaSpec(
         name=name, parent=cohort, nominal=amounts(nominal), borrowing=amounts(borrowing), lending=amounts(lending),
         weight=round(weight * WEIGHT_ONE),
@@ -95,7 +100,8 @@ def queue(
     )
     span = None if min_admit is None else seconds(min_admit)
     defaults: dict[str, Any] = {"groups": (covered,), "namespaces": ()}
-    return Queue(name=QueueName(name), min_admit=span, **{**defaults, **settings}), spec
+    policies = {name: POLICIES[name](value) for name, value in settings.items() if name in POLICIES}
+    return Queue(name=QueueName(name), min_admit=span, **{**defaults, **settings, **policies}), spec
 
 
 def cohort(

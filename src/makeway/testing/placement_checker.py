@@ -1,8 +1,8 @@
 """Whether an answer about placement is a good one: the checker rules R1 to R11, in plain loops over plain values.
 
-It shares no code with the engine beyond the nouns: what fits where, who is one unit and who ranks before whom are
-read here once more from S-15. ``check`` takes an answer and what was recorded about the case; without a record
-it judges what can be judged from the cluster alone (R3, R4, R7 to R10).
+It shares no code with the engine beyond the nouns: what fits where, which pods are one unit and which unit ranks before
+which are read here once more from S-15. ``check`` takes an answer and what was recorded about the case; without a
+record it judges what can be judged from the cluster alone (R3, R4, R7 to R10).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from makeway.core.placement.model import (
 )
 
 KEEPS_AWAY = ("NoSchedule", "NoExecute")
-Standing = dict[str, dict[PodKey, Pod]]  # node -> who stands there
+Standing = dict[str, dict[PodKey, Pod]]  # node -> pods there
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class CheckedCluster:
         self._namespaces = {each.name: each.labels for each in cluster.namespaces}
         self._has_terms = any(pod.anti_affinity for pod in cluster.pods)
 
-    # who is who
+    # which pods belong together
 
     def group_of(self, pod: Pod) -> PodGang | None:
         member = pod.member
@@ -96,7 +96,7 @@ class CheckedCluster:
         return sorted(found, key=lambda unit: unit.importance)
 
     def members(self, preemptor: Preemptor) -> list[Pod]:
-        """Whom a place is sought for, in queue order."""
+        """The pods for which a place is sought, in queue order."""
         if isinstance(preemptor, ForPod):
             return [self.pods[preemptor.key]]
         found = [
@@ -119,7 +119,7 @@ class CheckedCluster:
     # what fits where
 
     def standing(self, members: Iterable[Pod], priority: int, gone: frozenset[PodKey] = frozenset()) -> Standing:
-        """Who stands where for these members: those that run, and those who were promised a node (S-15.2.2)."""
+        """The pods on each node for these members: those that run, and those that were promised a node (S-15.2.2)."""
         own = {pod.key for pod in members}
         found: Standing = {name: {} for name in self.nodes}
         for pod in self.pods.values():
@@ -135,24 +135,12 @@ class CheckedCluster:
         return (
             node is not None
             and not node.unschedulable
-            and self._suits(pod, node)
-            and self._has_room(pod, node, standing[name].values())
+            and _suits(pod, node)
+            and _has_room(pod, node, standing[name].values())
             and (not self._has_terms or self._is_apart(pod, node, standing))
             and (not pod.pod_affinity or self._is_beside(pod, node, standing))
             and all(self._is_even(pod, node, number, standing) for number in range(len(pod.spread)))
         )
-
-    def _suits(self, pod: Pod, node: Node) -> bool:
-        return self._is_asked_for(pod, node) and self._is_tolerated(pod, node)
-
-    def _is_asked_for(self, pod: Pod, node: Node) -> bool:
-        if any(node.labels.get(key) != value for key, value in pod.node_selector.items()):
-            return False
-        return pod.affinity is None or any(selects(term, node.labels) for term in pod.affinity)
-
-    def _is_tolerated(self, pod: Pod, node: Node) -> bool:
-        taints = [taint for taint in node.taints if taint.effect in KEEPS_AWAY]
-        return all(any(each.tolerates(taint) for each in pod.tolerations) for taint in taints)
 
     def _speaks_of(self, term: AffinityTerm, owner: Pod, other: Pod) -> bool:
         """Whether a term of ``owner`` looks at ``other``: by its labels, and by its namespace."""
@@ -164,16 +152,6 @@ class CheckedCluster:
         labels = {"kubernetes.io/metadata.name": namespace} | dict(self._namespaces.get(namespace, {}))
         chosen = term.namespace_selector is not None and selects(term.namespace_selector, labels)
         return chosen or namespace in term.namespaces
-
-    def _has_room(self, pod: Pod, node: Node, there: Iterable[Pod]) -> bool:
-        others = [each for each in there if each.key != pod.key]
-        if len(others) >= node.allocatable.get(POD_COUNT, 0) or any(pod.ports & each.ports for each in others):
-            return False
-        for resource, asked in pod.requests.items():
-            used = sum(each.requests.get(resource, 0) for each in others)
-            if asked > 0 and asked + used > node.allocatable.get(resource, 0):
-                return False
-        return True
 
     def _is_apart(self, pod: Pod, node: Node, standing: Standing) -> bool:
         for name, there in standing.items():
@@ -188,7 +166,7 @@ class CheckedCluster:
         return True
 
     def _is_beside(self, pod: Pod, node: Node, standing: Standing) -> bool:
-        """With those who were promised a node and without them, for they may not come."""
+        """With the pods that were promised a node and without them, for they may not come."""
         if any(term.topology_key not in node.labels for term in pod.pod_affinity):
             return False
         wanted = [
@@ -199,7 +177,7 @@ class CheckedCluster:
         return all(self._is_met(pod, node, [at for at, _ in those]) for those in (wanted, in_place))
 
     def _is_met(self, pod: Pod, node: Node, where: list[Node]) -> bool:
-        """``where``: the nodes of those who match all terms. Where they are none, one of them may be the first."""
+        """``where``: the nodes of pods that match all terms. Where there are none, one of them may be the first."""
         if all(any(_shares(term, node, at) for at in where) for term in pod.pod_affinity):
             return True
         counted = any(term.topology_key in at.labels for term in pod.pod_affinity for at in where)
@@ -216,8 +194,8 @@ class CheckedCluster:
         keys = {each.topology_key for each in pod.spread}
         counts: dict[str, int] = {}
         for name, other in self.nodes.items():
-            is_domain = keys <= other.labels.keys() and (not spread.heeds_affinity or self._is_asked_for(pod, other))
-            if spread.heeds_taints and (other.unschedulable or not self._is_tolerated(pod, other)):
+            is_domain = keys <= other.labels.keys() and (not spread.heeds_affinity or _is_asked_for(pod, other))
+            if spread.heeds_taints and (other.unschedulable or not _is_tolerated(pod, other)):
                 is_domain = False
             if is_domain:
                 matching = [
@@ -246,6 +224,32 @@ class CheckedCluster:
                         violates = violates or left[i] < 0
                 beyond[unit.keys] = beyond.get(unit.keys, 0) + violates
         return beyond
+
+
+def _suits(pod: Pod, node: Node) -> bool:
+    return _is_asked_for(pod, node) and _is_tolerated(pod, node)
+
+
+def _is_asked_for(pod: Pod, node: Node) -> bool:
+    if any(node.labels.get(key) != value for key, value in pod.node_selector.items()):
+        return False
+    return pod.affinity is None or any(selects(term, node.labels) for term in pod.affinity)
+
+
+def _is_tolerated(pod: Pod, node: Node) -> bool:
+    taints = [taint for taint in node.taints if taint.effect in KEEPS_AWAY]
+    return all(any(toleration.tolerates(taint) for toleration in pod.tolerations) for taint in taints)
+
+
+def _has_room(pod: Pod, node: Node, there: Iterable[Pod]) -> bool:
+    others = [other for other in there if other.key != pod.key]
+    if len(others) >= node.allocatable.get(POD_COUNT, 0) or any(pod.ports & other.ports for other in others):
+        return False
+    for resource, asked in pod.requests.items():
+        used = sum(other.requests.get(resource, 0) for other in others)
+        if asked > 0 and asked + used > node.allocatable.get(resource, 0):
+            return False
+    return True
 
 
 def _shares(term: AffinityTerm, node: Node, other: Node) -> bool:
@@ -365,8 +369,10 @@ def in_domain(answer: PlacementAnswer, want: Mapping[str, Any]) -> Iterator[str]
 def enough(
     ground: CheckedCluster, preemptor: Preemptor, answer: PlacementAnswer, want: Mapping[str, Any] | None
 ) -> Iterator[str]:  # fmt: skip
-    """R7, with its strict part: who got no place could not have had one. A spread, or
-    one to stand beside, may open a node to it later on."""
+    """R7, with its strict part: a member that got no place could not have had one.
+
+    A spread, or a pod to stand beside, may open a node to it later on.
+    """
     least = ground.need(preemptor) if want is None else want.get("minNominated", 1)
     members = ground.members(preemptor)
     placed = [pod for pod in members if pod.key in answer.nominated]
@@ -424,7 +430,7 @@ def threshold(ground: CheckedCluster, answer: PlacementAnswer, want: Mapping[str
 
 
 def nobody_above(ground: CheckedCluster, answer: PlacementAnswer) -> Iterator[str]:
-    """What R9 says of the answer itself: who leaves is at most of the priority that it names."""
+    """What R9 says of the answer itself: what leaves is at most of the priority that it names."""
     gone = frozenset(answer.victims)
     above = [unit for unit in ground.units() if unit.keys & gone and (answer.n is None or unit.priority > answer.n)]
     if above:

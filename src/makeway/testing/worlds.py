@@ -3,9 +3,9 @@
 ``python -m makeway.testing.worlds SEED`` prints one, so that a failure found in a test is replayed by hand, with the
 command that ``replay`` spells out.
 
-Equal seeds give equal worlds. Everything ends by itself: every job has a run time, every quota suffices for the
-largest of them, and who has to share a place by the clock saves its work. ``People`` are an actor beside the engine:
-they change their minds for some minutes, and in the end they set right whatever would keep work from ending.
+Equal seeds give equal worlds. Everything ends by itself: every job has a run time, every quota suffices for the largest
+of them, and a workload that has to share a place by the clock saves its work. ``People`` are an actor beside the
+engine: they change their minds for some minutes, and in the end they set right whatever would keep work from ending.
 """
 
 from __future__ import annotations

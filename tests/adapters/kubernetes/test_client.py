@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from makeway.adapters.kubernetes.client import TABLE, Client, WatchStream
+from makeway.adapters.kubernetes.client import TABLE, Client
 from makeway.adapters.kubernetes.errors import NotTrusted, Unauthorized
 from makeway.adapters.kubernetes.kubeconfig import ApiTarget
 from makeway.adapters.kubernetes.resources import resource_of
+from makeway.adapters.kubernetes.streams import WatchStream
 from makeway.api.objects.kubernetes import Job
 from makeway.api.versions import kind_of
 from makeway.core.model import Millis
@@ -100,7 +101,7 @@ def test_certificates_that_are_none_are_told(target: ApiTarget) -> None:
 def test_a_token_file_is_read_anew(
     server: Server, target: ApiTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("makeway.adapters.kubernetes.client.TOKEN_SECONDS", 0.0)
+    monkeypatch.setattr("makeway.adapters.kubernetes.credentials.TOKEN_SECONDS", 0.0)
     file = tmp_path / "token"
     with Client(replace(target, token="", token_file=str(file)), tries=1) as client:
         assert "cannot be read" in str(failure(client))
@@ -419,7 +420,7 @@ def test_a_stream_of_something_else(server: Server, client: Client, line: bytes)
 
 
 def test_an_event_that_is_too_large(server: Server, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("makeway.adapters.kubernetes.client.LINE_BYTES_MAX", 1000)
+    monkeypatch.setattr("makeway.adapters.kubernetes.streams.LINE_BYTES_MAX", 1000)
 
     def answer(asked: Asked, handler: Handler) -> None:
         handler.begin_stream()
@@ -508,13 +509,13 @@ def test_a_client_closes_no_socket_that_somebody_reads(
     reader = Thread(target=read, args=(stream,))
     reader.start()
     assert reads.wait(10)
-    close = client._http.close
+    close = client._transport._http.close
 
     def noted() -> None:
         left.append(stream._is_left.is_set())
         close()
 
-    monkeypatch.setattr(client._http, "close", noted)
+    monkeypatch.setattr(client._transport._http, "close", noted)
     client.close()
     done.set()
     reader.join(10)

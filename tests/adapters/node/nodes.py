@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from makeway.adapters.node.agent import Agent, AgentSettings, GaveUp
+from makeway.adapters.node.agent import Agent, GaveUp
 from makeway.adapters.node.launching import Launcher
-from makeway.adapters.node.machine import Offer, base_environment, offers_of
+from makeway.adapters.node.machine import AgentSettings, Offer, base_environment, offers_of
 from makeway.adapters.node.objects import PODS
 from makeway.adapters.node.supervision import processes
 from makeway.adapters.simulator.store import MemoryStore

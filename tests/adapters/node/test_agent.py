@@ -205,7 +205,7 @@ def test_pods_go_on_without_the_agent_and_are_found_again(node: TestNode, tmp_pa
 def test_what_was_asked_for_and_did_not_begin_is_asked_for_again(node: TestNode, tmp_path: Path) -> None:
     lazy = Launcher()
     lazy.launch = lambda folder: True  # type: ignore[method-assign]  # the order is lost
-    node.agent._launcher = lazy
+    node.agent._starts.launcher = lazy
     node.run("p", f"echo x >> {tmp_path}/ran")
     node.until(lambda: node.folders() != [])
     node.restart()
@@ -315,7 +315,7 @@ def test_there_is_no_log_before_the_start(node: TestNode) -> None:
 @pytest.mark.slow
 def test_a_zygote_that_was_killed_is_replaced_and_its_pods_go_on(node: TestNode) -> None:
     own = Launcher()
-    node.agent._launcher = own
+    node.agent._starts.launcher = own
     node.run("p", "sleep 0.6; exit 7")
     node.until_phase("p", "Running")
     os.kill(own._pid, signal.SIGKILL)
@@ -323,7 +323,7 @@ def test_a_zygote_that_was_killed_is_replaced_and_its_pods_go_on(node: TestNode)
     node.until(lambda: node.phase("p") == node.phase("q") == "Failed")
     assert (node.exit_code("p"), node.exit_code("q")) == (7, 3)
     own.close()
-    node.agent._launcher = node.launcher
+    node.agent._starts.launcher = node.launcher
 
 
 def test_the_trouble_of_one_pod_is_its_own(node: TestNode, caplog: pytest.LogCaptureFixture) -> None:

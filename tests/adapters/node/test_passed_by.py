@@ -42,12 +42,12 @@ def record_of(folder: Path) -> PodRecord:
 def own_launcher(node: TestNode) -> Iterator[Launcher]:
     """A zygote that may be hurt."""
     own = Launcher()
-    node.agent._launcher = own
+    node.agent._starts.launcher = own
     try:
         yield own
     finally:
         own.close()
-        node.agent._launcher = node.launcher
+        node.agent._starts.launcher = node.launcher
         wait_for(lambda: own.ended() == [] and not own._former)
 
 
@@ -297,10 +297,10 @@ def test_no_process_for_a_supervisor_is_told_and_tried_again(node: TestNode) -> 
         node.run("p", "exit 3")
         told = "the supervisor could not begin: no process could be made: Resource temporarily unavailable"
         node.until(lambda: any(each.message == told for each in node.notes))
-        tries = node.agent._pods[node.folders()[0]].asks
+        tries = node.agent._pods.by_uid[node.folders()[0]].asks
         for _ in range(100):
             node.step()
-        assert node.agent._pods[node.folders()[0]].asks <= tries + 1  # it is not asked again and again
+        assert node.agent._pods.by_uid[node.folders()[0]].asks <= tries + 1  # it is not asked again and again
         (group / "pids.max").write_text("max")
         node.until_phase("p", "Failed")
         assert node.exit_code("p") == 3

@@ -179,7 +179,7 @@ class World:
 
         The bell of the watches rings up to ``gather_seconds`` after a write, and garbage goes after the answer.
         """
-        bell, ahead = self._app._watches.bell, self.store._ahead
+        bell, ahead = self._app._watches.bell, self.store._writer._ahead
         async with asyncio.timeout(HEARD_SECONDS):
             while (
                 bell._timer is not None

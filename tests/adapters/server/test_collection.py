@@ -9,9 +9,10 @@ from time import monotonic
 
 import pytest
 
-from makeway.adapters.server.storage import store as storage
+from makeway.adapters.server.storage import group_writer as storage
 from makeway.adapters.server.storage.data_file import NotWritten
-from makeway.adapters.server.storage.store import LOOKS_PER_CALL, LOOKS_PER_GROUP, SqliteStore
+from makeway.adapters.server.storage.group_writer import LOOKS_PER_CALL, LOOKS_PER_GROUP
+from makeway.adapters.server.storage.store import SqliteStore
 from makeway.core.model import Millis
 from makeway.runtime.ports import Propagation, Revision, Stored
 from makeway.runtime.stores.rules import StoreRules
@@ -86,7 +87,7 @@ def test_a_collection_that_was_cut_short_goes_on_after_the_start(
     reached.wait()
     closing_down = Thread(target=store.close)
     closing_down.start()
-    until(lambda: store._queue.qsize() == 1, "the order to close")
+    until(lambda: store._writer._queue.qsize() == 1, "the order to close")
     may_go_on.set()
     closing_down.join()
     answer.result()
@@ -107,7 +108,7 @@ def test_a_collection_that_cannot_be_written_is_not_tried_all_the_time(
     def third_and_fourth_fail(changes: Sequence[Revision]) -> None:
         tries.append(monotonic())
         if len(tries) in (3, 4):
-            store._looked_at = 0.0
+            store._writer._looked_at = 0.0
             raise NotWritten("somebody else writes")
         write(changes)
 

@@ -16,7 +16,7 @@ from makeway.core.cycle.cycle import Heads, decide, heads
 from makeway.core.messages import pending_reason
 from makeway.core.model import Millis
 from makeway.core.model import Workload as Waiting
-from makeway.core.queueing.pending import may_queue
+from makeway.core.queueing.pending import Trigger, may_queue
 from makeway.core.state import State
 from makeway.runtime.engine import Engine
 from makeway.runtime.scheduling.resting import RESTS_MS
@@ -44,7 +44,7 @@ def untrue(engine: Engine, now: Millis) -> Iterator[str]:
             is_true(conditions, type_) for type_ in ("QuotaReserved", "Finished")
         ):
             continue
-        (reason, message), queue = said(each), engine.queue_of(each)
+        (reason, message), queue = said(each), engine.view.queue_of(each)
         waiting = state.pending.find(queue, Ref.of(each).key)
         if waiting is None or not state.is_active(queue):
             expected = KEPT_OUT
@@ -62,7 +62,7 @@ def would_hear(state: State, waiting: Waiting, now: Millis) -> set[str]:
     if state.claims.find(waiting.key) is not None:
         return {"WaitingForPreemptedWorkloads"}
     with state.trial():
-        state.pending.due_again(waiting)
+        state.pending.happen(Trigger.RETRY, waiting)
         verdict = decide(state, now, Heads([], [waiting])).verdicts[0]
     if verdict.status in ("waiting", "skipped") and verdict.requeue != "PendingPreemption":
         return {pending_reason(verdict)}
@@ -85,7 +85,7 @@ class Asking:
 
     def step(self, now: Millis) -> bool:
         engine = self._engine.engine
-        is_told = engine.scheduling.next_at() is None and not heads(engine.state)
+        is_told = engine.scheduler.plans.next_at() is None and not heads(engine.state)
         knows_all = engine.informers.are_complete and not engine.set_aside
         if now > self._last + RESTS_MS and engine.is_quiet and is_told and knows_all:
             self.asked += 1

@@ -142,7 +142,7 @@ class Comparing:
         return happened
 
     def _compare(self, engine: Engine, known: list[Any], now: Millis) -> None:
-        loaded = load_state(known, engine.policy, now).state
+        loaded = load_state(known, engine.view.policy, now).state
         found = differences(books(engine.state), books(loaded))
         assert not found, f"{now - BEGIN_MS} ms after the beginning:\n" + "\n".join(found[:10])
 

@@ -56,7 +56,7 @@ def wrong_with(ready: Simulation) -> list[str]:
     """All promises that a run which came to rest has not kept."""
     engine, metrics = ready.engine.engine, ready.metrics
     assert metrics is not None
-    metrics.refresh(engine)
+    metrics.refresh(engine.view)
     lives = ready.world.lives.recorded(ready.clock.now)
     return [
         *map(str, ready.broken()),

@@ -72,10 +72,10 @@ class Woken(Faults):
             engine, now = self.of.engine.engine, self.of.clock.now
             lines = engine.state.pending.lists
             engine.state.pending.wake(list(lines), now, engine.state.namespace_matches)
-            engine.scheduling.resting = Resting()
+            engine.scheduler.plans.resting = Resting()
             for queue, line in lines.items():
                 line.judged.clear()  # none is passed over as one that was refused before (0017)
-                engine.scheduling.resting.note_queue(queue, engine, now)
+                engine.scheduler.plans.resting.note_queue(queue, engine.view, now)
         return False
 
 

@@ -13,8 +13,8 @@ from makeway.api.objects.queueing import WorkloadPriorityClass
 from makeway.api.objects.workload import PriorityClassRef, Workload, WorkloadMode
 from makeway.api.quantity import Time
 from makeway.controllers.contract import NOTHING, Change, Delete, Outcome, Ref
-from makeway.controllers.jobs.edits import is_stopped, lets_go
-from makeway.controllers.jobs.workloads import end_of
+from makeway.controllers.jobs.kinds.batch import end_of
+from makeway.controllers.jobs.kinds.registry import is_stopped, lets_go
 from makeway.controllers.workloads.eviction import Evict, Release, condition, holds_quota, says
 from tests.controllers.job_stories import (
     CLASS,

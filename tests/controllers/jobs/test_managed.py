@@ -28,7 +28,7 @@ def job(name: str = "it", *, above: str = "", uid: str = "", namespace: str = "d
 
 def why(it: Job, *others: Any, jobs: Jobs | None = None) -> str:
     known = {Ref.of(each): each for each in (it, *others)}
-    return why_unmanaged(it.metadata, jobs or Jobs(without_queue_name=True), known.get)
+    return why_unmanaged(it, jobs or Jobs(without_queue_name=True), known.get)
 
 
 def labelled(namespace: str, **labels: str) -> Namespace:
@@ -131,6 +131,6 @@ def test_a_chain_is_followed_so_far_and_no_further() -> None:
         reads.append(ref)
         return known.get(ref)
 
-    assert why_unmanaged(chain[0].metadata, Jobs(without_queue_name=True), find) == ""
+    assert why_unmanaged(chain[0], Jobs(without_queue_name=True), find) == ""
     assert len(reads) == OWNERS_MAX
-    assert why_unmanaged(chain[-OWNERS_MAX].metadata, Jobs(without_queue_name=True), find) != ""
+    assert why_unmanaged(chain[-OWNERS_MAX], Jobs(without_queue_name=True), find) != ""

@@ -256,7 +256,7 @@ def test_a_job_says_that_it_has_pods_before_it_makes_them() -> None:
     play.job("j", completions=3, parallelism=3)
     idle = Engine(play.store, play.policy, [], kinds=watched_kinds(on_nodes=True))
     idle.step(play.clock.now)
-    first = JobPods().react(Ref("Job", "default", "j"), idle, play.clock.now)
+    first = JobPods().react(Ref("Job", "default", "j"), idle.view, play.clock.now)
     assert [type(action.write) for action in first.actions] == [Change]
     play.engine.step(play.clock.now)
     idle.step(play.clock.now)

@@ -19,9 +19,9 @@ from makeway.api.objects.workload import (
 )
 from makeway.api.quantity import Time
 from makeway.controllers.contract import NOTHING, Change, Create, Ref
-from makeway.controllers.jobs.edits import indexes_in, is_stopped
+from makeway.controllers.jobs.kinds.batch import indexes_in, status_of_job
+from makeway.controllers.jobs.kinds.registry import is_stopped
 from makeway.controllers.jobs.running import JobRunning
-from makeway.controllers.jobs.workloads import status_of_job
 from makeway.controllers.workloads.eviction import Evict, Release, condition, holds_quota, status_of
 from makeway.core.policy import Jobs, Policy, Requirement
 from tests.controllers.job_stories import (

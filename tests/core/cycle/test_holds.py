@@ -103,9 +103,11 @@ def test_of_a_queue_the_first_has_the_hold() -> None:
     on = lent(workload("later", queue="x", cpu=1, queued=70, priority=100))
     cycle(on, 60)
     cycle(on, 61)
-    assert on.pending.holds() == {"x": ("default/px", on.pending.list_of(QueueName("x")).entitled[workload("px").key])}
+    assert on.pending.entitlements.firsts() == {
+        "x": ("default/px", on.pending.list_of(QueueName("x")).entitled[workload("px").key])
+    }
     on.forget(on.pending.list_of(QueueName("x")).members[workload("px").key], seconds(62))
-    assert [key for key, _ in on.pending.holds().values()] == ["default/later"]
+    assert [key for key, _ in on.pending.entitlements.firsts().values()] == ["default/later"]
 
 
 def test_a_stopped_queue_holds_nothing() -> None:
@@ -121,9 +123,9 @@ def test_holds_are_undone_with_a_trial() -> None:
     before = on.fingerprint()
     with on.trial():
         cycle(on, 60)
-        assert on.pending.holds()
+        assert on.pending.entitlements.firsts()
     assert on.fingerprint() == before
-    assert not on.pending.holds()
+    assert not on.pending.entitlements.firsts()
 
 
 # --- victims beside what is kept (S-5.15) ----------------------------------------------------------------------------

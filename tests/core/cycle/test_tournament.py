@@ -94,7 +94,7 @@ def test_a_request_for_nothing_borrows_nothing() -> None:
 
 def test_with_the_gate_who_displaced_others_goes_before_all() -> None:
     on = lab(used=0, gates={"prioritize_preemptor_workloads": True})
-    on.mark_preemptor(x())
+    on.preemptors.mark(x())
     assert picked(on, x(), y())[0] == ("x", Rule.ORDER_PREEMPTOR)
 
 

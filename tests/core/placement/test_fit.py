@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from makeway.core.model import Expression, Taint, Toleration
-from makeway.core.placement.fit import largest_first, one_by_one, placed, seat_equals, seat_gang, seat_one
+from makeway.core.placement.cluster.state import ClusterState, Scoring
+from makeway.core.placement.fit import count_placed, largest_first, one_by_one, place_equals, place_gang, place_one
 from makeway.core.placement.model import AffinityTerm, Cluster, Pod, Spread
-from makeway.core.placement.nodes import Placement, Scoring
 from makeway.core.placement.packing import pack_exactly
-from makeway.core.placement.room import NOT_PLACED, Room
+from makeway.core.placement.snapshot import NOT_PLACED, NodeSnapshot
 from tests.core.placement.scene import HIGH, HOST, cluster, gang, node, nodes, pod, random_cluster, workload
 from tests.soaking import InTime
 
@@ -21,15 +21,15 @@ ANY = Toleration("k", "Exists")
 APART = (AffinityTerm((Expression("app", "In", ("a",)),), HOST),)
 
 
-def room_for(world: Cluster, *, scoring: Scoring = "Spread", thorough: bool = True) -> Room:
-    state = Placement.of(world, scoring=scoring, thorough=thorough)
+def room_for(world: Cluster, *, scoring: Scoring = "Spread", thorough: bool = True) -> NodeSnapshot:
+    state = ClusterState.of(world, scoring=scoring, thorough=thorough)
     members = sorted((each for each in world.pods if each.node is None), key=lambda each: (each.arrived, each.key))
-    return Room(state, members, HIGH)
+    return NodeSnapshot(state, members, HIGH)
 
 
-def places(room: Room, need: int) -> list[str] | None:
-    seats = seat_gang(room, need)
-    return None if seats is None else [room.state.nodes[at].name if at != NOT_PLACED else "-" for at in seats]
+def places(snapshot: NodeSnapshot, need: int) -> list[str] | None:
+    places = place_gang(snapshot, need)
+    return None if places is None else [snapshot.state.nodes[at].name if at != NOT_PLACED else "-" for at in places]
 
 
 @pytest.mark.property
@@ -41,12 +41,12 @@ def test_equals_placed_at_once_sit_where_one_after_another_would(
         dice = random.Random(seed)
         world = random_cluster(dice)
         count, like = dice.randint(2, 12), gang(1, dice.randint(0, 3))[0]
-        state = Placement.of(world, scoring=scoring)
+        state = ClusterState.of(world, scoring=scoring)
         members = [replace(like, key=("d", f"x{i}")) for i in range(count)]
-        at_once, singly = Room(state, members, HIGH), Room(state, members, HIGH)
-        found = seat_equals(at_once, at_once.kinds[0], count)
-        seats = [at for _ in members if (at := seat_one(singly, singly.kinds[0])) != NOT_PLACED]
-        assert found == seats, f"seed {seed}"
+        at_once, singly = NodeSnapshot(state, members, HIGH), NodeSnapshot(state, members, HIGH)
+        found = place_equals(at_once, at_once.kinds[0], count)
+        places = [at for _ in members if (at := place_one(singly, singly.kinds[0])) != NOT_PLACED]
+        assert found == places, f"seed {seed}"
         assert np.array_equal(at_once.free, singly.free), f"seed {seed}"
 
 
@@ -76,8 +76,8 @@ def unlike(*cpus: int) -> list[Pod]:
 def test_s15_2_4_unlike_members_are_tried_again_the_largest_first() -> None:
     """By score the small one would take the only node for the large one."""
     world = cluster([node("n0", 4), node("n1", 2)], unlike(2, 4))
-    room = room_for(world, thorough=False)
-    assert places(room, 2) == ["n1", "n0"]
+    snapshot = room_for(world, thorough=False)
+    assert places(snapshot, 2) == ["n1", "n0"]
 
 
 def test_a_thorough_state_finds_a_packing_that_passes_by_rule_miss() -> None:
@@ -96,19 +96,19 @@ def test_a_packing_that_is_found_holds_and_a_pass_never_beats_the_search(
     for seed in in_time(range(fuzz_seed, fuzz_seed + max(1, fuzz_inputs // 20))):
         dice = random.Random(seed)
         machines = [node(f"n{i}", dice.randint(3, 9)) for i in range(dice.randint(1, 4))]
-        room = room_for(cluster(machines, unlike(*(dice.randint(1, 5) for _ in range(dice.randint(2, 6))))))
-        order, before = largest_first(room), room.save()
-        need = dice.randint(1, len(room.members))
-        found = pack_exactly(room, order, need)
+        snapshot = room_for(cluster(machines, unlike(*(dice.randint(1, 5) for _ in range(dice.randint(2, 6))))))
+        order, before = largest_first(snapshot), snapshot.save()
+        need = dice.randint(1, len(snapshot.members))
+        found = pack_exactly(snapshot, order, need)
         if found is None:
-            assert placed(one_by_one(room, order, pack=True)) < need, f"seed {seed}"
+            assert count_placed(one_by_one(snapshot, order, pack=True)) < need, f"seed {seed}"
             continue
-        assert placed(found) >= need
+        assert count_placed(found) >= need
         for i, at in enumerate(found):
             if at != NOT_PLACED:
-                assert room.valid_at(room.kind_of[i], at), f"seed {seed}"
-                room.occupy(room.kind_of[i], at)
-        room.load(before)
+                assert snapshot.valid_at(snapshot.kind_of[i], at), f"seed {seed}"
+                snapshot.occupy(snapshot.kind_of[i], at)
+        snapshot.load(before)
 
 
 @pytest.mark.parametrize(
@@ -152,15 +152,15 @@ def test_s15_2_2_host_ports_are_held_by_one_pod_of_a_node() -> None:
 def test_s15_2_2_who_was_promised_a_node_stands_there_unless_less_important() -> None:
     for priority, want in ((HIGH, "n1"), (HIGH - 1, "n0")):
         promised = pod("q", 4, priority=priority, nominated="n0")
-        state = Placement.of(cluster([node("n0", 4), node("n1", 2)], [promised, *gang(1)], [workload("pre", HIGH)]))
-        room = Room(state, [state.pods[("d", "pre-0")]], HIGH)
-        assert places(room, 1) == [want]
+        state = ClusterState.of(cluster([node("n0", 4), node("n1", 2)], [promised, *gang(1)], [workload("pre", HIGH)]))
+        snapshot = NodeSnapshot(state, [state.pods[("d", "pre-0")]], HIGH)
+        assert places(snapshot, 1) == [want]
 
 
 def test_s15_2_6_pods_that_keep_apart_do_so_both_ways_and_among_themselves() -> None:
-    wary = [replace(each, labels={"app": "a"}, anti_affinity=APART) for each in gang(4)]
+    repelling = [replace(each, labels={"app": "a"}, anti_affinity=APART) for each in gang(4)]
     standing = pod("v", 1, "n0", labels={"app": "a"})
-    assert places(room_for(cluster(nodes(3), [standing, *wary])), 2) == ["n1", "n2", "-", "-"]
+    assert places(room_for(cluster(nodes(3), [standing, *repelling])), 2) == ["n1", "n2", "-", "-"]
     keeper = pod("v", 1, "n0", anti_affinity=APART)
     marked = [replace(each, labels={"app": "a"}) for each in gang(3)]
     assert places(room_for(cluster(nodes(2), [keeper, *marked])), 3) == ["n1", "n1", "n1"]
@@ -173,9 +173,9 @@ def test_s15_2_6_a_spread_keeps_domains_even(skew: int, least: int, want: int) -
     spread = (Spread(skew, "zone", (Expression("app", "In", ("a",)),), least),)
     machines = [node("n0", 1, labels={"zone": "x"}), node("n1", 9, labels={"zone": "y"}), node("n2", 9)]
     members = [replace(each, labels={"app": "a"}, spread=spread) for each in gang(6)]
-    seats = seat_gang(room_for(cluster(machines, members)), 1)
-    assert seats is not None
-    assert placed(seats) == want
+    places = place_gang(room_for(cluster(machines, members)), 1)
+    assert places is not None
+    assert count_placed(places) == want
 
 
 # --- what a pod would rather have ---

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from makeway.core.model import Expression, Taint
+from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.hindrances import NOT_FOR_ALL, hindrances, might_take
 from makeway.core.placement.model import AffinityTerm, Cluster, ForPod, Node, Pod, Spread
-from makeway.core.placement.nodes import Placement
 from makeway.core.placement.preemption.decision import decide
 
 APP = (Expression("app", "In", ("x",)),)
@@ -25,7 +25,7 @@ def pod(name: str, cpu: int = 1, on: str | None = None, **more: object) -> Pod:
 
 
 def test_each_node_is_counted_once_by_what_rules_it_out() -> None:
-    state = Placement.of(Cluster(
+    state = ClusterState.of(Cluster(
         nodes=(
             node("away", unschedulable=True), node("gone", unschedulable=True), node("small", 1), node("full"),
             node("tainted", taints=(Taint("k", "v", "NoExecute"),)), node("zone", labels={"zone": "z"}),
@@ -61,7 +61,7 @@ def test_each_node_is_counted_once_by_what_rules_it_out() -> None:
 )
 def test_which_rule_between_pods_rules_out_how_many_nodes(asked: dict[str, object], told: dict[str, int]) -> None:
     """a has two pods of the app, b none: one of the two nodes does, so far as that rule goes."""
-    state = Placement.of(Cluster(
+    state = ClusterState.of(Cluster(
         nodes=(node("a", labels={"host": "a"}), node("b", labels={"host": "b"})),
         pods=(pod("x", 0, "a", labels={"app": "x"}), pod("y", 0, "a", labels={"app": "x"}), pod("new", 9, **asked)),  # type: ignore[arg-type]
     ))  # fmt: skip
@@ -71,7 +71,7 @@ def test_which_rule_between_pods_rules_out_how_many_nodes(asked: dict[str, objec
 
 
 def test_what_no_node_has_is_short_everywhere() -> None:
-    state = Placement.of(Cluster(nodes=(node("a"), node("b")), pods=(pod("new", 9),)))
+    state = ClusterState.of(Cluster(nodes=(node("a"), node("b")), pods=(pod("new", 9),)))
     asks = Pod(key=("d", "more"), requests={"cpu": 9, "gpu": 1})
     state.add_pod(asks)
     assert hindrances(state, [asks]) == [{"Insufficient cpu, gpu": 2}]
@@ -85,7 +85,7 @@ def test_a_node_that_could_not_take_a_pod_takes_it_in_no_way(seed: int) -> None:
         pod(f"p{i}", dice.randint(0, 2), f"n{dice.randrange(3)}", priority=dice.randint(0, 5)) for i in range(6)
     )
     waiting = pod("new", dice.randint(1, 4), priority=dice.randint(0, 5))
-    state = Placement.of(Cluster(nodes=nodes, pods=(*standing, waiting)))
+    state = ClusterState.of(Cluster(nodes=nodes, pods=(*standing, waiting)))
     for each in nodes:
         answer = decide(state, ForPod(waiting.key), domain=each.name)
         if answer.feasible:

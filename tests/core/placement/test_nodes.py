@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from makeway.core.model import InvariantError
+from makeway.core.placement.cluster.arrays import MOST_AMOUNT
+from makeway.core.placement.cluster.pods import Ranks
+from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.model import Namespace
-from makeway.core.placement.nodes import MOST_AMOUNT, Placement, Ranks
 from tests.core.placement.scene import budget, cluster, node, nodes, pod, random_cluster, random_pod, workload
 from tests.soaking import InTime
 
 
-def change(state: Placement, dice: random.Random) -> None:
+def change(state: ClusterState, dice: random.Random) -> None:
     """One of the changes that a cluster sees."""
     running = [key for key, each in state.pods.items() if each.node is not None]
     waiting = [key for key, each in state.pods.items() if each.node is None]
@@ -32,15 +34,17 @@ def change(state: Placement, dice: random.Random) -> None:
         case 4 if waiting:
             state.bind(dice.choice(sorted(waiting)), "n1")
         case 5:
-            state.put_workload(workload(f"w{dice.randrange(3)}", dice.randrange(30), whole=dice.random() < 0.5))
+            name = f"w{dice.randrange(3)}"
+            state.set_workload(("d", name), workload(name, dice.randrange(30), whole=dice.random() < 0.5))
         case 6:
-            state.remove_workload("d", f"w{dice.randrange(3)}")
+            state.set_workload(("d", f"w{dice.randrange(3)}"), None)
         case 7:
-            state.put_namespace(Namespace(f"s{dice.randrange(3)}", {"team": dice.choice("xy")}))
+            state.set_namespace(f"s{dice.randrange(3)}", {"team": dice.choice("xy")})
         case 8:
-            state.remove_namespace(f"s{dice.randrange(3)}")
+            state.set_namespace(f"s{dice.randrange(3)}", None)
         case _:
-            state.put_budget(budget(dice.randrange(3), dice.choice("ab")))
+            guard = budget(dice.randrange(3), dice.choice("ab"))
+            state.set_budget((guard.namespace, guard.name), guard)
 
 
 @pytest.mark.property
@@ -49,7 +53,7 @@ def test_kept_incrementally_it_is_as_if_built_anew_and_trials_leave_no_mark(
 ) -> None:
     for seed in in_time(range(fuzz_seed, fuzz_seed + max(1, fuzz_inputs // 50))):
         dice = random.Random(seed)
-        state = Placement.of(random_cluster(dice))
+        state = ClusterState.of(random_cluster(dice))
         for _ in range(dice.randint(1, 12)):
             change(state, dice)
         before = state.fingerprint()
@@ -59,8 +63,8 @@ def test_kept_incrementally_it_is_as_if_built_anew_and_trials_leave_no_mark(
             with state.trial():
                 change(state, dice)
         assert state.fingerprint() == before, f"seed {seed}"
-        whole = cluster(state.nodes, state.pods.values(), state.workloads.values(), state.budgets.values())
-        anew = Placement.of(replace(whole, namespaces=tuple(Namespace(*each) for each in state.namespaces.items())))
+        whole = cluster(state.nodes, state.pods.values(), state.gangs.workloads.values(), state.budgets)
+        anew = ClusterState.of(replace(whole, namespaces=tuple(Namespace(*each) for each in state.namespaces.items())))
         assert anew.fingerprint() == before, f"seed {seed}"
 
 
@@ -84,22 +88,22 @@ def test_ranks_compare_like_the_names_they_stand_for_also_when_there_is_no_gap_l
 def test_amounts_beyond_all_bounds_never_wrap() -> None:
     huge = 2**63 - 1
     many = [pod(f"v{i}", huge, "n0") for i in range(1000)]
-    state = Placement.of(cluster([node("n0", huge)], many))
-    assert state.used[state.columns["cpu"]].tolist() == [1000 * MOST_AMOUNT]
+    state = ClusterState.of(cluster([node("n0", huge)], many))
+    assert state.nodes.requested[state.nodes.columns["cpu"]].tolist() == [1000 * MOST_AMOUNT]
     for each in many:
         state.remove_pod(each.key)
-    assert not np.any(state.used)
+    assert not np.any(state.nodes.requested)
 
 
 def test_a_pod_on_a_node_that_is_gone_runs_and_holds_no_room() -> None:
-    state = Placement.of(cluster(nodes(2), [pod("v", 3, "n1")]))
+    state = ClusterState.of(cluster(nodes(2), [pod("v", 3, "n1")]))
     state.remove_node("n1")
-    assert not np.any(state.used)
+    assert not np.any(state.nodes.requested)
     state.add_node(node("n1"))
-    assert state.used[1].tolist() == [0, 3]
+    assert state.nodes.requested[1].tolist() == [0, 3]
 
 
 def test_nobody_is_bound_twice() -> None:
-    state = Placement.of(cluster(nodes(1), [pod("v", 3, "n0")]))
+    state = ClusterState.of(cluster(nodes(1), [pod("v", 3, "n0")]))
     with pytest.raises(InvariantError, match="bound twice"):
         state.bind(("d", "v"), "n0")

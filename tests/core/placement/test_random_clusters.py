@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.model import Cluster, ForPod, PlacementAnswer
-from makeway.core.placement.nodes import Placement
 from makeway.core.placement.preemption.decision import decide
 from makeway.testing.clusters import PlacementCase, scene
 from makeway.testing.placement_checker import CheckedCluster, check
@@ -65,15 +65,15 @@ def test_random_clusters_are_decided_as_the_rules_say(fuzz_inputs: int, fuzz_see
     for number in in_time(range(fuzz_inputs // INPUTS_PER_CLUSTER)):
         seed = fuzz_seed * 1_000_003 + number
         case = scene(seed)
-        state = Placement.of(case.cluster)
+        state = ClusterState.of(case.cluster)
         before = state.fingerprint()
         answer = decide(state, case.preemptor)
         assert state.fingerprint() == before, seed
         holds_the_rules(seed, case, answer)
         is_no_preempting_back(seed, case, answer)
         shuffled = permuted(case.cluster, random.Random(seed))
-        assert decide(Placement.of(shuffled), case.preemptor) == answer, seed
-        literal = decide(Placement.of(case.cluster, thorough=False), case.preemptor)
+        assert decide(ClusterState.of(shuffled), case.preemptor) == answer, seed
+        literal = decide(ClusterState.of(case.cluster, thorough=False), case.preemptor)
         holds_the_rules(seed, case, literal)
         is_what_the_rules_say(seed, case, answer, literal)
 
@@ -81,7 +81,7 @@ def test_random_clusters_are_decided_as_the_rules_say(fuzz_inputs: int, fuzz_see
 def test_random_clusters_are_of_every_sort() -> None:
     """What is tried is what is promised: every outcome, both preemptors, alike and unlike, with budgets that bind."""
     cases = [scene(seed) for seed in range(120)]
-    answers = [decide(Placement.of(each.cluster), each.preemptor) for each in cases]
+    answers = [decide(ClusterState.of(each.cluster), each.preemptor) for each in cases]
     outcomes = {(isinstance(c.preemptor, ForPod), a.needed, a.feasible) for c, a in zip(cases, answers, strict=True)}
     assert len(outcomes) == 6, outcomes
     assert any(each.violations for each in answers)

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from makeway.core.model import Expression, Taint
+from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.cycle import cycle
-from makeway.core.placement.filters import RelationKind
-from makeway.core.placement.fit import seat_gang
+from makeway.core.placement.fit import place_gang
 from makeway.core.placement.model import AffinityTerm, Cluster, Namespace, Node, Pod, Spread
-from makeway.core.placement.nodes import Placement
-from makeway.core.placement.preemption.contest import contest
 from makeway.core.placement.preemption.decision import decide
-from makeway.core.placement.preemption.single_pod import offers
-from makeway.core.placement.room import MOST_DOMAINS, Room
+from makeway.core.placement.preemption.single_pod import candidate_nodes
+from makeway.core.placement.preemption.victims import select_victims
+from makeway.core.placement.relations import MOST_DOMAINS, RelationKind
+from makeway.core.placement.snapshot import NodeSnapshot
 from makeway.core.placement.units import units_below
 from makeway.core.trace import Rule
 from makeway.testing.placement_checker import check
@@ -53,7 +53,7 @@ def cluster(nodes: list[Node], *pods: Pod, namespaces: Mapping[str, str] | None 
 
 
 def place(world: Cluster, name: str = "p") -> str | None:
-    answer = decide(Placement.of(world), lone(name))
+    answer = decide(ClusterState.of(world), lone(name))
     assert check(world, lone(name), answer) == []
     return answer.nominated.get(("d", name))
 
@@ -123,7 +123,7 @@ def test_a_gang_whose_pods_want_each_other_stands_in_one_zone() -> None:
         nodes=tuple(zoned(a="x", b="y", c="y")), pods=(pod("full", 3, "a", priority=HIGH), *members),
         workloads=(workload("pre", HIGH, min_count=3),),
     )  # fmt: skip
-    answer = decide(Placement.of(world), PRE)
+    answer = decide(ClusterState.of(world), PRE)
     assert set(answer.nominated.values()) == {"b", "c"}
     assert check(world, PRE, answer) == []
 
@@ -133,11 +133,11 @@ def test_nobody_is_evicted_whom_the_preemptor_needs() -> None:
     wanted = pod("db", 2, "b", labels={"app": "db"}, priority=5)
     filling = [pod("u", 2, "b", priority=1), pod("v", 4, "a", priority=1)]
     world = cluster(AB, wanted, *filling, seeking(pod_affinity=(term("db"),), requests={"cpu": 2}))
-    answer = decide(Placement.of(world), lone())
+    answer = decide(ClusterState.of(world), lone())
     assert not answer.feasible  # with all below it gone, whom it needs is gone too (S-15.4.2)
     stays = replace(wanted, priority=HIGH)
     world = cluster(AB, stays, *filling, seeking(pod_affinity=(term("db"),), requests={"cpu": 2}))
-    answer = decide(Placement.of(world), lone())
+    answer = decide(ClusterState.of(world), lone())
     assert (names(answer.victims), answer.nominated) == ("u", {("d", "p"): "b"})
 
 
@@ -148,7 +148,7 @@ def test_a_gang_does_not_evict_whom_it_stands_beside() -> None:
     low = [pod("u", 3, "b", priority=1), pod("v", 4, "c", priority=1)]
     nodes = [node("b", 4, labels={ZONE: "y"}), node("c", 4, labels={ZONE: "y"}), node("a", 1, labels={ZONE: "x"})]
     world = Cluster(nodes=tuple(nodes), pods=(old, *low, *members), workloads=(workload("pre", HIGH, min_count=2),))
-    answer = decide(Placement.of(world), PRE)
+    answer = decide(ClusterState.of(world), PRE)
     assert check(world, PRE, answer) == []
     assert ("d", "g-old") not in answer.victims
     assert answer.n == 1
@@ -180,8 +180,8 @@ def test_which_nodes_count_for_a_spread(asks: Spread, chosen: str | None) -> Non
 def test_each_relation_says_what_it_is() -> None:
     keeper = standing("k", "k", "b", anti_affinity=(term("web"),))
     me = seeking(pod_affinity=(term("db"),), anti_affinity=(term("x"),), spread=(spread(),))
-    room = Room(Placement.of(cluster(AB, keeper, me)), (me,), HIGH)
-    assert [each.kind for each in room.kinds[0].relations] == list(RelationKind)
+    snapshot = NodeSnapshot(ClusterState.of(cluster(AB, keeper, me)), (me,), HIGH)
+    assert [each.kind for each in snapshot.kinds[0].relations] == list(RelationKind)
 
 
 def test_a_preemption_under_way_for_members_that_want_each_other_is_not_begun_again() -> None:
@@ -192,7 +192,7 @@ def test_a_preemption_under_way_for_members_that_want_each_other_is_not_begun_ag
     leaving = [pod("u", 4, "a", leaving=True), pod("v", 4, "b", leaving=True)]
     both = (workload("pre", HIGH, min_count=2),)
     world = Cluster(nodes=tuple(zoned(a="x", b="x")), pods=(*leaving, worker, leader), workloads=both)
-    found = cycle(Placement.of(world), PRE)
+    found = cycle(ClusterState.of(world), PRE)
     assert (found.reason, found.actuated) == ("ongoingPreemption", ())
 
 
@@ -201,7 +201,7 @@ def test_a_worker_that_comes_before_the_leader_it_wants_waits_for_its_turn() -> 
     worker = replace(worker, pod_affinity=(term("lead"),))
     leader = replace(leader, labels={"app": "lead"})
     world = Cluster(nodes=tuple(AB), pods=(worker, leader), workloads=(workload("pre", HIGH, min_count=2),))
-    answer = decide(Placement.of(world), PRE)
+    answer = decide(ClusterState.of(world), PRE)
     assert answer.nominated == {("d", "pre-0"): "a", ("d", "pre-1"): "a"}
 
 
@@ -211,8 +211,8 @@ def test_a_gang_whose_pods_want_each_other_goes_where_all_of_them_have_room() ->
     nodes = [node("a", 8, labels={ZONE: "x"}), *(node(name, 5, labels={ZONE: "y"}) for name in "bcd")]
     taken = [pod(f"u{name}", 1, name, priority=HIGH) for name in "bcd"]
     world = Cluster(nodes=tuple(nodes), pods=(*taken, *members), workloads=(workload("pre", HIGH, min_count=3),))
-    assert set(decide(Placement.of(world), PRE).nominated.values()) == {"b", "c", "d"}
-    assert not decide(Placement.of(world, thorough=False), PRE).feasible  # one after another, to the letter
+    assert set(decide(ClusterState.of(world), PRE).nominated.values()) == {"b", "c", "d"}
+    assert not decide(ClusterState.of(world, thorough=False), PRE).feasible  # one after another, to the letter
 
 
 # --- what it costs ---------------------------------------------------------------------------------------------------
@@ -223,41 +223,43 @@ def indexed(count: int, **asks: Any) -> list[Pod]:
     return [replace(each, labels={"app": "web", "index": str(i)}, **asks) for i, each in enumerate(gang(count))]
 
 
-def room_of(nodes: list[Node], members: list[Pod], *others: Pod) -> Room:
-    state = Placement.of(Cluster(nodes=tuple(nodes), pods=(*members, *others), workloads=(workload("pre", HIGH),)))
-    return Room(state, members, HIGH)
+def room_of(nodes: list[Node], members: list[Pod], *others: Pod) -> NodeSnapshot:
+    state = ClusterState.of(Cluster(nodes=tuple(nodes), pods=(*members, *others), workloads=(workload("pre", HIGH),)))
+    return NodeSnapshot(state, members, HIGH)
 
 
 def test_labels_tell_members_apart_only_where_somebody_heeds_them() -> None:
     assert len(room_of(AB, indexed(9)).kinds) == 1
-    wary = standing("w", "db", "a", anti_affinity=(term("web"),))
-    assert len(room_of(AB, indexed(9), wary).kinds) == 9
+    repelling = standing("w", "db", "a", anti_affinity=(term("web"),))
+    assert len(room_of(AB, indexed(9), repelling).kinds) == 9
     assert len(room_of(AB, indexed(9, anti_affinity=(term("web"),))).kinds) == 9
 
 
 def test_members_that_ask_for_the_same_share_what_is_counted_for_it() -> None:
     """Every pod of the cluster is held against each relation, so that there may not be one for each member."""
-    room = room_of(AB, indexed(9, anti_affinity=(term("web", HOST),), spread=(spread(),)))
-    assert len({id(each) for kind in room.kinds for each in kind.relations}) == 3  # its own term, as theirs, the spread
+    snapshot = room_of(AB, indexed(9, anti_affinity=(term("web", HOST),), spread=(spread(),)))
+    assert (
+        len({id(each) for kind in snapshot.kinds for each in kind.relations}) == 3
+    )  # its own term, as theirs, the spread
 
 
 def test_units_that_matter_to_nobody_are_judged_by_their_room() -> None:
     machines = [node(f"n{i:02}", 8, labels={ZONE: f"z{i % 2}"}) for i in range(20)]
     low = [pod(f"v{i}", at=f"n{i % 20:02}", labels={"app": "low"}) for i in range(160)]
-    room = room_of(machines, indexed(20, pod_affinity=(term("web"),)), *low)
-    room.attach(units_below(room.state, HIGH))
-    result = contest(room, 20, np.ones(len(room.units), bool))
+    snapshot = room_of(machines, indexed(20, pod_affinity=(term("web"),)), *low)
+    snapshot.attach(units_below(snapshot.state, HIGH))
+    result = select_victims(snapshot, 20, np.ones(len(snapshot.units), bool))
     assert result is not None
-    assert result.going.sum() == 20
-    assert room.looks < 1000  # one by one, all members for each of the 160, it was five times that
+    assert result.victims.sum() == 20
+    assert snapshot.looks < 1000  # one by one, all members for each of the 160, it was five times that
 
 
 def test_all_domains_of_the_last_term_are_tried_and_not_more_than_a_bound() -> None:
     many = [node(f"n{i:03}", labels={ZONE: f"z{i % 3}"}) for i in range(100)]
     both = room_of(many, indexed(3, pod_affinity=(term("web", HOST), term("web"))))
-    assert len(list(both.common_domains())) == 3
+    assert len(list(both.relations.common_domains())) == 3
     hosts = room_of(many, indexed(3, pod_affinity=(term("web", HOST),)))
-    assert len(list(hosts.common_domains())) == MOST_DOMAINS
+    assert len(list(hosts.relations.common_domains())) == MOST_DOMAINS
 
 
 def test_a_chain_of_members_in_the_wrong_order_is_placed() -> None:
@@ -268,23 +270,23 @@ def test_a_chain_of_members_in_the_wrong_order_is_placed() -> None:
 
     members = [replace(each, pod_affinity=(wants(i + 1),) if i < 19 else ()) for i, each in enumerate(indexed(20))]
     machines = [node(f"n{i}", 9, labels={ZONE: f"z{i % 2}"}) for i in range(6)]
-    seats = seat_gang(room_of(machines, members), 20)
-    assert seats is not None
-    assert len({machines[at].labels[ZONE] for at in seats}) == 1
+    places = place_gang(room_of(machines, members), 20)
+    assert places is not None
+    assert len({machines[at].labels[ZONE] for at in places}) == 1
 
 
 def test_a_pod_with_terms_is_held_against_nodes_one_by_one_only_where_somebody_matters_to_it() -> None:
     machines = [node(f"n{i:03}", 1) for i in range(100)]
     low = [pod(f"v{i:03}", at=f"n{i:03}", labels={"app": "web" if i < 3 else "low"}) for i in range(100)]
-    seeker = seeking(anti_affinity=(term("web", HOST),))
-    state = Placement.of(cluster(machines, *low, seeker))
-    room = Room(state, (seeker,), HIGH, single=True)
-    room.attach(units_below(state, HIGH))
-    assert len(offers(room).nodes) == 100
-    assert room.looks < 50  # three contests, not a hundred
+    request_of = seeking(anti_affinity=(term("web", HOST),))
+    state = ClusterState.of(cluster(machines, *low, request_of))
+    snapshot = NodeSnapshot(state, (request_of,), HIGH, single=True)
+    snapshot.attach(units_below(state, HIGH))
+    assert len(candidate_nodes(snapshot).nodes) == 100
+    assert snapshot.looks < 50  # three contests, not a hundred
 
 
 def test_what_no_node_has_is_the_reason_also_for_a_pod_with_terms() -> None:
     asks = seeking(requests={"cpu": 1, "gpu": 1}, anti_affinity=(term("web", HOST),))
-    answer = decide(Placement.of(cluster(AB, pod("v", 4, "a"), asks)), lone())
+    answer = decide(ClusterState.of(cluster(AB, pod("v", 4, "a"), asks)), lone())
     assert [step.rule for step in answer.why] == [Rule.PLACE_CLOSED]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from makeway.core.model import FR, FlavorName, Queue, QueueName, Uid, Workload
 from makeway.core.preemption.candidates import Candidates, Lenders, find_lenders
 from makeway.core.preemption.eligibility import ALL_EQUALS, NO_EQUALS, Equals, equals_by_time, may_preempt
+from makeway.core.queue_policies import WithinClusterQueue
 from makeway.core.state import State
 from makeway.testing.builders import CPU, FR_CPU, cohort, holder, queue, seconds, state, workload
 
@@ -255,10 +256,10 @@ Crowd = list[tuple[int, int | None, int, bool]]
 @given(
     crowd=crowds,
     min_admit=st.sampled_from([None, 200]),
-    within=st.sampled_from(["Never", "LowerPriority", "LowerOrNewerEqualPriority"]),
+    within=st.sampled_from(WithinClusterQueue),
 )
 def test_merging_sorted_runs_equals_sorting_all_who_may_be_displaced(
-    crowd: Crowd, min_admit: int | None, within: str
+    crowd: Crowd, min_admit: int | None, within: WithinClusterQueue
 ) -> None:
     line = queue("q", 99, within=within, min_admit=min_admit)
     running = [

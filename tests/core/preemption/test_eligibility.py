@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from makeway.core.model import Workload
 from makeway.core.preemption.eligibility import equals_by_time, may_preempt, only_without_borrowing, own_queue_ground
+from makeway.core.queue_policies import ReclaimWithinCohort, WithinClusterQueue
 from makeway.core.trace import Rule
 from makeway.testing.builders import clock, holder, queue, seconds, workload
 
 NOON = seconds(clock("12:00"))
 HOURS = 3600
+NEWER_EQUAL = WithinClusterQueue.LOWER_OR_NEWER_EQUAL
 LINE, _ = queue("q", 1, within="LowerOrNewerEqualPriority", min_admit=2 * HOURS)
 EXPIRY = equals_by_time(LINE, NOON, time_based=True).expired_before
 INCOMING = workload("in", priority=10, queued=clock("9:00"))
@@ -60,23 +62,25 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_within_one_queue(case: Case) -> None:
     expiry = EXPIRY if case.timed else None
-    may = may_preempt(INCOMING, case.running, "LowerOrNewerEqualPriority", expiry, NOON)
+    may = may_preempt(INCOMING, case.running, NEWER_EQUAL, expiry, NOON)
     assert may == (case.ground is not None)
     if case.ground is not None:
-        ground = own_queue_ground(INCOMING, case.running, expiry, NOON)
+        ground = own_queue_ground(INCOMING, case.running, NEWER_EQUAL, expiry, NOON)
         assert (ground.step.rule, ground.reason) == (case.ground, case.reason), str(ground.step)
 
 
 POLICIES = {
-    "Never takes nobody": ("Never", (False, False, False)),
-    "LowerPriority takes the lower": ("LowerPriority", (True, False, False)),
-    "LowerOrNewerEqualPriority takes newer equals too": ("LowerOrNewerEqualPriority", (True, True, False)),
-    "Any takes everybody": ("Any", (True, True, True)),
+    "Never takes nobody": (WithinClusterQueue.NEVER, (False, False, False)),
+    "LowerPriority takes the lower": (WithinClusterQueue.LOWER_PRIORITY, (True, False, False)),
+    "LowerOrNewerEqualPriority takes newer equals too": (NEWER_EQUAL, (True, True, False)),
+    "Any takes everybody": (ReclaimWithinCohort.ANY, (True, True, True)),
+    "LowerPriority takes the lower of other queues": (ReclaimWithinCohort.LOWER_PRIORITY, (True, False, False)),
+    "Never takes nobody of other queues": (ReclaimWithinCohort.NEVER, (False, False, False)),
 }
 
 
 @pytest.mark.parametrize(("policy", "takes"), POLICIES.values(), ids=POLICIES)
-def test_S_7_3_policies(policy: str, takes: tuple[bool, ...]) -> None:
+def test_S_7_3_policies(policy: WithinClusterQueue | ReclaimWithinCohort, takes: tuple[bool, ...]) -> None:
     running = [runs("w", "11:00", "11:00", priority) for priority in (9, 10, 11)]
     assert tuple(may_preempt(INCOMING, each, policy, None, NOON) for each in running) == takes
 
@@ -88,7 +92,7 @@ def test_S_7_5_the_gate_or_a_missing_span_turns_time_off() -> None:
 
 
 def test_the_numbers_of_a_ground_explain_it() -> None:
-    held = own_queue_ground(INCOMING, runs("a", "7:00", "8:00"), EXPIRY, NOON)
+    held = own_queue_ground(INCOMING, runs("a", "7:00", "8:00"), NEWER_EQUAL, EXPIRY, NOON)
     assert str(held.step) == f"held quota for {4 * HOURS * 1000} ms, more than its {2 * HOURS * 1000} ms"
     assert held.step.subjects == ("default/a",)
 
@@ -114,5 +118,4 @@ def test_who_leaves_only_for_one_within_its_quota(
 @given(a=st.integers(0, 2), b=st.integers(0, 2), qa=st.integers(0, 3), qb=st.integers(0, 3))
 def test_S5_two_never_displace_each_other_by_being_newer(a: int, b: int, qa: int, qb: int) -> None:
     one, two = holder("1", priority=a, queued=qa), holder("2", priority=b, queued=qb)
-    policy = "LowerOrNewerEqualPriority"
-    assert not (may_preempt(one, two, policy, None, NOON) and may_preempt(two, one, policy, None, NOON))
+    assert not (may_preempt(one, two, NEWER_EQUAL, None, NOON) and may_preempt(two, one, NEWER_EQUAL, None, NOON))

@@ -200,7 +200,7 @@ def test_it_takes_no_claim_either_when_that_would_be_a_round_too_many() -> None:
     on.push(workload("p", queue="x", cpu=4, priority=9), seconds(5))
     (verdict,) = cycle(on, 5).verdicts
     assert (verdict.requeue, verdict.took) == ("PreemptionNoCandidates", ())
-    on.rounds_end_for(workload("p", queue="x"))
+    on.rounds.end_for(workload("p", queue="x"))
     on.wake(QueueName("x"), seconds(6))
     assert [each.took for each in cycle(on, 6).verdicts] == [("default/claims",)]
 
@@ -251,7 +251,7 @@ def test_ten_rounds_of_any_kind_are_the_limit_and_the_breaker_is_counted() -> No
     on = state(queue("x", 4, cohort="r", **ANY), queue("y", 0, cohort="r"), holder("a", queue="y", cpu=4))
     p = workload("p", queue="x", cpu=4)
     for _ in range(ROUNDS_MAX):
-        assert not on.rounds.is_exhausted(p)
+        assert not on.rounds.of(p).is_exhausted
         on.rounds.add(p, "free", seconds(0))
     on.push(p, seconds(1))
     plan = cycle(on, 1)
@@ -265,21 +265,21 @@ def test_ten_rounds_of_any_kind_are_the_limit_and_the_breaker_is_counted() -> No
 def test_a_job_made_anew_is_the_same() -> None:
     rounds = Rounds(UndoLog(), 600_000)
     rounds.add(workload("first", owner="Job/default/train"), "above", seconds(0))
-    assert rounds.is_too_many(workload("second", owner="Job/default/train"), "above")
-    assert not rounds.is_too_many(workload("second", owner="CronJob/default/train"), "above")
-    assert not rounds.is_too_many(workload("second", owner="Job/default/train"), "free")
+    assert rounds.of(workload("second", owner="Job/default/train")).is_too_many("above")
+    assert not rounds.of(workload("second", owner="CronJob/default/train")).is_too_many("above")
+    assert not rounds.of(workload("second", owner="Job/default/train")).is_too_many("free")
 
 
 def test_a_change_of_its_own_ends_its_counts() -> None:
     on = once()
-    on.rounds_end_for(workload("p", queue="x", priority=10))
+    on.rounds.end_for(workload("p", queue="x", priority=10))
     assert evictions(again(on, "b", at=5)) == [("b", "InCohortReclaimWhileBorrowing")]
 
 
 @pytest.mark.parametrize(("where", "ends"), [("lender", True), ("elsewhere", False)])
 def test_a_change_of_quota_or_policy_ends_the_counts_of_its_tree(where: str, ends: bool) -> None:
     on = once()
-    on.rounds_end_in(QueueName(where))
+    on.rounds.end_in(on.tree_of(QueueName(where)) or [QueueName(where)])
     assert (on.rounds.of(workload("p", queue="x")).total == 0) is ends
 
 
@@ -289,9 +289,9 @@ def test_the_end_of_who_last_evicted_it_ends_its_counts_and_no_other_does() -> N
     on.rounds.evicted(p, by=first)
     on.rounds.evicted(p, by=second)
     for unrelated in (first, workload("a", queue="y"), p):
-        on.rounds_end_after(unrelated)
+        on.rounds.end_after(unrelated)
     assert on.rounds.of(p).above == 1, "arrivals and finishes of others concern nobody"
-    on.rounds_end_after(second)
+    on.rounds.end_after(second)
     assert on.rounds.of(p).above == 0
 
 
@@ -299,7 +299,7 @@ def test_an_eviction_is_remembered_before_any_round() -> None:
     on = once()
     assert on.rounds.of(workload("a", queue="y")).evicted_by == "default/p"
     on.rounds.add(workload("a", queue="y"), "above", seconds(0))
-    on.rounds_end_after(workload("p", queue="x"))
+    on.rounds.end_after(workload("p", queue="x"))
     assert on.rounds.of(workload("a", queue="y")).above == 0
 
 
@@ -311,8 +311,8 @@ def test_counts_are_undone_with_a_trial() -> None:
         on.rounds.evicted(workload("p", queue="x"), by=workload("b"))
         on.rounds.barred(workload("p", queue="x"))
         assert on.fingerprint() != before
-        on.rounds_end_in(QueueName("x"))
-        on.rounds_end_after(workload("b"))
+        on.rounds.end_in(on.tree_of(QueueName("x")))
+        on.rounds.end_after(workload("b"))
     assert on.fingerprint() == before
 
 
@@ -332,7 +332,7 @@ def test_rounds_end_when_it_loses_its_quota_by_time() -> None:
     for _ in range(ROUNDS_MAX):
         on.rounds.add(w, "free", seconds(0))
     assert evictions(cycle(on, 100)) == [("w", "InClusterQueueTimeBased")]
-    assert on.rounds.is_exhausted(w)
+    assert on.rounds.of(w).is_exhausted
     leave(on, "w", reason="InClusterQueueTimeBased", at=110)
     assert on.rounds.of(w).total == 0
 
@@ -419,7 +419,7 @@ def test_several_workloads_of_one_owner_are_not_one() -> None:
     rounds.know(second)
     assert (rounds.of(first).above, rounds.of(second).above) == (1, 0)
     rounds.add(second, "free", seconds(0))
-    rounds.forget(first)
+    rounds.end_after(first)
     assert (rounds.of(second).above, rounds.of(second).total) == (0, 1), "its counts go with it"
 
 

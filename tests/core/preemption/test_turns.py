@@ -58,9 +58,9 @@ def test_a_workload_displaced_by_time_displaces_no_equal_before_it_has_waited_as
     on = rotating(1, *running("a", since=0), displaced("w", 500))
     plan = cycle(on, 599)
     assert (outcomes(plan), evictions(plan)) == ({"w": "PreemptionNoCandidates"}, [])
-    on.pending.turns_come(Q, seconds(599))
+    on.pending.list_of(Q).turns.end_at(seconds(599))
     assert heads(on) == []
-    on.pending.turns_come(Q, seconds(600))
+    on.pending.list_of(Q).turns.end_at(seconds(600))
     assert evictions(cycle(on, 600)) == [("a", "InClusterQueueTimeBased")]
 
 
@@ -83,8 +83,8 @@ def test_it_is_due_alone_and_told_until_when() -> None:
     assert [each.turn and each.turn.at for each in first.verdicts] == [seconds(600)]
     assert "displaces no workload of its priority before 1970-01-01T00:10:00Z" in pending_message(first.verdicts[0])
     cycle(on, 551)
-    assert (heads(on), on.pending.next_turn(Q)) == ([], seconds(600))
-    on.pending.turns_come(Q, seconds(600))
+    assert (heads(on), on.pending.list_of(Q).turns.next_at()) == ([], seconds(600))
+    on.pending.list_of(Q).turns.end_at(seconds(600))
     assert [each.uid for each in heads(on)] == ["w"]
 
 
@@ -275,7 +275,7 @@ def test_those_displaced_by_time_are_passed_over_without_a_look() -> None:
     assert play(on, 500) == 100
     on.wake(Q, seconds(510))
     assert play(on, 510) == 0
-    assert on.pending.next_turn(Q) == seconds(580), "and are due when their time has come"
+    assert on.pending.list_of(Q).turns.next_at() == seconds(580), "and are due when their time has come"
 
 
 def test_every_reason_is_a_step() -> None:

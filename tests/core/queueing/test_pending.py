@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.model import DAWN, InvariantError, QueueName, Uid, Workload
-from makeway.core.queueing.pending import Pending, Requeue, may_queue, shape
+from makeway.core.queueing.pending import HeadReturn, Pending, Requeue, Trigger, may_queue, shape
 from makeway.core.undo import UndoLog
 from makeway.testing.builders import pod_set, seconds, workload
 
@@ -38,7 +38,7 @@ def head(of: Pending, *, due_only: bool = True, sticky_blocks: bool = False) -> 
 def back(of: Pending, each: Workload, reason: Requeue, **how: Any) -> bool:
     """Pop a head and put it back."""
     of.pop(each)
-    return of.requeue(each, reason, NOW, **{"woken": False, "has_untried": False, "shapes_count": True, **how})
+    return of.requeue(each, HeadReturn(reason, **how), NOW)
 
 
 def everybody(_: Workload) -> bool:
@@ -79,7 +79,7 @@ def test_all_refused_means_no_head() -> None:
     made = pending(a)
     back(made, a, "PreemptionFailed")
     assert head(made) is None
-    made.due_again(a)
+    made.happen(Trigger.RETRY, a)
     assert head(made) == "a"
     assert Pending(UndoLog()).head(Q, due_only=True, sticky_blocks=False) is None
 
@@ -163,9 +163,9 @@ def test_S_4_5_3_those_of_the_same_shape_are_parked_too_until_the_next_wake() ->
 def test_shapes_do_not_count_where_the_gate_is_off() -> None:
     a, b = workload("a", queued=1), workload("b", queued=2)
     made = pending(a, b)
-    back(made, a, "NoFit", shapes_count=False)
+    back(made, a, "NoFit", binds_shape=False)
     assert made.in_order(Q) == keys("b")
-    made.list_of(Q).shapes[shape(a)] = DAWN
+    made.list_of(Q).verdicts.since[shape(a)] = DAWN
     made.push(workload("c"), NOW, shapes_count=False)
     assert made.in_order(Q) == keys("c", "b")
 
@@ -190,7 +190,7 @@ def test_S_4_9_the_sticky_one_comes_first_until_it_has_quota_or_is_gone() -> Non
     made = pending(a, b)
     back(made, a, "PendingPreemption")
     assert made.in_order(Q) == keys("a", "b")
-    back(made, a, "NoFit", shapes_count=False)
+    back(made, a, "NoFit", binds_shape=False)
     assert made.in_order(Q) == keys("b")
     made.wake([Q], NOW, everybody)
     assert made.in_order(Q) == keys("a", "b"), "being parked and woken does not end it"
@@ -250,9 +250,9 @@ def test_a_queue_counts_its_wakes() -> None:
 def test_a_line_that_lost_somebody_is_found_out() -> None:
     a = workload("a")
     made = pending(a)
-    made.list_of(Q).class_heads.clear()
+    made.list_of(Q).classes.heads.clear()
     with pytest.raises(InvariantError, match="is not in the line"):
-        made.remove(a)
+        made.list_of(Q).leave(a.key)
 
 
 some = st.builds(

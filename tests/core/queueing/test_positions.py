@@ -42,14 +42,14 @@ def test_who_is_parked_keeps_its_place() -> None:
     a, b, c = workload("a", queued=1), workload("b", queued=2, cpu=7), workload("c", queued=3)
     state, line = state_of(a, b)
     line.park((shape(a), a.namespace))
-    line.park_alone(c)
+    line.park_singly(c)
     assert names(state) == ["a", "b", "c"]
 
 
 def test_one_who_comes_first_is_first_while_it_is_in_the_line() -> None:
     a, b = workload("a", queued=1), workload("b", queued=2, cpu=7)
     state, line = state_of(a, b)
-    state.pending.stick(replace(b, queue=Q))
+    line.stick(b.key)
     assert names(state) == ["b", "a"]
     line.park((shape(b), b.namespace))
     assert names(state) == ["a", "b"]
@@ -93,7 +93,7 @@ def test_everybody_has_one_position_and_the_order_is_that_of_the_queue(
             line.park((shape(each), each.namespace))
     expected = [each.key for each in sorted(members, key=place)]
     if stuck < len(members) and not line.is_parked(members[stuck].key):
-        state.pending.stick(replace(members[stuck], queue=Q))
+        line.stick(members[stuck].key)
         expected = [members[stuck].key, *(key for key in expected if key != members[stuck].key)]
     assert [each.workload.key for each in positions(state, Q)] == expected
     assert [each.in_queue for each in positions(state, Q)] == list(range(len(members)))

@@ -10,6 +10,7 @@ import pytest
 from makeway.core.cycle.cycle import carry_out, decide
 from makeway.core.model import QueueName, Uid
 from makeway.core.policy import Policy
+from makeway.core.queueing.pending import HeadReturn
 from makeway.core.state import State
 from makeway.testing.builders import (
     Part,
@@ -92,7 +93,11 @@ def test_who_was_held_back_heard_something_else() -> None:
     on = judged(*full(), workload("w", cpu=2))
     w = on.pending.find(QueueName("q"), workload("w").key)
     assert w is not None
-    on.pending.hold_back(w)
+    on.pending.pop(w)
+    on.pending.requeue(w, HeadReturn("FailedAfterNomination"), seconds(11))
+    assert in_vain(on)
+    on.pending.pop(w)
+    on.pending.requeue(w, HeadReturn("FailedAfterNomination", held_back=True), seconds(11))
     assert not in_vain(on)
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from makeway.core.amounts import MOST
 from makeway.core.model import FR, FlavorName, InvariantError, QueueName, Workload
 from makeway.core.quota.holders import Holders
 from makeway.core.undo import UndoLog
@@ -92,8 +93,13 @@ def test_the_longest_of_the_expired_comes_first() -> None:
     assert uids(made.expired(Q, (FR_CPU,), 1, seconds(5), evicted=False)) == []
 
 
+def after(queued: float) -> range:
+    """Whoever queued later."""
+    return range(seconds(queued) + 1, MOST + 1)
+
+
 def newer(made: Holders, queued: float, since: float = -1) -> Iterator[Workload]:
-    return made.newer(Q, (FR_CPU,), 0, seconds(queued), seconds(since), evicted=False)
+    return made.equals(Q, (FR_CPU,), 0, after(queued), seconds(since), evicted=False)
 
 
 def test_only_those_queued_later_are_newer() -> None:
@@ -105,7 +111,7 @@ def test_only_those_queued_later_are_newer() -> None:
         holder("had its time", queued=3, reserved=3),
     )
     assert uids(newer(made, queued=2, since=4)) == ["newest", "newer"]
-    assert uids(made.newer(Q, (SPOT,), 0, seconds(2), seconds(4), evicted=False)) == []
+    assert uids(made.equals(Q, (SPOT,), 0, after(2), seconds(4), evicted=False)) == []
 
 
 @pytest.mark.parametrize("queued", [10, 500, 990])
@@ -184,7 +190,7 @@ def test_reading_runs_equals_filtering_and_sorting_everybody(holding: Crowd, que
         kept = [e for e in equals if e.queued_at > seconds(queued) and e.held_since(end) >= seconds(since)]
         gone = sorted((e.held_since(end), e.uid) for e in equals if e.held_since(end) < seconds(since))
         assert uids(made.upto((Q,), (FR_CPU,), 1, evicted=evicted)) == [e.uid for e in latest if e.priority < 1]
-        found = made.newer(Q, (FR_CPU,), 0, seconds(queued), seconds(since), evicted=evicted)
+        found = made.equals(Q, (FR_CPU,), 0, after(queued), seconds(since), evicted=evicted)
         assert uids(found) == [each.uid for each in kept]
         expired = made.expired(Q, (FR_CPU,), 0, seconds(since), evicted=evicted)
         assert uids(expired) == [uid for _, uid in gone]

@@ -31,7 +31,7 @@ def engine_of(*objects: Any) -> Engine:
 
 def desk_of(view: View | None = None, **settings: Any) -> tuple[QueryQueue, list[None]]:
     pokes: list[None] = []
-    return QueryQueue(view or engine_of(), lambda: pokes.append(None), **settings), pokes
+    return QueryQueue(view or engine_of().view, lambda: pokes.append(None), **settings), pokes
 
 
 def test_a_question_calls_and_is_answered_with_the_next_step() -> None:
@@ -98,7 +98,7 @@ def crowd() -> Engine:
 
 
 def told(engine: Engine, namespace: str | None, queue: str, offset: int = 0, limit: int = 1000) -> Any:
-    found: Any = pending_workloads(engine, namespace, queue, offset=offset, limit=limit)
+    found: Any = pending_workloads(engine.view, namespace, queue, offset=offset, limit=limit)
     return [
         (e["metadata"]["name"], e["positionInClusterQueue"], e["positionInLocalQueue"]) for e in found["items"]
     ]  # fmt: skip
@@ -117,7 +117,7 @@ def test_of_a_local_queue_only_its_own_with_their_place_in_both(crowd: Engine) -
 
 
 def test_an_item_says_what_it_is_about(crowd: Engine) -> None:
-    found: Any = pending_workloads(crowd, None, "q", offset=3, limit=1)
+    found: Any = pending_workloads(crowd.view, None, "q", offset=3, limit=1)
     assert (found["apiVersion"], found["kind"]) == ("visibility.kueue.x-k8s.io/v1beta2", "PendingWorkloadsSummary")
     (item,) = found["items"]
     assert (item["priority"], item["localQueueName"]) == (0, "b")
@@ -127,5 +127,5 @@ def test_an_item_says_what_it_is_about(crowd: Engine) -> None:
 
 def test_a_queue_that_is_not_there_is_told_apart_from_an_empty_one(crowd: Engine) -> None:
     for namespace in (None, "default", "elsewhere"):
-        assert pending_workloads(crowd, namespace, "unknown", offset=0, limit=1) is None
-    assert pending_workloads(crowd, "elsewhere", "a", offset=0, limit=1) is None
+        assert pending_workloads(crowd.view, namespace, "unknown", offset=0, limit=1) is None
+    assert pending_workloads(crowd.view, "elsewhere", "a", offset=0, limit=1) is None

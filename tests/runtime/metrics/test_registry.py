@@ -216,22 +216,22 @@ def test_a_group_of_series_is_replaced_as_a_whole() -> None:
 def happened() -> MetricsRegistry:
     """Everything, once or twice."""
     metrics = MetricsRegistry()
-    metrics.attempted(True, 0.004)
-    metrics.attempted(False, 3)
-    metrics.attempted(False, 1)
-    metrics.skipped({Q: 2})
-    metrics.recomputed(Q, "deferred_fit")
-    metrics.reserved(Q, LQ, "high", 2)
-    metrics.admitted(Q, LQ, "high", 7, 5)
-    metrics.pods_ready(Q, LQ, "high", 30, 12)
-    metrics.evicted(Q, LQ, "Preempted", "", "high", first=True, ready_s=100)
-    metrics.evicted(Q, LQ, "Preempted", "", "high", first=False)
-    metrics.released(Q, "Preempted", 9)
-    metrics.preempted(Q, "InCohortReclamation")
-    metrics.finished(Q, LQ, "", 20_000)
-    metrics.finished(Q, LQ, "", None)
-    metrics.rounds_exhausted(Q)
-    metrics.option_migrated(Q, "spot", "reserved")
+    metrics.attempts.attempted(True, 0.004)
+    metrics.attempts.attempted(False, 3)
+    metrics.attempts.attempted(False, 1)
+    metrics.attempts.skipped({Q: 2})
+    metrics.attempts.recomputed(Q, "deferred_fit")
+    metrics.workloads.reserved(Q, LQ, "high", 2)
+    metrics.workloads.admitted(Q, LQ, "high", 7, 5)
+    metrics.workloads.pods_ready(Q, LQ, "high", 30, 12)
+    metrics.workloads.evicted(Q, LQ, "Preempted", "", "high", first=True, ready_s=100)
+    metrics.workloads.evicted(Q, LQ, "Preempted", "", "high", first=False)
+    metrics.workloads.released(Q, "Preempted", 9)
+    metrics.attempts.preempted(Q, "InCohortReclamation")
+    metrics.workloads.finished(Q, LQ, "", 20_000)
+    metrics.workloads.finished(Q, LQ, "", None)
+    metrics.attempts.rounds_exhausted(Q)
+    metrics.attempts.option_migrated(Q, "spot", "reserved")
     return metrics
 
 
@@ -293,14 +293,14 @@ def test_a_first_eviction_is_counted_apart_and_so_is_ours() -> None:
 
 def test_skips_are_those_of_the_last_cycle() -> None:
     metrics = happened()
-    metrics.skipped({QueueName("other"): 1})
+    metrics.attempts.skipped({QueueName("other"): 1})
     assert value(metrics, "kueue_admission_cycle_preemption_skips", cluster_queue="q") is None
     assert value(metrics, "kueue_admission_cycle_preemption_skips", cluster_queue="other") == 1
 
 
 def test_local_queues_are_left_out_where_the_configuration_says_so() -> None:
     metrics = refreshed(cluster_queue(), flavor(), local_queue(), holder("a"), workload("w"), local_queues=False)
-    metrics.reserved(Q, LQ, "", 1)
+    metrics.workloads.reserved(Q, LQ, "", 1)
     text = metrics.text()
     assert "kueue_local_queue_pending_workloads{" not in text
     assert not re.search(r"^kueue_local_queue_\w+\{", text, re.M)
@@ -309,7 +309,7 @@ def test_local_queues_are_left_out_where_the_configuration_says_so() -> None:
 
 def test_the_role_and_what_is_running() -> None:
     metrics = MetricsRegistry(role="leader", build={"git_commit": "abc"})
-    metrics.rounds_exhausted(Q)
+    metrics.attempts.rounds_exhausted(Q)
     assert 'makeway_preemption_rounds_exhausted_total{cluster_queue="q",replica_role="leader"} 1\n' in metrics.text()
     info = re.search(r"kueue_build_info\{(.*)\} 1\n", metrics.text())
     assert info
@@ -326,7 +326,7 @@ def test_queues_that_are_gone_leave_nothing_behind() -> None:
     )
     metrics = happened()
     metrics.keep_cohorts(view.state.tree.cohorts)
-    metrics.admitted(Q, LQ, "", 1, cohorts=["r", "s"])
+    metrics.workloads.admitted(Q, LQ, "", 1, cohorts=["r", "s"])
     look(metrics, view)
     of_any_queue = {
         "kueue_build_info", "kueue_admission_attempts_total",
@@ -344,8 +344,8 @@ def test_queues_that_are_gone_leave_nothing_behind() -> None:
 
 def test_series_of_other_queues_stay() -> None:
     metrics = happened()
-    metrics.reserved(QueueName("p"), ("team", "other"), "", 1)
-    metrics.admitted(QueueName("p"), ("other", "lq"), "", 1, cohorts=["r", "s"])
+    metrics.workloads.reserved(QueueName("p"), ("team", "other"), "", 1)
+    metrics.workloads.admitted(QueueName("p"), ("other", "lq"), "", 1, cohorts=["r", "s"])
     metrics.cluster_queue_gone(Q)
     metrics.local_queue_gone(LQ)
     metrics.cohort_gone("r")

@@ -1,14 +1,17 @@
 """What an API server answers when it says no: a Status, as one of the errors that every Store raises.
 
 The reason of a Status decides, because scripts and clients go by it; without one, as from a proxy in between, the
-code does. What was refused for its content carries all causes as problems.
+code does. What was refused for its content carries all causes as problems. Where no answer came at all, ``no_answer``
+says whether anything can have happened.
 """
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
 from typing import Any
 
+import httpx2
 import msgspec
 
 from makeway.api.problems import Cause, Problem
@@ -98,6 +101,22 @@ def status_error(status: Status, *, retry_after: str = "", writes: bool = False)
         case "ServerTimeout":
             return Retryable(message, pause)
     return Retryable(message, pause) if pause is not None else StoreError(message)
+
+
+def no_answer(error: httpx2.HTTPError, *, writes: bool) -> Retryable:
+    """No answer came. What never left is Unavailable; of a write that left nobody knows."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return NotTrusted(f"the server's certificate is not trusted: {cause.verify_message}")
+        if isinstance(cause, ssl.SSLError):
+            return NotTrusted(f"no secure connection: {cause.reason or cause}")
+        cause = cause.__cause__ or cause.__context__
+    text = str(error) or type(error).__name__
+    never_left = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout | httpx2.ProxyError)
+    if never_left or not writes:
+        return Unavailable(f"cannot be reached: {text}" if never_left else f"gave no answer: {text}")
+    return TimedOut(f"gave no answer: {text}")
 
 
 def problems_of(details: Status, message: str) -> list[Problem]:

@@ -52,7 +52,7 @@ class Resource:
         return "/" + "/".join([*parts, self.plural])
 
     def path(self, namespace: str, name: str, subresource: str = "") -> str:
-        """Where one of them is. Never where all of them are: who deletes there deletes them all."""
+        """Where one of them is. Never where all of them are: a DELETE there deletes them all."""
         path = f"{self.all_path(namespace)}/{_segment(name, 'metadata.name')}"
         return f"{path}/{subresource}" if subresource else path
 

@@ -14,14 +14,14 @@ Managed fields are left out of what is read: no controller looks at them, and th
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from makeway.adapters.kubernetes.client import Client, Object, Reply
+from makeway.adapters.kubernetes.client import Client
 from makeway.adapters.kubernetes.resources import Resource, resource_of
+from makeway.adapters.kubernetes.transport import Object, Reply
 from makeway.adapters.kubernetes.watching import FollowedWatch, WatchFollower
 from makeway.api import codec
 from makeway.api.objects.meta import Wire
@@ -32,7 +32,6 @@ from makeway.core.model import Expression, Selector
 from makeway.runtime.ports import (
     Body,
     Conflict,
-    Expired,
     Invalid,
     Page,
     Propagation,
@@ -66,11 +65,7 @@ class KubernetesStore:
         resource, selector = resource_of(kind), selector_text(labels)
         if limit or token:
             return _page(kind, [self._client.list(resource, namespace, labels=selector, limit=limit, token=token)])
-        try:
-            pages = builtins.list(self._client.pages(resource, namespace, labels=selector))
-        except Expired:  # it took too long page by page
-            pages = [self._client.list(resource, namespace, labels=selector)]
-        page = _page(kind, pages)
+        page = _page(kind, self._client.whole(resource, namespace, labels=selector))
         items = sorted(page.items, key=lambda each: (each.namespace, each.name))
         return Page(tuple(items), page.resource_version)
 

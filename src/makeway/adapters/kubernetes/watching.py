@@ -18,7 +18,8 @@ from collections.abc import Callable, Sequence
 from threading import Condition, Thread
 from typing import Any
 
-from makeway.adapters.kubernetes.client import Object, WatchStream
+from makeway.adapters.kubernetes.streams import WatchStream
+from makeway.adapters.kubernetes.transport import Object
 from makeway.runtime.ports import Expired, Retryable, Stored, StoreError, WatchEvent
 
 EVENTS_MAX = 10_000
@@ -66,7 +67,7 @@ class WatchFollower:
         self._events: deque[WatchEvent] = deque(WatchEvent("ADDED", each.resource_version, each) for each in first)
         if first and bookmarks:
             self._events.append(WatchEvent("BOOKMARK", since, None))
-        # Connected here, so that whoever asks for a watch learns what is wrong with it.
+        # Connected here, so that the caller learns what is wrong with the watch.
         self._stream: WatchStream | None = connect(since)
         self._stopped = False
         self._failures = 0

@@ -4,7 +4,7 @@ Later ones win. ``$(NAME)`` in a value, a command or an argument stands for a va
 dollar sign; what names nothing stays as it is.
 
 Bounded as the kernel bounds what a process is given, and before it is made: a text of a few bytes that names another
-several times can ask for any amount. Who asks for more gets the reason that a container waits with.
+several times can ask for any amount. A pod that asks for more gets the reason that a container waits with.
 """
 
 from __future__ import annotations

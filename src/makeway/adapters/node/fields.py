@@ -128,7 +128,7 @@ def gpus_in(pod: Pod) -> int:
 
 
 def _gpu_marks(own: Sequence[str], machine: NodeContext) -> dict[str, str]:
-    """On a machine with GPUs who asked for none sees none."""
+    """On a machine with GPUs a pod that asked for none sees none."""
     if not machine.gpus and not own:
         return {}
     return {"CUDA_VISIBLE_DEVICES": ",".join(own), "NVIDIA_VISIBLE_DEVICES": ",".join(own) or "void"}

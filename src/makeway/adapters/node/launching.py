@@ -1,4 +1,8 @@
-"""Supervisors are asked of a zygote, which is started when it is first needed and again when it is gone."""
+"""How the agent and supervisors reach each other.
+
+They are asked of a zygote, which is started when it is first needed and again when it is gone (``Launcher``), and call
+when their record has changed (``CallSocket``).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import makeway
+from makeway.adapters.node.supervision.records import opened
 
+SOCKET = "agent.sock"
+UID_BYTES_MAX = 256
+CALLS_MAX = 200  # that are taken at a time
 MESSAGE_MAX = 4096
 _PACKAGES = str(Path(makeway.__file__).parents[1])
 _PROGRAM = (
@@ -119,6 +127,43 @@ class Launcher:
                 found = pid
             if found:
                 del self._former[pid]
+
+
+class CallSocket:
+    """Where supervisors call when their record has changed."""
+
+    def __init__(self, root: Path) -> None:
+        self._path = root / SOCKET
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            self._path.unlink()
+        self._line = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._line.setblocking(False)
+        with opened(self._path.parent) as parent:
+            self._line.bind(f"{parent}/{self._path.name}")
+        os.chmod(self._path, 0o600)
+
+    def fileno(self) -> int:
+        return self._line.fileno()
+
+    def take(self) -> list[str]:
+        """The uids of the pods whose supervisors have called, at most so many at a time."""
+        uids: list[str] = []
+        while len(uids) < CALLS_MAX:
+            try:
+                uids.append(self._line.recv(UID_BYTES_MAX).decode("utf-8", "replace"))
+            except BlockingIOError:
+                break
+        return uids
+
+    def close(self) -> None:
+        self._line.close()
+
+    def remove(self) -> None:
+        """Close it, and let nobody find it."""
+        self.close()
+        with suppress(OSError):
+            self._path.unlink()
 
 
 def _plain_environment() -> dict[str, str]:

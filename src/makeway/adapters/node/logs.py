@@ -1,11 +1,11 @@
 """The log of a container, read: from the start or near the end, with times, as far as it is, or as it grows.
 
-A reader follows the pieces that ``logbook`` writes. It never waits: whoever wants to follow asks again. Pieces that
+A reader follows the pieces that ``logbook`` writes. It never waits: a client that follows asks again. Pieces that
 are dropped meanwhile are skipped. Between two calls it holds no open file, only a place.
 
-Promises: who does not follow reads up to where the log ended when he asked, however fast it grows. The end is found
-from the end, by blocks; a time by halving; so a call costs a few blocks and what it answers, and a beginning at most
-the log once.
+Promises: a client that does not follow reads up to where the log ended when it asked, however fast it grows. The end is
+found from the end, by blocks; a time by halving; so a call costs a few blocks and what it answers, and a beginning at
+most the log once.
 """
 
 from __future__ import annotations

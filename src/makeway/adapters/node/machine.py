@@ -23,8 +23,9 @@ from msgspec import Raw
 import makeway
 from makeway.adapters.node.environment import NodePlace
 from makeway.adapters.node.fields import GPU
-from makeway.api.objects.kubernetes import Node
+from makeway.api.objects.kubernetes import Node, Pod, view
 from makeway.api.objects.meta import ObjectMeta
+from makeway.api.objects.pods import PodSpec
 from makeway.api.quantity import Quantity, Time
 
 LOCAL_LABEL = "makeway.dev/local"  # a Node whose pods the agent of this server runs
@@ -51,6 +52,22 @@ class Offer:
     @property
     def place(self) -> NodePlace:
         return NodePlace(self.name, ADDRESS, self.capacity)
+
+
+@dataclass(frozen=True)
+class AgentSettings:
+    """What the agent of this machine is told."""
+
+    root: Path  # where the folders of pods are
+    offers: Sequence[Offer]
+    images: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    base: Mapping[str, str] = field(default_factory=dict)  # variables of every process
+    patience_ms: int = 10_000  # beyond its grace period; then a supervisor that has not ended its pod is killed
+
+    def offer_of(self, pod: Pod) -> Offer:
+        """What the node offers that the pod is bound to."""
+        name = view(pod.spec, PodSpec).node_name
+        return next((offer for offer in self.offers if offer.name == name), self.offers[0])
 
 
 def own_name() -> str:

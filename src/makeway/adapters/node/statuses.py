@@ -56,8 +56,8 @@ def stuck_supervisor(at_ms: int) -> SupervisorLost:
 def dated(record: PodRecord, clock_ms: int) -> PodRecord:
     """The record of a pod that has ended, with its times as told by a clock that is so much ahead of the machine's.
 
-    Supervisors go by the time that it was when they began; who counts from when a pod has ended (a back-off, a time to
-    live) does so by the server's clock, and must not wait because one of the two was set meanwhile.
+    Supervisors go by the time that it was when they began; controllers count from when a pod has ended (a back-off, a
+    time to live) by the server's clock, and must not wait because one of the two was set meanwhile.
     """
     apart = clock_ms - record.clock_ms
     if record.finished_ms is None or not record.clock_ms or abs(apart) < CLOCKS_APART_MS:
@@ -169,7 +169,7 @@ def _terminated(end: Exit, name: str) -> Tree:
 
 
 def _ended_with(record: ContainerRecord, lost: SupervisorLost) -> ContainerRecord:
-    """How a container ended that nobody saw the end of; who had ended before keeps its own end."""
+    """How a container ended that nobody saw the end of; one that had ended before keeps its own end."""
     if record.state == "ended":
         return record
     end = Exit(137, 9, lost.reason, "its end was not seen", record.started_ms, lost.at_ms)

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from makeway.api.conditions import is_true
 from makeway.api.versions import Kind
 from makeway.controllers.contract import Ref
+from makeway.controllers.jobs.kinds.batch import end_of
 from makeway.controllers.jobs.managed import why_unmanaged
-from makeway.controllers.jobs.workloads import end_of
 from makeway.core.cycle.cycle import carry_out, decide
 from makeway.core.lowering import LoweringContext, cohort_of, inactive_reasons, load_state, queue_of, workload_of
 from makeway.core.lowering.workloads import is_accounted
@@ -173,7 +173,7 @@ def _half_done(objects: list[Any], policy: Policy) -> Iterator[Broken]:
     known = {Ref.of(each): each for each in objects if each.kind in ("Namespace", "Job")}
     owners = {owner.uid for each in objects if each.kind == "Workload" for owner in each.metadata.owner_references}
     for each in objects:
-        is_managed = each.kind == "Job" and not why_unmanaged(each.metadata, policy.jobs, known.get)
+        is_managed = each.kind == "Job" and not why_unmanaged(each, policy.jobs, known.get)
         if is_managed and end_of(each) is None and each.metadata.uid not in owners:
             yield Broken("a managed Job has a Workload", each.metadata.name, "the end", "it has none")
         if each.kind != "Workload" or each.status is None:

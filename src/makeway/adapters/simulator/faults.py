@@ -26,7 +26,7 @@ LATE_MS_MAX = 20_000
 SLOW_MS_MAX = 30_000
 CLOCK_STEP_MS_MAX = 600_000
 CLOCK_SET_MS_MAX = 365 * 24 * 3_600_000
-UNREADABLE_MS_MAX = 20_000  # less than those who are set aside are tried again for by themselves
+UNREADABLE_MS_MAX = 20_000  # less than the time after which what is set aside is tried again by itself
 
 POINTS: Mapping[str, str] = {
     "watch.delayed": "an event comes late",
@@ -86,7 +86,7 @@ class Faults:
         self.until: Millis | None = None  # from then on nothing goes wrong any more
         self.now: Callable[[], Millis] = lambda: Millis(0)
         self.fired: dict[str, int] = dict.fromkeys(POINTS, 0)
-        self._unreadable: dict[tuple[str, Ref], Millis] = {}  # for whom, and until when
+        self._unreadable: dict[tuple[str, Ref], Millis] = {}  # the part and the object, and until when
 
     @classmethod
     def of_profile(cls, seed: int, profile: str) -> Faults:

@@ -1,4 +1,4 @@
-"""What became of every workload: when it had quota, when it ran, who made it leave, and what that cost.
+"""What became of every workload: when it had quota, when it ran, what made it leave, and what that cost.
 
 ``World`` tells what it sees, in the order in which it happened; ``recorded`` answers at any time with plain values.
 
@@ -208,7 +208,7 @@ class Lives:
     def __init__(self) -> None:
         self._records: list[_Record] = []
         self._by_key: dict[WorkloadKey, _Record] = {}  # of those of one name the latest
-        self._notes: dict[WorkloadKey, _Note] = {}  # who asked it to leave, while the eviction is still to be seen
+        self._notes: dict[WorkloadKey, _Note] = {}  # for what it was asked to leave, until that is seen
 
     def __len__(self) -> int:
         return len(self._records)
@@ -231,7 +231,7 @@ class Lives:
         evicted = glimpse.says("Evicted")
         if evicted and not record.evicted and (record.holds or glimpse.says("QuotaReserved")):
             record.evictions.append(self._departure(glimpse, now))
-        elif record.evicted and not evicted:  # whoever asked again in the meantime asked for what was under way
+        elif record.evicted and not evicted:  # what was asked again in the meantime was under way already
             self._notes.pop(record.key, None)
         record.evicted = evicted
         if glimpse.says("Finished"):

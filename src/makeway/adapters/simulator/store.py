@@ -13,15 +13,18 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from makeway.api.names import DEFAULT_NAMESPACE
+from makeway.api.objects.custom import CustomObject
+from makeway.api.objects.meta import OwnerReference
 from makeway.api.reading.structure import Mode
 from makeway.api.validation import ValidationContext, validate
-from makeway.runtime.ports import AlreadyExists, Body, Clock, Names, SeededNames, called, kind_key
+from makeway.api.versions import Kind
+from makeway.runtime.ports import AlreadyExists, Body, Clock, Names, SeededNames, Stored, called, kind_key
 from makeway.runtime.stores.history import History
-from makeway.runtime.stores.rules import Admission, StoreRules, refuse
+from makeway.runtime.stores.rules import Admission, ReadBody, StoreRules, refuse
 
 
 class MemoryStore(StoreRules):
-    """See ``runtime.ports.Store``. What only this one has: ``load``, and a seed for its names.
+    """See ``runtime.ports.Store``. What only this one has: ``load``, ``define``, and a seed for its names.
 
     ``history``: how many revisions a watch or a list may fall behind before it expires. The rest is told at
     ``StoreRules``.
@@ -36,6 +39,23 @@ class MemoryStore(StoreRules):
             History(history), clock, names or SeededNames(), looks=looks, careful=careful,
             needs_namespaces=needs_namespaces, mode=mode, context=context, admission=admission,
         )  # fmt: skip
+        self._defined: dict[tuple[str, str], Kind] = {}  # by apiVersion and name
+
+    def define(self, kind: Kind) -> None:
+        """Keep objects of one more kind, as a CustomResourceDefinition adds it."""
+        self._defined[kind.api_version, kind.name] = kind
+
+    def _read(self, body: Body) -> ReadBody:
+        if isinstance(body, CustomObject):
+            kind = self._defined.get((body.api_version, body.kind))
+            if kind is not None:
+                return ReadBody(kind, kind.versions[0], body, [])
+        return super()._read(body)
+
+    def _is_gone(self, reference: OwnerReference, dependent: Stored) -> bool:
+        if (reference.api_version, reference.kind) in self._defined:
+            return reference.uid not in self._by_uid
+        return super()._is_gone(reference, dependent)
 
     def load(self, bodies: Iterable[Body]) -> None:
         """Put objects in as they are, with their status, uid and creationTimestamp where they have them.

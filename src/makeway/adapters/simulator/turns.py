@@ -23,7 +23,7 @@ class GoesRound(Exception):
 
 
 class Turns:
-    """Notices that a run would never end: all have come, and those who have quota take turns and get nowhere.
+    """Notices that a run would never end: all have come, and those that have quota take turns and get nowhere.
 
     That is so when, since somebody last came, finished or kept a part of its work, somebody was evicted ``TURNS_MAX``
     times, and nobody has quota who is on the way to its end: each has no run time, was evicted as often itself, or

@@ -19,7 +19,7 @@ Not here: pods and nodes as objects, and faults: it writes to the store itself.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
@@ -36,15 +36,16 @@ from makeway.api.objects.meta import ObjectMeta, Wire, made, ready
 from makeway.api.objects.queueing import LocalQueue
 from makeway.api.objects.workload import Workload, WorkloadStatus
 from makeway.api.quantity import Time
-from makeway.api.versions import Kind, kind_of
+from makeway.api.versions import kind_of
 from makeway.core.model import Millis, WorkloadKey
-from makeway.runtime.ports import Conflict, Expired, NotFound, Retryable, Store, Stored, Watch, WatchEvent
+from makeway.runtime.feed import KindFeed
+from makeway.runtime.ports import Conflict, NotFound, Retryable, Store, Stored
 
 EVENTS_MAX = 1000  # looked at in a step, of each kind
 WRITES_MAX = 1000  # made in a step
 TRIES_MAX = 5  # of a write, at once
 RETRY_MS = 1000  # where a store does not say when
-JOB_CONTROLLER = ("", "kubernetes.io/job-controller")  # who runs the Jobs that are ours
+JOB_CONTROLLER = ("", "kubernetes.io/job-controller")  # what runs the Jobs that are ours
 WORKLOADS, JOBS, LOCAL_QUEUES = kind_of(Workload), kind_of(Job), kind_of(LocalQueue)
 
 Edit = Callable[[Any, Millis], Any]  # an object as stored -> as it should be; None: nothing to write
@@ -143,7 +144,7 @@ class World:
         self._spread_ms = spread_ms
         self._seed = seed
         self._tells_ready = tells_ready
-        self._feeds = [_Feed(store, WORKLOADS), _Feed(store, JOBS)]
+        self._feeds = [KindFeed(store, WORKLOADS), KindFeed(store, JOBS)]
         self._runs: dict[_Place, _Run] = {}
         self._due: list[_Due] = []
         self._order = 0
@@ -319,39 +320,6 @@ class World:
                 self._push(run, Millis(now + (error.retry_after or RETRY_MS)), edit)
                 return
         self._push(run, Millis(now + RETRY_MS), edit)
-
-
-class _Feed:
-    """What changes of one kind; when its place in the history is forgotten it begins anew, and misses nothing."""
-
-    def __init__(self, store: Store, kind: Kind) -> None:
-        self._store = store
-        self._kind = kind
-        self._watch: Watch = store.watch(kind)
-        self._known: dict[tuple[str, str], Stored] = {}
-
-    def poll(self, limit: int) -> Sequence[WatchEvent]:
-        try:
-            events = self._watch.poll(limit)
-        except Expired:
-            events = self._anew()
-        for event in events:
-            each = event.object
-            if each is not None and event.type == "DELETED":
-                self._known.pop((each.namespace, each.name), None)
-            elif each is not None:
-                self._known[each.namespace, each.name] = each
-        return events
-
-    def _anew(self) -> Sequence[WatchEvent]:
-        page = self._store.list(self._kind)
-        self._watch = self._store.watch(self._kind, page.resource_version)
-        there = {(each.namespace, each.name): each for each in page.items}
-        gone = [each for key, each in self._known.items() if key not in there or there[key].uid != each.uid]
-        return [
-            *(WatchEvent("DELETED", page.resource_version, each) for each in gone),
-            *(WatchEvent("MODIFIED", each.resource_version, each) for each in page.items),
-        ]
 
 
 def _span(meta: ObjectMeta, name: str, least_ms: int) -> int | None:

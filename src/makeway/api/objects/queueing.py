@@ -25,6 +25,8 @@ from makeway.api.quantity import Duration, Quantity, Time
 KUEUE = "kueue.x-k8s.io/v1beta2"
 
 StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
+ReclaimPolicy = Literal["Never", "LowerPriority", "Any"]
+WithinPolicy = Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority"]
 Conditions = Annotated[tuple[Condition, ...], Limit(max_items=16, keyed_by=("type",))]
 
 
@@ -85,10 +87,10 @@ class WithinClusterQueueConfig(Wire, frozen=True):
 
 
 class Preemption(Wire, frozen=True):
-    reclaim_within_cohort: Literal["Never", "LowerPriority", "Any"] = shown("Never")
+    reclaim_within_cohort: ReclaimPolicy = shown("Never")
     borrow_within_cohort: BorrowWithinCohort = made(BorrowWithinCohort)
-    within_cluster_queue: Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority"] = shown("Never")
-    within_cluster_queue_config: WithinClusterQueueConfig | None = None  # judged whenever it is there, even empty
+    within_cluster_queue: WithinPolicy = shown("Never")
+    within_cluster_queue_config: WithinClusterQueueConfig | None = None  # validated even if it is empty
 
 
 class AdmissionCheckStrategyRule(Wire, frozen=True):
@@ -142,6 +144,16 @@ class ClusterQueueSpec(Wire, frozen=True):
     admission_scope: Annotated[AdmissionScope | None, Limit(unserved="LocalQueue usage fair sharing")] = None
     concurrent_admission: Annotated[ConcurrentAdmission | None, Limit(immutable=True)] = None
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it admits nobody, because it was told so."""
+        return self.stop_policy != "None"
+
+    @property
+    def drains(self) -> bool:
+        """Whether the workloads that it admitted must leave, too."""
+        return self.stop_policy == "HoldAndDrain"
+
 
 class ResourceUsage(Wire, frozen=True):
     name: str = shown("")
@@ -194,6 +206,16 @@ class LocalQueueSpec(Wire, frozen=True):
     cluster_queue: Annotated[str, SUBDOMAIN, Limit(immutable=True)] = ""
     stop_policy: StopPolicy = shown("None")
     fair_sharing: Annotated[FairSharing | None, Limit(unserved="LocalQueue usage fair sharing")] = None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it hands nobody to its ClusterQueue, because it was told so."""
+        return self.stop_policy != "None"
+
+    @property
+    def drains(self) -> bool:
+        """Whether the workloads that came by it must leave, too."""
+        return self.stop_policy == "HoldAndDrain"
 
 
 class LocalQueueResourceUsage(Wire, frozen=True):

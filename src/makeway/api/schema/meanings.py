@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
+from typing import get_args
+
+from makeway.api.objects.queueing import ReclaimPolicy, WithinPolicy
 
 
 def meaning(type_name: str, field: str = "") -> str:
@@ -18,11 +21,18 @@ def meaning(type_name: str, field: str = "") -> str:
     return words.get((type_name, field), "") or (words.get(("*", field), "") if field else "")
 
 
+def _listed(values: object) -> str:
+    """The values that may be written, as a sentence ends with them."""
+    *names, last = get_args(values)
+    return f"{', '.join(names)} or {last}"
+
+
 @cache
 def _table() -> Mapping[tuple[str, str], str]:
     table: dict[tuple[str, str], str] = {}
     type_name = ""
-    for line in _TEXT.splitlines():
+    text = _TEXT.replace("{ReclaimPolicy}", _listed(ReclaimPolicy)).replace("{WithinPolicy}", _listed(WithinPolicy))
+    for line in text.splitlines():
         head, _, words = line.strip().partition(": ")
         if not line.startswith("  "):
             type_name = head
@@ -138,9 +148,9 @@ FlavorFungibility
   preference: What is better where both are possible, borrowing or preempting. Needs TryNextFlavor for both.
 
 Preemption
-  reclaimWithinCohort: Workloads of other queues that use what this one owns: Never, LowerPriority or Any.
+  reclaimWithinCohort: Workloads of other queues that use what this one owns: {ReclaimPolicy}.
   borrowWithinCohort: Workloads of other queues while this one borrows itself.
-  withinClusterQueue: Workloads of the own queue: Never, LowerPriority or LowerOrNewerEqualPriority.
+  withinClusterQueue: Workloads of the own queue: {WithinPolicy}.
   withinClusterQueueConfig: More about preemption in the own queue, for LowerOrNewerEqualPriority.
 
 BorrowWithinCohort

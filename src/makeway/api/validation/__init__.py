@@ -16,6 +16,7 @@ from makeway.api import codec
 from makeway.api.gates import GATES
 from makeway.api.objects import queueing
 from makeway.api.objects.configuration import Configuration
+from makeway.api.objects.custom import CustomObject
 from makeway.api.objects.kubernetes import (
     NOTHING,
     ConfigMap,
@@ -75,10 +76,10 @@ def validate(value: Wire, context: ValidationContext = ANYWHERE, *, created_as: 
     ``created_as``: on create, the kind that it was written in: a view may have more rules.
     """
     problems: list[Problem] = []
-    kind = kind_of(type(value))
     metadata = getattr(value, "metadata", None)
     if metadata is not None and not isinstance(value, Configuration):
-        problems.extend(check_metadata(metadata, namespaced=kind.namespaced))
+        is_namespaced = isinstance(value, CustomObject) or kind_of(type(value)).namespaced
+        problems.extend(check_metadata(metadata, namespaced=is_namespaced))
     problems.extend(_rules(value, context))
     if isinstance(value, Event) and created_as is not None and created_as.view_of:
         problems.extend(events.check_new_event(value))

@@ -1,1 +1,1 @@
-"""Does preemption come to rest? Random states, played until they do, and who was entitled meanwhile."""
+"""Does preemption come to rest? Random states, played until they do, and which workloads were entitled meanwhile."""

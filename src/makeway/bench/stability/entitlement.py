@@ -1,4 +1,4 @@
-"""Who waits although its own queue's quota would hold it, and for what (S-19.5).
+"""Workloads that wait although their own queue's quota would hold them, and for what (S-19.5).
 
 A workload is *entitled* if some choice of flavors keeps its queue within nominal quota, and that room is free or is
 used by others from whom the queue may take it back. It may then wait for three things only: quota that is kept free for
@@ -23,7 +23,7 @@ from makeway.core.cycle.flavors import Assignment, Mode
 from makeway.core.cycle.nomination import find_assignment
 from makeway.core.model import FR, FlavorName, Millis, Queue, QueueName, ResourceName, Workload, WorkloadKey
 from makeway.core.preemption.classical import Victims
-from makeway.core.queueing.pending import may_queue, shape
+from makeway.core.queueing.pending import Standing, may_queue, shape
 from makeway.core.quota.tree import QuotaNode
 from makeway.core.state import State
 
@@ -35,7 +35,7 @@ ALLOWED = (RESERVATION, FLAVOR_SCAN, ADMISSION)  # however long nothing changes
 
 
 class Entitled(NamedTuple):
-    """Somebody who waits for what is its queue's own."""
+    """A workload that waits for what is its queue's own."""
 
     workload: WorkloadKey
     cause: str  # one of ``ALLOWED``, ``GATE``, or "other:…"
@@ -49,9 +49,9 @@ class LastLook(NamedTuple):
 
 
 def entitled_waiting(state: State, now: Millis, looks: Mapping[WorkloadKey, LastLook]) -> list[Entitled]:
-    """All of them, by queue; who stands behind the head of a StrictFIFO queue waits for that, as its queue wants.
+    """All of them, by queue; one behind the head of a StrictFIFO queue waits for that head, as its queue wants.
 
-    A look counts for all who are alike and share its verdict (S-4.5.3).
+    A look counts for all that are alike and share its verdict (S-4.5.3).
     """
     found = []
     for name in sorted(state.pending.lists):
@@ -107,11 +107,11 @@ def _can_have(state: State, workload: Workload, node: QuotaNode, usage: Mapping[
     if not need:
         return True
     reclaim = state.queues[workload.queue].reclaim
-    if reclaim == "Never" or node.parent is None or workload.gated:
+    if not reclaim.preempts or node.parent is None or workload.gated:
         return False
     with state.trial():
         for each, owner in _borrowers(state, node):
-            is_lower = reclaim == "Any" or each.priority < workload.priority
+            is_lower = each.priority < reclaim.below(workload.priority)
             if is_lower and any((each.usage or {}).get(fr) for fr in need) and _borrows(state, owner, node, need):
                 state.tree.release_all(owner, each.usage or {})
                 if all(amount <= state.tree.available(node, fr) for fr, amount in usage.items()):
@@ -120,7 +120,7 @@ def _can_have(state: State, workload: Workload, node: QuotaNode, usage: Mapping[
 
 
 def _borrowers(state: State, node: QuotaNode) -> list[tuple[Workload, QuotaNode]]:
-    """Holders in other queues of the tree, the first to leave first (S-7.6); who was asked to and stays is no help."""
+    """Holders in other queues of the tree, the first to leave first (S-7.6); one asked to that stays is no help."""
     others = [name for name in state.tree_of(QueueName(node.name)) if name != node.name and state.is_active(name)]
     found = [
         (each, state.tree.queues[name])
@@ -146,7 +146,7 @@ def _borrows(state: State, owner: QuotaNode, node: QuotaNode, need: list[FR]) ->
 
 
 def _cause(state: State, workload: Workload, now: Millis, look: LastLook | None) -> str:
-    if workload.key in state.pending.lists[workload.queue].held_back:
+    if workload.key in state.pending.lists[workload.queue].at[Standing.HELD_BACK]:
         return RESERVATION
     found = find_assignment(state, workload, now, tried={})
     if _leads_on(found, workload):
@@ -165,7 +165,7 @@ def _cause(state: State, workload: Workload, now: Millis, look: LastLook | None)
 
 
 def _led_on_then(state: State, workload: Workload, now: Millis, look: LastLook) -> bool:
-    """Whether it would have, without those who were admitted in the cycle of that look or after it."""
+    """Whether it would have, without those that were admitted in the cycle of that look or after it."""
     with state.trial():
         for name in state.tree_of(workload.queue):
             for each in list(state.holders.of_queue.get(name, {}).values()):

@@ -1,9 +1,9 @@
 """What ``makeway bench stability`` measures: whether preemption comes to rest in random states, and what that costs.
 
 Every state is played with the gates of the stability rules on and off, and with them on but without the holds of those
-who are entitled and wait: what each costs is the difference. Those who must leave do so at once and, in plays of their
-own, one to four cycles later; or they are slow, within a grace period of an hour or, being late, far beyond their own.
-A promise that is broken is named with the numbers that replay it.
+who are entitled and wait: what each costs is the difference. Workloads that must leave do so at once and, in plays of
+their own, one to four cycles later; or they are slow, within a grace period of an hour or, being late, far beyond their
+own. A promise that is broken is named with the numbers that replay it.
 """
 
 from __future__ import annotations

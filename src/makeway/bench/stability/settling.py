@@ -1,8 +1,8 @@
 """Does preemption come to rest? A state is played cycle by cycle, while nobody comes, ends or changes anything.
 
-Whoever is asked to leave does so at once, after one to four cycles (as its uid has it), after 15 to 60 minutes, or
-never; then it waits again. Ten seconds pass from one cycle to the next; cycles in which nothing could happen are passed
-over, but counted. Where victims outstay the deadlines of claims, those are played too.
+A workload that is asked to leave does so at once, after one to four cycles (as its uid has it), after 15 to 60 minutes,
+or never; then it waits again. Ten seconds pass from one cycle to the next; cycles in which nothing could happen are
+passed over, but counted. Where victims outstay the deadlines of claims, those are played too.
 
 Promises: the decisions are those of ``core.cycle.cycle``; equal states give equal plays; a play ends. It is *settled*
 only if no head is due, nobody is on the way out, no claim is open, and the scheduler did not look at the same thing
@@ -30,7 +30,7 @@ from makeway.core.state import State
 Leaving = Literal["instant", "unsynchronised", "slow", "never"]
 Outcome = Literal[
     "settled",
-    "claims",  # rests, but a claim stays although nobody is left who could leave for it
+    "claims",  # rests, but a claim stays although nothing is left that could leave for it
     "spins",  # rests, but the same was looked at again and again
     "loops",  # was still going on
 ]
@@ -73,7 +73,7 @@ class LeavingHolder(NamedTuple):
 
 
 class Use(NamedTuple):
-    """From this cycle on, how much of all quota is held by those who may stay, and what part of all waits."""
+    """From this cycle on, how much of all quota is held by workloads that may stay, and what part of all waits."""
 
     cycle: int
     share: float
@@ -164,12 +164,12 @@ class Settling:
         self._idle.clear()
 
     def finish(self, key: WorkloadKey, after: int) -> None:
-        """Who holds quota is done with it, once the cycle of this number is over."""
+        """The holders of quota are done with it, once the cycle of this number is over."""
         self._cycle = max(self._cycle, after)
         holder = next(each for each in _holders(self.state) if each.key == key)
         self._on_the_way.pop(key, None)
         self.state.release(holder)
-        self.state.rounds_end_after(holder)
+        self.state.rounds.end_after(holder)
         self._wake({holder.queue})
         self._idle.clear()
 
@@ -202,7 +202,7 @@ class Settling:
             claims.end(state, claimant.key, claims.EXPIRED, self.now)
         plan = decide(state, self.now)
         for verdict in plan.verdicts:
-            self.looks[verdict.workload.key] = LastLook(self.now, bool(state.tried(verdict.workload)))
+            self.looks[verdict.workload.key] = LastLook(self.now, bool(state.scans.tried(verdict.workload)))
         self._note_admissions(plan)
         carry_out(state, plan)
         evicted, gone = self._note_evictions(plan), self._depart()
@@ -281,12 +281,12 @@ class Settling:
             self.state.wake(queue, self._time_of(self._cycle))
 
     def _wake_expired(self, before: Millis) -> None:
-        """Equals who have had their time since the last cycle (S-7.9)."""
+        """Equals that have had their time since the last cycle (S-7.9)."""
         for name in sorted(self.state.queues):
             expiry = next_expiry(self.state, name, before)
             if expiry is not None and expiry <= self.now:
                 self.state.wake(name, self.now)
-            self.state.pending.turns_come(name, self.now)
+            self.state.pending.list_of(name).turns.end_at(self.now)
 
     def _repeats(self, plan: Plan) -> bool:
         found = [(each.workload.key, each.status, each.requeue, each.assignment.tried) for each in plan.verdicts]

@@ -1,10 +1,10 @@
 """Random states from a seed: what ``makeway bench stability`` lets the scheduler settle.
 
-A world is plain data: queues, cohorts, flavors, who runs and who waits. It is contended on purpose (more is asked for
-than there is, limits are tight, priorities and times are often equal), because that is where preemption goes wrong.
-All that policies can say about preemption is in it: hierarchies, limits, both strategies, partial admission, several
-podSets and resource groups, closed gates, those who were asked to leave before the start, those above quota; and with
-fair sharing weights and all lists of strategies.
+A world is plain data: queues, cohorts, flavors, and the workloads that run and wait. It is contended on purpose (more
+is asked for than there is, limits are tight, priorities and times are often equal), because that is where preemption
+goes wrong. All that policies can say about preemption is in it: hierarchies, limits, both strategies, partial
+admission, several podSets and resource groups, closed gates, workloads that were asked to leave before the start, those
+above quota; and with fair sharing weights and all lists of strategies.
 
 Promises: the same seed and number give the same world on every machine and under every ``PYTHONHASHSEED``; a world is
 never changed, so that many states can begin with it.
@@ -29,14 +29,13 @@ from makeway.core.model import (
     PodSetUse,
     Queue,
     QueueName,
-    ReclaimPolicy,
     ResourceName,
     Uid,
-    WithinPolicy,
     Workload,
     WorkloadKey,
 )
 from makeway.core.policy import FairStrategy, Policy
+from makeway.core.queue_policies import BorrowWithinCohortPolicy, ReclaimWithinCohort, WithinClusterQueue
 from makeway.core.quota.tree import WEIGHT_ONE, QuotaSpec
 from makeway.core.state import State
 
@@ -47,10 +46,8 @@ NAMESPACE = "random"
 CORES, GPUS = ResourceName("cpu"), ResourceName("gpu")
 CORE = 1_000
 FLAVORS = tuple(map(FlavorName, ("on-demand", "spot", "reserved")))
-WITHIN: tuple[WithinPolicy, ...] = (
-    "Never", "LowerPriority", "LowerOrNewerEqualPriority", "LowerOrNewerEqualPriority",
-)  # fmt: skip
-RECLAIM: tuple[ReclaimPolicy, ...] = ("Never", "LowerPriority", "Any", "Any")
+WITHIN = (*WithinClusterQueue, WithinClusterQueue.LOWER_OR_NEWER_EQUAL)  # that one twice as often, and Any below
+RECLAIM = (*ReclaimWithinCohort, ReclaimWithinCohort.ANY)
 WEIGHTS_IN_TENTHS = (10, 10, 10, 20, 5, 30, 1, 0)
 STRATEGIES: tuple[tuple[FairStrategy, ...], ...] = (
     ("LessThanOrEqualToFinalShare", "LessThanInitialShare"),
@@ -97,7 +94,7 @@ def _shared_fairly(plain: StartingState, dice: random.Random, number: int) -> St
         return replace(spec, weight=WEIGHT_ONE * dice.choice(WEIGHTS_IN_TENTHS) // 10)
 
     queues = [
-        (replace(queue, reclaim="Any") if spec.parent and dice.randrange(2) else queue, weighed(spec))
+        (replace(queue, reclaim=ReclaimWithinCohort.ANY) if spec.parent and dice.randrange(2) else queue, weighed(spec))
         for queue, spec in plain.queues
     ]
     return replace(
@@ -167,8 +164,8 @@ class _Drawing:
             for group in self.groups
         )
         within = self._one_of(WITHIN)
-        reclaim = self._one_of(RECLAIM) if parent else "Never"
-        borrows = reclaim != "Never" and self._rarely(2)
+        reclaim = self._one_of(RECLAIM) if parent else ReclaimWithinCohort.NEVER
+        borrows = reclaim.preempts and self._rarely(2)
         queue = Queue(
             name=QueueName(name),
             groups=groups,
@@ -177,9 +174,9 @@ class _Drawing:
             try_next_when_preempting=self._rarely(2),
             prefer_preemption=self._rarely(4),
             within=within,
-            min_admit=LONG if within == "LowerOrNewerEqualPriority" and self._rarely(4) else None,
+            min_admit=LONG if within.takes_equals and self._rarely(4) else None,
             reclaim=reclaim,
-            borrow="LowerPriority" if borrows else "Never",
+            borrow=BorrowWithinCohortPolicy("LowerPriority" if borrows else "Never"),
             threshold=self._between(-1, 2) if borrows and self._rarely(2) else None,
             namespaces=(),
         )

@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-from makeway.adapters.kubernetes.client import PLAIN, Client, Object
+from makeway.adapters.kubernetes.client import Client
 from makeway.adapters.kubernetes.resources import Resource
+from makeway.adapters.kubernetes.transport import PLAIN, Object
 from makeway.api.quantity import Duration, Time
 from makeway.cli.clients.connection import Connection
 from makeway.core.model import Millis
@@ -78,13 +79,9 @@ def version_of(tree: Mapping[str, Any]) -> str:
     return str((tree.get("metadata") or {}).get("resourceVersion") or "")
 
 
-def all_pages(client: Client, resource: Resource, scope: QueryScope, *, accept: str = PLAIN) -> list[Object]:
-    """A list of everything; page by page, or at once where that took too long."""
-    namespace, labels, fields = scope.of(resource), scope.labels, scope.fields
-    try:
-        return list(client.pages(resource, namespace, labels=labels, fields=fields, accept=accept))
-    except Expired:
-        return [client.list(resource, namespace, labels=labels, fields=fields, accept=accept)]
+def all_pages(client: Client, resource: Resource, scope: QueryScope, *, accept: str = PLAIN) -> Sequence[Object]:
+    """A list of everything in the scope."""
+    return client.whole(resource, scope.of(resource), labels=scope.labels, fields=scope.fields, accept=accept)
 
 
 def all_items(client: Client, resource: Resource, scope: QueryScope) -> list[Object]:

@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 
 import click
 
-from makeway.adapters.kubernetes.client import ANSWER_SECONDS, Client
+from makeway.adapters.kubernetes.client import Client
 from makeway.adapters.kubernetes.errors import NotTrusted, Unauthorized
 from makeway.adapters.kubernetes.kubeconfig import ApiTarget, KubeconfigRefused, kubeconfig_paths, read_target
 from makeway.adapters.kubernetes.resources import Resource, find_resource, known_resources
+from makeway.adapters.kubernetes.transport import ANSWER_SECONDS
 from makeway.adapters.server.storage.own_folder import check_folder, read_own
 from makeway.api.reading.structure import did_you_mean
 from makeway.cli.terminal.screen import echo, plain

@@ -15,8 +15,10 @@ from typing import Any
 
 import click
 
-from makeway.adapters.kubernetes.client import Bytes, Client, Object
+from makeway.adapters.kubernetes.client import Client
 from makeway.adapters.kubernetes.resources import resource_of
+from makeway.adapters.kubernetes.streams import Bytes
+from makeway.adapters.kubernetes.transport import Object
 from makeway.api.objects.kubernetes import Job, Pod
 from makeway.api.objects.workload import Workload
 from makeway.api.versions import kind_of

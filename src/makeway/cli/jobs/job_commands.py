@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import click
 
-from makeway.adapters.kubernetes.client import Client, Object
+from makeway.adapters.kubernetes.client import Client
+from makeway.adapters.kubernetes.transport import Object
 from makeway.api.quantity import Duration
 from makeway.cli.clients.connection import Connection, connected, server_options
 from makeway.cli.clients.following import JOBS, PODS, PodLog, ended, seen, to_stdout
@@ -170,7 +171,7 @@ def _waited(connection: Connection, namespace: str, names: Sequence[str], second
     until = None if seconds is None else time.monotonic() + seconds
     left, codes = list(dict.fromkeys(names)), {}
     for name in left:
-        connection.client.get(JOBS, namespace, name)  # who is not there is not waited for
+        connection.client.get(JOBS, namespace, name)  # a job that is not there is not waited for
     while left:
         for name in list(left):
             try:

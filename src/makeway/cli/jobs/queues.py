@@ -18,14 +18,15 @@ from makeway.adapters.kubernetes.resources import resource_of
 from makeway.adapters.kubernetes.store import KubernetesStore
 from makeway.adapters.simulator.reports.words import level
 from makeway.api.objects.queueing import ClusterQueue, Cohort
-from makeway.api.versions import Kind, kind_of
+from makeway.api.versions import kind_of
 from makeway.cli.clients.connection import connected, server_options
 from makeway.cli.completion import complete_names_of
 from makeway.cli.jobs.quota_figures import CohortFigures, Figures, FlavorResource, QueueFigures, QuotaFigure, grouped
 from makeway.cli.terminal.output import Table, print_data, print_streamed
 from makeway.cli.terminal.screen import echo, is_terminal, plain
 from makeway.core.messages import amount
-from makeway.runtime.ports import Expired, Store, Stored
+from makeway.runtime.feed import KindFeed
+from makeway.runtime.ports import Store, Stored
 
 QUEUES, COHORTS = kind_of(ClusterQueue), kind_of(Cohort)
 COLUMNS = ("Cohort", "Queue", "Flavor", "Resource", "Nominal", "Used", "Borrowed", "Lent", "Waiting", "Admitted")
@@ -122,42 +123,14 @@ def _screen() -> Any:
 
 
 def _states(store: Store, chosen: _Chosen) -> Iterator[list[CohortFigures]]:
-    mirrors = [_Mirror(store, QUEUES), _Mirror(store, COHORTS)]
+    feeds = [KindFeed(store, QUEUES), KindFeed(store, COHORTS)]
+    is_first = True
     while True:
-        if sum(each.refresh() for each in mirrors):
-            yield chosen.of(*(each.objects() for each in mirrors))
+        changes = sum(len(feed.poll()) for feed in feeds)
+        if changes or is_first:
+            yield chosen.of(*(list(feed.objects()) for feed in feeds))
+        is_first = False
         time.sleep(REFRESH_SECONDS)
-
-
-class _Mirror:
-    """The objects of a kind as a watch tells them."""
-
-    def __init__(self, store: Store, kind: Kind) -> None:
-        self._store = store
-        self._kind = kind
-        self._objects: dict[str, Stored] = {}
-        self._watch = store.watch(kind)
-        self._is_new = True
-
-    def refresh(self) -> bool:
-        """Whether something has changed; at first always."""
-        changed, self._is_new = self._is_new, False
-        try:
-            events = self._watch.poll()
-        except Expired:
-            self._objects.clear()
-            self._watch = self._store.watch(self._kind)
-            events = self._watch.poll()
-        for event in events:
-            changed = True
-            if event.object is not None:
-                self._objects.pop(event.object.name, None)
-                if event.type != "DELETED":
-                    self._objects[event.object.name] = event.object
-        return changed
-
-    def objects(self) -> list[Stored]:
-        return list(self._objects.values())
 
 
 # --- telling ---------------------------------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 Amounts are integers in the units of ``Quantity.in_units``. *Used* is what workloads hold, admitted or about to be.
 *Borrowed* is what a queue uses beyond its own quota. *Lent* is how much of a queue's own quota others use **at least**:
-who of several lenders lends is nowhere written, so of a queue only that is counted which the others together could not
-have lent. Of a cohort, lent is all that is borrowed within it.
+which of several lenders lends is nowhere written, so of a queue only that is counted which the others together could
+not have lent. Of a cohort, lent is all that is borrowed within it.
 """
 
 from __future__ import annotations

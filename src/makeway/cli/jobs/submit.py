@@ -10,8 +10,9 @@ from typing import Any
 
 import click
 
-from makeway.adapters.kubernetes.client import Client, Object
+from makeway.adapters.kubernetes.client import Client
 from makeway.adapters.kubernetes.resources import resource_of
+from makeway.adapters.kubernetes.transport import Object
 from makeway.api.forms import is_subdomain
 from makeway.api.names import MAX_EXEC_TIME_LABEL, PRIORITY_CLASS_LABEL, QUEUE_LABEL
 from makeway.api.objects.queueing import LocalQueue

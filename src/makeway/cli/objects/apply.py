@@ -14,7 +14,8 @@ from typing import Any, Literal
 import click
 
 from makeway.adapters.kubernetes.applying import annotated, cleaned, last_applied, three_way
-from makeway.adapters.kubernetes.client import Client, Reply
+from makeway.adapters.kubernetes.client import Client
+from makeway.adapters.kubernetes.transport import Reply
 from makeway.api.names import DEFAULT_NAMESPACE
 from makeway.api.reading.manifests import Finding
 from makeway.cli.clients.asking import version_of

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from makeway.adapters.kubernetes.client import Object
 from makeway.adapters.kubernetes.resources import Resource, resource_of
+from makeway.adapters.kubernetes.transport import Object
 from makeway.api.names import JOB_UID_LABEL
 from makeway.api.objects.workload import Workload
 from makeway.api.versions import kind_of

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from makeway.adapters.kubernetes.client import Object
 from makeway.adapters.kubernetes.resources import Resource, resource_of
+from makeway.adapters.kubernetes.transport import Object
 from makeway.api.objects.kubernetes import Event
 from makeway.api.versions import kind_of
 from makeway.cli.clients.asking import QueryScope, age, all_items, clock, followed, wanted

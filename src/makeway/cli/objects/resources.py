@@ -10,8 +10,9 @@ from typing import Any
 
 import click
 
-from makeway.adapters.kubernetes.client import PLAIN, TABLE, Object
+from makeway.adapters.kubernetes.client import TABLE
 from makeway.adapters.kubernetes.resources import Resource
+from makeway.adapters.kubernetes.transport import PLAIN, Object
 from makeway.cli.clients.asking import QueryScope, Wanted, age, all_pages, clock, followed, wanted
 from makeway.cli.clients.connection import Connection, connected, failure, server_options
 from makeway.cli.completion import complete_names_of, complete_objects
@@ -102,7 +103,7 @@ class _View:
                 click.echo()
         return len(rows)
 
-    def _pages(self, asked: Wanted) -> list[Object]:
+    def _pages(self, asked: Wanted) -> Sequence[Object]:
         """What the server answers; of several names those that are not there are told and counted."""
         accept = PLAIN if self.output in ("json", "yaml") else TABLE
         client, resource = self.connection.client, asked.resource

@@ -18,9 +18,9 @@ from makeway.cli.offline.place_reading import PlaceInput, read_scene, told_left_
 from makeway.cli.server.configuration import read_configuration
 from makeway.cli.terminal.screen import echo, plain
 from makeway.core.lowering import policy_of
+from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.cycle import sought
 from makeway.core.placement.model import Cluster, ForGroup, ForPod, GroupKey, PlacementAnswer, Pod, Preemptor
-from makeway.core.placement.nodes import Placement
 from makeway.core.policy import Policy
 from makeway.core.trace import Rule, Step
 
@@ -145,8 +145,8 @@ def _nobody(kind: str, name: str, namespace: str, known: list[str]) -> click.Cli
 
 
 def _placed(cluster: Cluster, seekers: list[Preemptor], policy: Policy) -> Iterator[_Found]:
-    """One after another; who is promised a place has it for those after, and who makes way for it is gone."""
-    state = Placement.of(cluster, scoring=policy.scoring)
+    """One after another; a pod that is promised a place has it for those after, and what makes way for it is gone."""
+    state = ClusterState.of(cluster, scoring=policy.scoring)
     for each in seekers:
         answer = sought(state, each, pod_by_pod=not policy.gates.workload_aware_preemption)
         yield _Found(each, frozenset("/".join(pod.key) for pod in _waiting(cluster, each)), answer)

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from makeway.adapters.kubernetes.client import Client, Object
+from makeway.adapters.kubernetes.client import Client
 from makeway.adapters.kubernetes.resources import resource_of
+from makeway.adapters.kubernetes.transport import Object
 from makeway.api import codec
 from makeway.api.objects.kubernetes import Job
 from makeway.api.objects.meta import Wire

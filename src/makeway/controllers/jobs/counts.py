@@ -4,7 +4,7 @@ A pod is counted once, whatever happens in between: it carries a finalizer until
 noted in the Job's status as not counted yet, then the finalizer goes, then it is counted and the note is dropped, in
 one write. The end of a Job is quicker: it is written with all that is not counted yet, and nobody counts afterwards.
 
-Pure: values in, values out. The controller is ``pods``.
+Pure: values in, values out. How far a Job is with that is in ``progress``, the controller is ``pods``.
 """
 
 from __future__ import annotations

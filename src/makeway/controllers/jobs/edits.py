@@ -1,4 +1,4 @@
-"""The edits that start and stop a Job and tell its Workload of it, and what a Job says of itself (api 18.3 to 18.6).
+"""The edits that start and stop a job, of whatever kind, and tell its Workload of it (api 18.3 to 18.6).
 
 Each edit looks at the object that it finds, not at the one that somebody decided about: what no longer applies is
 left out, so that done twice is done once.
@@ -10,20 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
-from msgspec import Raw
 
 from makeway.api.conditions import set_condition
-from makeway.api.names import ADMISSION_GATED_BY, COMPLETIONS_EQUAL_PARALLELISM, JOB_UID_LABEL
-from makeway.api.objects.kubernetes import Job, JobSpec, JobStatus, amended, view
+from makeway.api.names import ADMISSION_GATED_BY, JOB_UID_LABEL
 from makeway.api.objects.meta import OwnerReference
 from makeway.api.objects.workload import PodSet, ReclaimablePod, Workload
 from makeway.api.quantity import Time
+from makeway.controllers.jobs.kinds.generic import AskedPods, End, NewPods, has_started_templates
+from makeway.controllers.jobs.kinds.registry import read_job
 from makeway.controllers.jobs.priority import Revalue, may_become
-from makeway.controllers.jobs.templates import is_started, restored
-from makeway.controllers.jobs.workloads import Priority, count_of, end_of, status_of_job
+from makeway.controllers.jobs.templates import own_template, restored
+from makeway.controllers.jobs.workloads import Priority
 from makeway.controllers.workloads.eviction import Release, condition, generation_of, holds_quota, says, status_of
 from makeway.core.model import Millis, stored
 
@@ -32,123 +32,58 @@ NOT_READY = "Not all pods are ready or have succeeded"
 replace = msgspec.structs.replace
 
 
-# --- what a Job says --------------------------------------------------------------------------------------------------
-
-
-def has_pods(status: JobStatus) -> bool:
-    """Whether something of it may run: pods that are on their way out still take their place (S-10.4)."""
-    return status.active + status.terminating > 0
-
-
-def is_stopped(job: Job) -> bool:
-    """Whether a Job is as if it had never started: its Workload can go without leaving a trace in its template."""
-    spec, status = view(job.spec, JobSpec), status_of_job(job)
-    return spec.suspend and not has_pods(status) and status.start_time is None and not is_started(spec.template)
-
-
-def lets_go(job: Job) -> bool:
-    """Whether its Workload may disappear: nobody else knows how its template was. One that goes itself needs none."""
-    if job.metadata.deletion_timestamp is not None or end_of(job) is not None:
-        return not has_pods(status_of_job(job))
-    return is_stopped(job)
-
-
-def is_ready(spec: JobSpec, status: JobStatus) -> bool:
-    """Whether all its pods are there, or done (api 18.5)."""
-    done = status.succeeded + len(status.uncounted_terminated_pods.succeeded)
-    return not spec.suspend and status.ready + done >= count_of(spec)
-
-
-def reclaimable(spec: JobSpec, status: JobStatus, count: int) -> int:
-    """How many of the ``count`` pods that quota was asked for never come back: less is left to do (api 18.6).
-
-    Not of the Job's parallelism, which is smaller once only some were admitted, and may be larger than what is left
-    to do from the beginning.
-    """
-    done = status.succeeded
-    if spec.completion_mode == "Indexed":
-        done = indexes_in(status.completed_indexes) + indexes_in(status.failed_indexes)
-    if count <= 1 or done <= 0:
-        return 0
-    whole = spec.parallelism if spec.completions is None else spec.completions
-    return max(0, count - max(0, whole - done))
-
-
-def indexes_in(text: str) -> int:
-    """How many indexes ``1,3-5,7`` names; what is no index counts for none."""
-    count = 0
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        if first.isdecimal() and (last or first).isdecimal():
-            count += max(0, int(last or first) - int(first) + 1)
-    return count
-
-
-# --- edits of a Job ---------------------------------------------------------------------------------------------------
+# --- edits of a job ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Suspend:
-    def __call__(self, job: Any) -> Any:
-        if view(job.spec, JobSpec).suspend:
-            return None
-        return replace(job, spec=amended(job.spec, {"suspend": True}))
+    def __call__(self, value: Any) -> Any:
+        job = read_job(value)
+        return None if job.is_suspended else job.suspended()
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetStart:
-    """A suspended Job as if it had never started; before that a server takes no other template (api 18.4)."""
+    """A suspended job as if it had never started; before that a server takes no other template (api 18.4)."""
 
-    def __call__(self, job: Any) -> Any:
-        if not view(job.spec, JobSpec).suspend or status_of_job(job).start_time is None:
-            return None
-        return replace(job, status=amended(job.status, {"startTime": None}))
+    def __call__(self, value: Any) -> Any:
+        job = read_job(value)
+        return job.without_start() if job.is_suspended and job.remembers_start else None
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Unsuspend, with the pods that were admitted (api 18.3). ``count`` is None where it stays as it is."""
+    """Unsuspend, with the pods that were admitted (api 18.3)."""
 
-    template: Raw
-    count: int | None = None
+    pods: tuple[NewPods, ...]
 
-    def __call__(self, job: Any) -> Any:
-        spec = view(job.spec, JobSpec)
-        if not spec.suspend or is_started(spec.template):
+    def __call__(self, value: Any) -> Any:
+        job = read_job(value)
+        if not job.is_suspended or has_started_templates(job):
             return None
-        changes = {"suspend": False, "template": self.template, **_counts(job, self.count)}
-        return replace(job, spec=amended(job.spec, changes))
+        return job.with_pods(self.pods, suspend=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Template and parallelism as before the start (api 18.4)."""
+    """Templates and counts as before the start (api 18.4): ``originals``, from its Workload's podSets."""
 
-    original: Raw
-    count: int | None = None
+    originals: tuple[NewPods, ...]
 
-    def __call__(self, job: Any) -> Any:
-        spec = view(job.spec, JobSpec)
-        if not spec.suspend or not is_started(spec.template):
+    def __call__(self, value: Any) -> Any:
+        job = read_job(value)
+        if not job.is_suspended or not has_started_templates(job):
             return None
-        changes = {"template": restored(spec.template, self.original), **_counts(job, self.count)}
-        return replace(job, spec=amended(job.spec, changes))
+        return job.with_pods([self._restored(pods) for pods in job.pod_sets], suspend=True)
 
-
-def _counts(job: Job, count: int | None) -> dict[str, object]:
-    if count is None:
-        return {}
-    tied = job.metadata.annotations.get(COMPLETIONS_EQUAL_PARALLELISM) == "true"
-    is_indexed = view(job.spec, JobSpec).completion_mode == "Indexed"
-    return {"parallelism": count, **({"completions": count} if tied and is_indexed else {})}
+    def _restored(self, pods: AskedPods) -> NewPods:
+        original = next((each for each in self.originals if each.name == pods.name), None)
+        if original is None:  # its Workload knows nothing of them: at least the marks of the start go
+            return NewPods(pods.name, own_template(pods.template))
+        return NewPods(pods.name, restored(pods.template, original.template), original.count)
 
 
 # --- edits of its Workload --------------------------------------------------------------------------------------------
-
-
-class End(NamedTuple):
-    reason: str  # Succeeded, Failed, FailedToStart, OutOfSync
-    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +92,7 @@ class Report:
 
     at: Millis
     ready: bool = False
-    reclaimable: int | None = None  # None: nobody counts them
+    reclaimable: tuple[tuple[str, int], ...] | None = None  # by podSet; None: nobody counts them
     is_gone: bool = False  # stopped, and without pods: if it was evicted its quota is free
     end: End | None = None
 
@@ -186,13 +121,16 @@ class Report:
     def _reclaimed(self, workload: Workload) -> Workload:
         if self.reclaimable is None:
             return workload
-        name, status = workload.spec.pod_sets[0].name, status_of(workload)
-        before = max((each.count for each in status.reclaimable_pods if each.name == name), default=0)
-        # What was given back while quota is held is not taken again (api 5.3).
-        count = max(before, self.reclaimable) if holds_quota(workload) else self.reclaimable
-        if count == before:
+        status = status_of(workload)
+        before = {each.name: each.count for each in status.reclaimable_pods}
+        counts = {name: count for name, count in self.reclaimable if count}
+        if holds_quota(workload):  # what was given back while quota is held is not taken again (api 5.3)
+            names = [each.name for each in workload.spec.pod_sets]
+            most = {name: max(before.get(name, 0), counts.get(name, 0)) for name in names}
+            counts = {name: count for name, count in most.items() if count}
+        if counts == before:
             return workload
-        pods = (ReclaimablePod(name=name, count=count),) if count else ()
+        pods = tuple(ReclaimablePod(name=name, count=count) for name, count in counts.items())
         return replace(workload, status=replace(status, reclaimable_pods=pods))
 
 

@@ -38,8 +38,8 @@ from makeway.api.objects.scheduling import (
 from makeway.api.objects.workload import PodSetUpdate, Workload
 from makeway.controllers.contract import GANG_WORKLOAD, NOTHING, Action, Change, Create, Delete, Outcome, Ref, View
 from makeway.controllers.jobs.counts import status_of_pod
-from makeway.controllers.jobs.edits import indexes_in
-from makeway.controllers.jobs.workloads import owner_of, status_of_job
+from makeway.controllers.jobs.kinds.batch import BATCH_JOB, indexes_in, status_of_job
+from makeway.controllers.jobs.kinds.registry import job_of
 from makeway.controllers.pods.edits import NODE_LOST, PREEMPTED
 from makeway.controllers.workloads.eviction import (
     Evict,
@@ -63,9 +63,9 @@ def is_gang(job: Job) -> bool:
     return job.metadata.annotations.get(GANG) == "true"
 
 
-def gang_update(job: Job, workload: Workload, pod_set: str, policy: Policy) -> Iterator[tuple[str, PodSetUpdate]]:
+def gang_update(job: Any, workload: Workload, pod_set: str, policy: Policy) -> Iterator[tuple[str, PodSetUpdate]]:
     """What the pods of a gang get at their start: to whom they belong."""
-    if is_gang(job) and policy.gates.generic_workload:
+    if isinstance(job, Job) and is_gang(job) and policy.gates.generic_workload:
         reference = f"{workload.metadata.name}/{pod_set}"
         yield f"annotation {GANG}", PodSetUpdate(annotations={WORKLOAD_REF: reference})
 
@@ -80,7 +80,7 @@ def gang_of(job: Job, workload: Workload, policy: Policy) -> GangWorkload:
     priority = effective_priority(workload, policy)
     return GangWorkload(
         metadata=ObjectMeta(
-            name=meta.name, namespace=meta.namespace, owner_references=(owner_of(owner.name, owner.uid),)
+            name=meta.name, namespace=meta.namespace, owner_references=(BATCH_JOB.owner(owner.name, owner.uid),)
         ),
         spec=GangWorkloadSpec(
             controller_ref=ControllerReference(api_group="batch", kind="Job", name=owner.name),
@@ -181,20 +181,17 @@ class JobGangs:
         workload = found if isinstance(found, Workload) else next(iter(view.owned(job.metadata.uid)), None)
         if not isinstance(workload, Workload):
             return NOTHING
-        return Outcome(tuple(_Looking(job, workload, view, now).actions()))
+        return Outcome(tuple(_GangOfJob(job, workload, view, now).actions()))
 
 
 def _job_of(workload: Workload, view: View) -> Job | None:
-    owner = next((each for each in workload.metadata.owner_references if each.controller), None)
-    if owner is None or owner.kind != "Job":
-        return None
-    job = view.get(Ref("Job", workload.metadata.namespace, owner.name))
-    return job if isinstance(job, Job) and job.metadata.uid == owner.uid else None
+    job = job_of(workload, view)
+    return job if isinstance(job, Job) else None
 
 
 @dataclass(frozen=True, slots=True)
-class _Looking:
-    """One look at a Job that is a gang, and at its queueing Workload."""
+class _GangOfJob:
+    """A Job that is a gang, its queueing Workload, and what is due of its scheduling Workload."""
 
     job: Job
     workload: Workload

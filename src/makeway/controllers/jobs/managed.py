@@ -1,19 +1,19 @@
-"""Which batch/v1 Jobs are managed: begin suspended, get a Workload, and are started and stopped with it (api 18.1).
+"""Which jobs are managed: begin suspended, get a Workload, and are started and stopped with it (api 18.1).
 
-The API server asks it when a Job is created, the controllers whenever they see one, ``plan`` and ``simulate`` of the
-Jobs in files: all of them get the same answer from the same objects.
+The API server asks it when a job is created, the controllers whenever they see one, ``plan`` and ``simulate`` of the
+jobs in files: all of them get the same answer from the same objects.
 
-A Job is managed if all of these hold:
+A job is managed if all of these hold:
 
-- ``integrations.frameworks`` lists batch/job;
+- ``integrations.frameworks`` lists its kind, as batch/job;
 - it has a queue name, or ``manageJobsWithoutQueueName`` is set;
 - its namespace is selected by ``managedJobsNamespaceSelector``, queue name or not (decision 0072);
-- no Job above it is managed: the Workload of that one accounts for it (decision 0072).
+- no job above it is managed: the Workload of that one accounts for it (decision 0072).
 
-Promises: at most ``OWNERS_MAX`` Jobs are read; owners in a circle, or in a longer chain, account for nobody, so that
+Promises: at most ``OWNERS_MAX`` jobs are read; owners in a circle, or in a longer chain, account for nobody, so that
 each of them is managed by itself.
 
-Not here: what becomes of a Job that has a Workload and is no longer managed (``running``: it stays ours until it
+Not here: what becomes of a job that has a Workload and is no longer managed (``running``: it stays ours until it
 ends).
 """
 
@@ -25,30 +25,31 @@ from typing import Any
 from makeway.api.names import DEFAULT_NAMESPACE, NAMESPACE_LABEL, QUEUE_LABEL
 from makeway.api.objects.meta import ObjectMeta
 from makeway.controllers.contract import Ref
+from makeway.controllers.jobs.kinds.registry import JOB_KINDS, kind_of_owner
 from makeway.core.model import Expression, selects
 from makeway.core.policy import Jobs
 
-FRAMEWORK = "batch/job"
 OWNERS_MAX = 10
 
 Find = Callable[[Ref], Any | None]  # an object as it is stored; None where there is none
 
 
-def why_unmanaged(meta: ObjectMeta, jobs: Jobs, find: Find) -> str:
-    """Why a Job is not managed; "": it is. ``find`` is asked for its Namespace and for the Jobs above it."""
+def why_unmanaged(job: Any, jobs: Jobs, find: Find) -> str:
+    """Why a job is not managed; "": it is. ``find`` is asked for its Namespace and for the jobs above it."""
+    meta, framework = job.metadata, JOB_KINDS[job.kind].framework
     namespace = meta.namespace or DEFAULT_NAMESPACE
-    if FRAMEWORK not in jobs.frameworks:
-        return f"the configuration does not list {FRAMEWORK} among its frameworks"
+    if framework not in jobs.frameworks:
+        return f"the configuration does not list {framework} among its frameworks"
     if not _asks(meta, jobs):
         return f"it has no label {QUEUE_LABEL}, so it is not managed"
     if not _is_selected(namespace, jobs, find):
         return f"namespace {namespace} is not selected by managedJobsNamespaceSelector"
     above = _managed_owner(meta, namespace, jobs, find)
-    return f"its owner Job {above} is managed, and the Workload of that one accounts for it" if above else ""
+    return f"its owner {above} is managed, and the Workload of that one accounts for it" if above else ""
 
 
 def _asks(meta: ObjectMeta, jobs: Jobs) -> bool:
-    """Whether a Job is to be managed, as far as it has a say."""
+    """Whether a job is to be managed, as far as it has a say."""
     return jobs.without_queue_name or bool(meta.labels.get(QUEUE_LABEL))
 
 
@@ -62,18 +63,20 @@ def _is_selected(namespace: str, jobs: Jobs, find: Find) -> bool:
 
 
 def _managed_owner(meta: ObjectMeta, namespace: str, jobs: Jobs, find: Find) -> str:
-    """The name of the topmost Job above this one that is managed; "": there is none.
+    """Kind and name of the topmost job above this one that is managed; "": there is none.
 
-    An owner counts if it is there with the UID that the reference names; one that is gone ends the chain.
+    An owner counts if it is there with the UID that the reference names; one that is gone ends the chain, and so does
+    one of a kind that nobody manages.
     """
     topmost = ""
     for _ in range(OWNERS_MAX):
         owner = next((each for each in meta.owner_references if each.controller), None)
-        if owner is None or owner.kind != "Job" or not owner.api_version.startswith("batch/"):
+        kind = kind_of_owner(owner)
+        if owner is None or kind is None or kind.framework not in jobs.frameworks:
             return topmost
-        found = find(Ref("Job", namespace, owner.name))
+        found = find(Ref(kind.name, namespace, owner.name))
         if found is None or found.metadata.uid != owner.uid:
             return topmost
         meta = found.metadata
-        topmost = meta.name if _asks(meta, jobs) else topmost
+        topmost = f"{kind.name} {meta.name}" if _asks(meta, jobs) else topmost
     return ""

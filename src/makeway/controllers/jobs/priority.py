@@ -1,6 +1,6 @@
-"""Priorities that move: a class gets another number, a Job another class (api 6).
+"""Priorities that move: a class gets another number, a job another class (api 6).
 
-A Workload keeps the class that it got at its creation until its Job's label names another one: a default class that
+A Workload keeps the class that it got at its creation until its job's label names another one: a default class that
 comes or goes later moves nobody. The number follows the class at any time, unless somebody else keeps it in step:
 an Option follows its Parent (S-12.2), a copy from another cluster the original (S-13.7).
 """
@@ -14,10 +14,11 @@ from typing import Any
 import msgspec
 
 from makeway.api.names import DEFAULT_PRIORITY_CLASS, ORIGIN_LABEL, PRIORITY_CLASS_LABEL
-from makeway.api.objects.kubernetes import Job, JobSpec, view
-from makeway.api.objects.pods import PodTemplate
+from makeway.api.objects.meta import ObjectMeta
 from makeway.api.objects.workload import PriorityClassRef, Workload
 from makeway.controllers.contract import Ref, View
+from makeway.controllers.jobs.kinds.generic import pod_priority_class
+from makeway.controllers.jobs.kinds.registry import JOB_KINDS, read_job
 from makeway.controllers.jobs.workloads import KUBERNETES, OURS, Classes
 from makeway.controllers.workloads.eviction import holds_quota, mode_of, says
 
@@ -36,9 +37,9 @@ def value_of(ref: PriorityClassRef | None, classes: Classes) -> int | None:
     return (classes.pods if ref.kind == KUBERNETES[1] else classes.ours).get(ref.name)
 
 
-def is_renamed(workload: Workload, job: Job) -> bool:
-    """Whether the Job's label asks for another class than the Workload has."""
-    label, ref = job.metadata.labels.get(PRIORITY_CLASS_LABEL, ""), workload.spec.priority_class_ref
+def is_renamed(workload: Workload, meta: ObjectMeta) -> bool:
+    """Whether the job's label asks for another class than the Workload has."""
+    label, ref = meta.labels.get(PRIORITY_CLASS_LABEL, ""), workload.spec.priority_class_ref
     ours = ref.name if ref is not None and ref.kind == OURS[1] else ""
     return ours != label if label else ours not in ("", DEFAULT_PRIORITY_CLASS)
 
@@ -71,17 +72,18 @@ class Revalue:
 
 
 def who_names(named: Ref, around: View) -> Iterator[Ref]:
-    """All whom a class concerns: Workloads that have it, and Jobs that still wait for it to get one."""
+    """All whom a class concerns: Workloads that have it, and jobs that still wait for it to get one."""
     for workload in around.all("Workload"):
         ref = workload.spec.priority_class_ref
         if ref is not None and (ref.kind, ref.name) == (named.kind, named.name) and follows_class(workload):
             yield Ref.of(workload)
-    for job in around.all("Job"):
+    for job in (job for kind in JOB_KINDS for job in around.all(kind)):
         if not any(around.owned(job.metadata.uid)) and _asked_for(job, named.kind) == named.name:
             yield Ref.of(job)
 
 
-def _asked_for(job: Job, kind: str) -> str:
+def _asked_for(job: Any, kind: str) -> str:
     if kind == OURS[1]:
-        return job.metadata.labels.get(PRIORITY_CLASS_LABEL, "")
-    return view(view(job.spec, JobSpec).template, PodTemplate).spec.priority_class_name
+        label: str = job.metadata.labels.get(PRIORITY_CLASS_LABEL, "")
+        return label
+    return pod_priority_class(read_job(job))

@@ -1,4 +1,4 @@
-"""What a start adds to a Job's pods, and how it is told from what the user wrote and taken off again (api 18.3, 18.4).
+"""What a start adds to a job's pods, and how it is told from what the user wrote and taken off again (api 18.3, 18.4).
 
 A template that was started carries the annotation ``kueue.x-k8s.io/workload``: whatever it has beyond the podSet of
 its Workload in labels, annotations, nodeSelector and tolerations is then ours.
@@ -19,18 +19,53 @@ from msgspec import Raw
 
 from makeway.api.names import CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL, POD_SET_LABEL, WORKLOAD
 from makeway.api.objects.kubernetes import amended, view
+from makeway.api.objects.meta import ObjectMeta, Wire, made, ready
 from makeway.api.objects.pods import Container, PodSpec, PodTemplate, Toleration
 from makeway.api.objects.queueing import ResourceFlavor
 from makeway.api.objects.workload import PodSetUpdate, Workload
-from makeway.controllers.jobs.workloads import JOB_CONTROLLER_LABELS, TEMPLATES_KNOWN, TemplateMarks, own_template
 from makeway.controllers.workloads.eviction import status_of
 
+TEMPLATES_KNOWN = 1024  # a Job is looked at some twenty times while its template hardly changes
+JOB_CONTROLLER_LABELS = (  # api 18.2 names three of them; a server of today writes the fourth beside them
+    "batch.kubernetes.io/controller-uid", "controller-uid", "batch.kubernetes.io/job-name", "job-name",
+)  # fmt: skip
+START_LABELS = (POD_SET_LABEL, CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL)  # of pods; whatever has them got them from us
 LABEL_VALUE_MAX = 63
 EMPTY = Raw(b"{}")
 ADDED_TO = (("metadata", "labels"), ("metadata", "annotations"), ("spec", "nodeSelector"), ("spec", "tolerations"))
 
 replace = msgspec.structs.replace
 Tree = dict[str, Any]
+
+
+@ready
+class TemplateMarks(Wire, frozen=True):
+    """A view of a pod template where only its labels and annotations are asked for."""
+
+    metadata: ObjectMeta = made(ObjectMeta)
+
+
+# --- what its user wrote ----------------------------------------------------------------------------------------------
+
+
+def own_template(template: Raw) -> Raw:
+    """A Job's template without what tells its pods whose they are: the Job controller's labels, and our marks."""
+    return _own_template(bytes(template))
+
+
+@lru_cache(TEMPLATES_KNOWN)
+def _own_template(data: bytes) -> Raw:
+    template = Raw(data)
+    meta = view(template, TemplateMarks).metadata
+    changes: dict[str, object] = {}
+    for name, present, marks in (
+        ("labels", meta.labels, (*JOB_CONTROLLER_LABELS, *START_LABELS)),
+        ("annotations", meta.annotations, (WORKLOAD,)),
+    ):
+        gone = {mark: None for mark in marks if mark in present}
+        if gone:
+            changes[name] = gone if len(gone) < len(present) else None  # no empty map stays: Kubernetes writes none
+    return amended(template, {"metadata": changes}) if changes else template
 
 
 # --- what is added ----------------------------------------------------------------------------------------------------

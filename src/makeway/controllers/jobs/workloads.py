@@ -1,6 +1,6 @@
-"""batch/v1 Jobs as Workloads: what each asks for, in which queue and with which priority (api 18).
+"""Jobs as Workloads: what each asks for, in which queue and with which priority (api 18).
 
-``workload_for`` answers for one Job, ``prepared`` for a whole set of objects as files hold them: Jobs without their
+``workload_for`` answers for one job, ``prepared`` for a whole set of objects as files hold them: Jobs without their
 Workloads, objects without names, times or UIDs. What a server would add is made up there, always in the same way:
 
 - A UID is made from kind, namespace and name.
@@ -11,7 +11,7 @@ Workloads, objects without names, times or UIDs. What a server would add is made
 Promises: nothing raises for what users write; equal objects in equal order give equal Workloads; where all objects
 have names and times, the order does not matter.
 
-Not here: which Jobs are managed (``managed``), starting and stopping them (``running``), what a start adds to
+Not here: which jobs are managed (``managed``), starting and stopping them (``running``), what a start adds to
 their pods (``templates``).
 """
 
@@ -20,72 +20,45 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
-from msgspec import Raw
 
 from makeway.api.names import (
     ADMISSION_GATED_BY,
     CHECKPOINT_INTERVAL,
-    CLUSTER_QUEUE_LABEL,
     DEFAULT_NAMESPACE,
     DEFAULT_PRIORITY_CLASS,
     DEFAULT_QUEUE,
     JOB_UID_LABEL,
-    LOCAL_QUEUE_LABEL,
     MAX_EXEC_TIME_LABEL,
-    MIN_PARALLELISM,
-    POD_SET_LABEL,
     PREBUILT_WORKLOAD,
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
     RESOURCE_IN_USE,
     RUNTIME,
     SYSTEM_CLASSES,
-    WORKLOAD,
-    workload_name,
 )
-from makeway.api.objects.kubernetes import (
-    Job,
-    JobCondition,
-    JobSpec,
-    JobStatus,
-    Namespace,
-    PriorityClass,
-    amended,
-    view,
-)
-from makeway.api.objects.meta import ObjectMeta, OwnerReference, Wire, made, ready
-from makeway.api.objects.pods import PodTemplate
+from makeway.api.objects.kubernetes import Namespace, PriorityClass
+from makeway.api.objects.meta import ObjectMeta, Wire
 from makeway.api.objects.queueing import LocalQueue, WorkloadPriorityClass
 from makeway.api.objects.workload import PodSet, PriorityClassRef, Workload, WorkloadSpec
 from makeway.api.quantity import Time
 from makeway.controllers.contract import Ref
+from makeway.controllers.jobs.kinds.generic import AskedPods, GenericJob, pod_priority_class, wrong_number
+from makeway.controllers.jobs.kinds.registry import JOB_KINDS, job_kind_of, kind_of_owner, read_job
 from makeway.controllers.jobs.managed import why_unmanaged
+from makeway.controllers.jobs.templates import own_template
 from makeway.core.lowering.workloads import is_accounted, is_queueable
 from makeway.core.model import Millis, QueueName, WorkloadKey
 from makeway.core.planning import StillWaiting
 from makeway.core.policy import Policy
 
-TEMPLATES_KNOWN = 1024  # a Job is looked at some twenty times while its template hardly changes
-JOB_CONTROLLER_LABELS = (  # api 18.2 names three of them; a server of today writes the fourth beside them
-    "batch.kubernetes.io/controller-uid", "controller-uid", "batch.kubernetes.io/job-name", "job-name",
-)  # fmt: skip
-START_LABELS = (POD_SET_LABEL, CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL)  # of pods; whatever has them got them from us
 COPIED_ANNOTATIONS = (ADMISSION_GATED_BY, RUNTIME, CHECKPOINT_INTERVAL)
 OURS = ("kueue.x-k8s.io", "WorkloadPriorityClass")
 KUBERNETES = ("scheduling.k8s.io", "PriorityClass")
 
 T = TypeVar("T", bound=Wire)
-
-
-@ready
-class TemplateMarks(Wire, frozen=True):
-    """A view of a pod template where only its labels and annotations are asked for."""
-
-    metadata: ObjectMeta = made(ObjectMeta)
 
 
 class LeftOut(NamedTuple):
@@ -126,9 +99,12 @@ class Priority(NamedTuple):
     problem: str = ""  # not "": there is no such class
 
 
-def priority_of(job: Job, template: PodTemplate, classes: Classes) -> Priority:
-    """The first source that says something wins (api 6); a class that is named but not there is a problem."""
-    ours, pods = job.metadata.labels.get(PRIORITY_CLASS_LABEL, ""), template.spec.priority_class_name
+def priority_of(meta: ObjectMeta, pods: str, classes: Classes) -> Priority:
+    """The first source that says something wins (api 6); a class that is named but not there is a problem.
+
+    ``pods`` is the PriorityClass that the job's pods name.
+    """
+    ours = meta.labels.get(PRIORITY_CLASS_LABEL, "")
     if ours:
         return _of_class(OURS, ours, classes.ours)
     if classes.defaulting and DEFAULT_PRIORITY_CLASS in classes.ours:
@@ -161,7 +137,25 @@ def with_priority(workload: Workload, classes: Classes) -> tuple[Workload, str]:
     return msgspec.structs.replace(workload, spec=msgspec.structs.replace(workload.spec, priority=found.value)), ""
 
 
-# --- one Job ----------------------------------------------------------------------------------------------------------
+# --- one job ----------------------------------------------------------------------------------------------------------
+
+
+class Asked(NamedTuple):
+    """What a job asks for by itself, wherever it is queued."""
+
+    pod_sets: tuple[PodSet, ...]
+    priority: Priority
+    seconds: int | None  # it may run
+    problem: str  # not "": why it gets no Workload
+
+
+def asked_by(meta: ObjectMeta, job: GenericJob, classes: Classes) -> Asked:
+    priority = priority_of(meta, pod_priority_class(job), classes)
+    problem = priority.problem or wrong_number(MAX_EXEC_TIME_LABEL, meta.labels, 2**31 - 1) or job.problem
+    if problem:
+        return Asked((), priority, None, problem)
+    seconds = meta.labels.get(MAX_EXEC_TIME_LABEL)
+    return Asked(tuple(map(_pod_set, job.pod_sets)), priority, None if seconds is None else int(seconds), "")
 
 
 class Made(NamedTuple):
@@ -170,24 +164,22 @@ class Made(NamedTuple):
 
 
 def workload_for(
-    job: Job, *, classes: Classes, queues: Collection[tuple[str, str]] = (), copied_labels: Collection[str] = ()
+    value: Any, *, classes: Classes, queues: Collection[tuple[str, str]] = (), copied_labels: Collection[str] = ()
 ) -> Made:
-    """The Workload of a managed Job (api 18.2). ``queues`` are the LocalQueues there are, as (namespace, name).
+    """The Workload of a managed job (api 18.2). ``queues`` are the LocalQueues there are, as (namespace, name).
 
-    A Job without a UID, as in a file, gets one that is made from its namespace and name; so does the Workload.
+    A job without a UID, as in a file, gets one that is made from its namespace and name; so does the Workload.
     """
-    meta, spec = job.metadata, view(job.spec, JobSpec)
+    meta, kind = value.metadata, JOB_KINDS[value.kind]
+    asked = asked_by(meta, kind.read(value), classes)
+    if asked.problem:
+        return Made(None, f"{asked.problem}: it is not queued")
     namespace = meta.namespace or DEFAULT_NAMESPACE
-    uid = meta.uid or made_uid("Job", namespace, meta.name)
-    priority = priority_of(job, view(spec.template, PodTemplate), classes)
-    problem = priority.problem or _wrong_mark(meta, count_of(spec))
-    if problem:
-        return Made(None, f"{problem}: it is not queued")
+    uid = meta.uid or made_uid(kind.name, namespace, meta.name)
     queue = meta.labels.get(QUEUE_LABEL, "")
     if not queue and (namespace, DEFAULT_QUEUE) in queues:
         queue = DEFAULT_QUEUE
-    seconds = meta.labels.get(MAX_EXEC_TIME_LABEL)
-    name = workload_name("Job", "batch", meta.name, uid)
+    name = kind.workload_name(meta.name, uid)
     labels = {key: meta.labels[key] for key in sorted(copied_labels) if key in meta.labels}
     return Made(
         Workload(
@@ -199,89 +191,28 @@ def workload_for(
                 labels={**labels, JOB_UID_LABEL: uid},
                 annotations={key: meta.annotations[key] for key in COPIED_ANNOTATIONS if key in meta.annotations},
                 finalizers=(RESOURCE_IN_USE,),
-                owner_references=(owner_of(meta.name, uid),),
+                owner_references=(kind.owner(meta.name, uid),),
             ),
             spec=WorkloadSpec(
-                pod_sets=(_pod_set(meta, spec),),
+                pod_sets=asked.pod_sets,
                 queue_name=queue,
-                priority_class_ref=priority.ref,
-                priority=priority.value,
-                maximum_execution_time_seconds=None if seconds is None else int(seconds),
+                priority_class_ref=asked.priority.ref,
+                priority=asked.priority.value,
+                maximum_execution_time_seconds=asked.seconds,
             ),
         )
     )
 
 
-def _wrong_mark(meta: ObjectMeta, count: int) -> str:
-    """A number that is none, or out of range. Validation refuses it, but a cluster may have stored it unasked."""
-    for key, marks, most in (
-        (MAX_EXEC_TIME_LABEL, meta.labels, 2**31 - 1),
-        (MIN_PARALLELISM, meta.annotations, count - 1),
-    ):
-        text = marks.get(key)
-        if text is not None and not (text.isascii() and text.isdigit() and 0 < int(text[:12]) <= most):
-            return f"{key} is {text!r}, which is not a whole number from 1 to {most}"
-    return ""
+def _pod_set(pods: AskedPods) -> PodSet:
+    template = own_template(pods.template)
+    return PodSet(name=pods.name, template=template, count=pods.count, min_count=pods.min_count)
 
 
 def made_uid(kind: str, namespace: str, name: str) -> str:
     """A UID for an object of a file: equal names give equal ones."""
     digest = hashlib.sha1("\n".join((kind, namespace, name)).encode(), usedforsecurity=False).hexdigest()
     return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
-
-
-def owner_of(name: str, uid: str) -> OwnerReference:
-    return OwnerReference(
-        api_version="batch/v1", kind="Job", name=name, uid=uid, controller=True, block_owner_deletion=True
-    )
-
-
-def _pod_set(meta: ObjectMeta, spec: JobSpec) -> PodSet:
-    least = meta.annotations.get(MIN_PARALLELISM)
-    return PodSet(
-        name="main",
-        template=own_template(spec.template),
-        count=count_of(spec),
-        min_count=None if least is None else int(least),
-    )
-
-
-def count_of(spec: JobSpec) -> int:
-    """How many pods run at once."""
-    return spec.parallelism if spec.completions is None else min(spec.parallelism, spec.completions)
-
-
-def own_template(template: Raw) -> Raw:
-    """A Job's template without what tells its pods whose they are: the Job controller's labels, and our marks."""
-    return _own_template(bytes(template))
-
-
-@lru_cache(TEMPLATES_KNOWN)
-def _own_template(data: bytes) -> Raw:
-    template = Raw(data)
-    meta = view(template, TemplateMarks).metadata
-    changes: dict[str, object] = {}
-    for name, present, marks in (
-        ("labels", meta.labels, (*JOB_CONTROLLER_LABELS, *START_LABELS)),
-        ("annotations", meta.annotations, (WORKLOAD,)),
-    ):
-        gone = {mark: None for mark in marks if mark in present}
-        if gone:
-            changes[name] = gone if len(gone) < len(present) else None  # no empty map stays: Kubernetes writes none
-    return amended(template, {"metadata": changes}) if changes else template
-
-
-# --- how it stands -----------------------------------------------------------------------------------------------
-
-
-def status_of_job(job: Job) -> JobStatus:
-    return view(job.status, JobStatus)
-
-
-def end_of(job: Job) -> JobCondition | None:
-    """The condition that ended a Job (api 18.5); None while it may still run."""
-    conditions = status_of_job(job).conditions
-    return next((each for each in conditions if each.type in ("Complete", "Failed") and each.status == "True"), None)
 
 
 def prebuilt_of(meta: ObjectMeta) -> str:
@@ -307,7 +238,7 @@ def prepared(objects: Iterable[Wire], policy: Policy, now: Millis) -> Prepared:
     classes = Classes.among(everything, defaulting=policy.gates.workload_priority_class_defaulting)
     making = _Making(everything, policy, classes)
     for each in everything:
-        if isinstance(each, Job):
+        if _is_job(each):
             making.take_job(each)
         elif isinstance(each, Workload):
             making.take_workload(each)
@@ -321,13 +252,13 @@ class _Making:
         self._policy = policy
         self._classes = classes
         self._queues = {_place(each.metadata) for each in objects if isinstance(each, LocalQueue)}
-        self._known = {_ref(each): each for each in objects if isinstance(each, Namespace | Job)}
+        self._known = {_ref(each): each for each in objects if isinstance(each, Namespace) or _is_job(each)}
         workloads = [each for each in objects if isinstance(each, Workload)]
         self._workloads = {_place(each.metadata) for each in workloads}
         self._owned: dict[tuple[str, str, str], WorkloadKey] = {}  # by namespace, and the UID or name of the Job
         for each in workloads:
             for owner in each.metadata.owner_references:
-                if owner.kind == "Job":
+                if kind_of_owner(owner) is not None:
                     namespace = each.metadata.namespace or DEFAULT_NAMESPACE
                     self._owned[namespace, "uid", owner.uid] = _key(each.metadata)
                     self._owned[namespace, "name", owner.name] = _key(each.metadata)
@@ -340,10 +271,10 @@ class _Making:
             self._leave_out("Workload", workload.metadata, problem)
         self.result.objects.append(found)
 
-    def take_job(self, job: Job) -> None:
+    def take_job(self, job: Any) -> None:
         why = self._why_not(job)
         if why:
-            self._leave_out("Job", job.metadata, why)
+            self._leave_out(job.kind, job.metadata, why)
             return
         if self._is_there(job):
             return
@@ -351,7 +282,7 @@ class _Making:
             job, classes=self._classes, queues=self._queues, copied_labels=self._policy.jobs.copied_labels
         )
         if made.workload is None:
-            self._leave_out("Job", job.metadata, made.problem)
+            self._leave_out(job.kind, job.metadata, made.problem)
         elif _place(made.workload.metadata) not in self._workloads:
             self.result.objects.append(made.workload)
             self._shown[_key(made.workload.metadata)] = _key(job.metadata)
@@ -359,19 +290,19 @@ class _Making:
     def _leave_out(self, kind: str, meta: ObjectMeta, why: str) -> None:
         self.result.left_out.append(LeftOut(kind, _key(meta), why))
 
-    def _why_not(self, job: Job) -> str:
-        """Why a Job gets no Workload (api 18.1); "": it gets one, or has one."""
+    def _why_not(self, job: Any) -> str:
+        """Why a job gets no Workload (api 18.1); "": it gets one, or has one."""
         meta = job.metadata
         namespace = meta.namespace or DEFAULT_NAMESPACE
-        if end_of(job) is not None:
+        if read_job(job).end is not None:
             return "it is finished"
-        why = why_unmanaged(meta, self._policy.jobs, self._known.get)
+        why = why_unmanaged(job, self._policy.jobs, self._known.get)
         prebuilt = prebuilt_of(meta)
         if not why and prebuilt and (namespace, prebuilt) not in self._workloads:
             return f"it waits for the Workload {prebuilt}, which is not there"
         return why
 
-    def _is_there(self, job: Job) -> bool:
+    def _is_there(self, job: Any) -> bool:
         """Whether the set has its Workload already, as an export of a running system does."""
         meta = job.metadata
         namespace = meta.namespace or DEFAULT_NAMESPACE
@@ -384,8 +315,12 @@ class _Making:
         return owned is not None
 
 
-def _ref(each: Namespace | Job) -> Ref:
-    namespace = (each.metadata.namespace or DEFAULT_NAMESPACE) if isinstance(each, Job) else ""
+def _is_job(each: Any) -> bool:
+    return job_kind_of(each) is not None
+
+
+def _ref(each: Any) -> Ref:
+    namespace = "" if isinstance(each, Namespace) else each.metadata.namespace or DEFAULT_NAMESPACE
     return Ref(each.kind, namespace, each.metadata.name)
 
 
@@ -401,8 +336,9 @@ def _named(objects: Iterable[Wire]) -> list[Wire]:
     """All with names: a server would complete a ``generateName``."""
     counts: dict[str, int] = {}
     found: list[Wire] = []
+    each: Any
     for each in objects:
-        if isinstance(each, Job | Workload) and not each.metadata.name:
+        if (isinstance(each, Workload) or _is_job(each)) and not each.metadata.name:
             counts[each.kind] = counts.get(each.kind, 0) + 1
             each = _with_meta(each, name=f"{each.metadata.generate_name}{counts[each.kind]}")
         found.append(each)
@@ -418,8 +354,8 @@ def _dated(objects: list[Wire], now: Millis) -> list[Wire]:
     return found
 
 
-def _is_undated(each: Wire) -> bool:
-    return isinstance(each, Job | Workload) and each.metadata.creation_timestamp is None
+def _is_undated(each: Any) -> bool:
+    return (isinstance(each, Workload) or _is_job(each)) and each.metadata.creation_timestamp is None
 
 
 def _with_meta(each: T, **changes: object) -> T:
@@ -468,6 +404,6 @@ def _kept_out(
     queue = queues.get((workload.metadata.namespace or DEFAULT_NAMESPACE, name))
     if queue is None:
         return "Misconfigured", f"LocalQueue {name} doesn't exist" if name else "The workload names no LocalQueue"
-    if queue.spec.stop_policy != "None":
+    if queue.spec.is_stopped:
         return "Suspended", f"LocalQueue {name} is inactive"
     return None

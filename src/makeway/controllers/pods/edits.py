@@ -14,6 +14,7 @@ from makeway.api.objects.kubernetes import Pod, amended
 from makeway.api.objects.kubernetes import view as read
 from makeway.api.objects.pods import PodSpec, PodStatus
 from makeway.api.quantity import Time
+from makeway.controllers.contract import Departure
 from makeway.core.lowering.placement import member_of
 from makeway.core.model import Millis, WorkloadKey, stored
 
@@ -80,6 +81,10 @@ class Disrupt:
     at: Millis
     promise: Promise | None = None
     by: str = ""  # for whom, as the journal names it
+
+    @property
+    def departure(self) -> Departure:
+        return Departure(self.reason, self.at, preempts=self.reason == PREEMPTED, by=self.by)
 
     def __call__(self, pod: Any) -> Any:
         status = read(pod.status, PodStatus)

@@ -20,10 +20,11 @@ from makeway.api.quantity import Time
 from makeway.controllers.contract import GANG_WORKLOAD, NOTHING, Action, Change, Note, Outcome, Ref, View
 from makeway.controllers.jobs.gangs import gang_in_queue, priority_in_queue
 from makeway.controllers.pods.cluster import PodCluster
+from makeway.controllers.pods.items import waiting_pods
 from makeway.controllers.pods.messages import too_few
 from makeway.core.model import Millis, stored
+from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.model import ForPod, Pod, Preemptor, SchedulingWorkload
-from makeway.core.placement.nodes import Placement
 from makeway.core.placement.resolution import NOT_MATCHING, Divergence, divergence
 
 MESSAGE_MAX = 32_768  # as long as a condition's message may be
@@ -67,9 +68,9 @@ class GangProgress:
     why: Said | None
 
 
-def standing(known: SchedulingWorkload, state: Placement, said: Mapping[Preemptor, Said]) -> GangProgress:
+def standing(known: SchedulingWorkload, state: ClusterState, said: Mapping[Preemptor, Said]) -> GangProgress:
     """``said``: what was decided last about those of its pods that wait."""
-    pods = [state.pods[key] for key in state.referring(known.namespace, known.name)]
+    pods = [state.pods[key] for key in state.gangs.referring(known.namespace, known.name)]
     on_nodes = sum(pod.node is not None for pod in pods)
     lacking = _lacking(known, pods)
     why: Said | None = lacking
@@ -160,8 +161,8 @@ class GangBoard:
         """The status of a Workload, where it is another than the stored one."""
         name = (whom.namespace, whom.name)
         gang: GangWorkload | None = view.get(whom)
-        known = cluster.state.workloads.get(name)
-        said = {item: each for item, each in self._said.pop(name, {}).items() if cluster.members(item)}
+        known = cluster.state.gangs.workloads.get(name)
+        said = {item: each for item, each in self._said.pop(name, {}).items() if waiting_pods(cluster.state, item)}
         if said and known is not None:
             self._said[name] = said
         if gang is None or known is None or gang.metadata.deletion_timestamp is not None or _is_a_stranger(gang, view):
@@ -201,7 +202,7 @@ def _is_a_stranger(gang: GangWorkload, view: View) -> bool:
 
 
 def _conditions(
-    gang: GangWorkload, known: SchedulingWorkload, shown: GangProgress, state: Placement, view: View
+    gang: GangWorkload, known: SchedulingWorkload, shown: GangProgress, state: ClusterState, view: View
 ) -> Iterator[ToldCondition]:
     if shown.state == "Placed":
         yield ToldCondition(PLACED, "True", PLACED, "Every pod of it is on a node.")
@@ -209,7 +210,7 @@ def _conditions(
         yield ToldCondition(PLACED, "False", shown.why.reason, shown.why.message[:MESSAGE_MAX])
     found = Divergence(())  # where the queue says the priority, that of the pods was never meant to be the same
     if priority_in_queue(gang, view) is None:
-        pods = (state.pods[key] for key in state.referring(known.namespace, known.name))
+        pods = (state.pods[key] for key in state.gangs.referring(known.namespace, known.name))
         found = divergence(known.namespace, known.name, known.priority, pods)
     yield ToldCondition(NOT_MATCHING, found.status, found.reason, found.message[:MESSAGE_MAX])
 

@@ -10,12 +10,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 from makeway.controllers.pods.news import labels_of, look_of
 from makeway.core.model import Millis
+from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.cycle import CycleAnswer
-from makeway.core.placement.filters import are_some_kept_away, has_relations
 from makeway.core.placement.hindrances import hindrances
 from makeway.core.placement.model import Pod, PodKey
-from makeway.core.placement.nodes import Placement
 from makeway.core.placement.preemption.decision import NEVER, ONGOING
+from makeway.core.placement.relations import are_some_kept_away, has_relations
 from makeway.core.trace import Rule, Step
 
 TRIED = " Preemption does not help:"
@@ -48,7 +48,12 @@ class RecentlyTold:
 
 
 def told_waiting(
-    state: Placement, unready: Collection[str], members: Sequence[Pod], standing: int, least: int, answer: CycleAnswer
+    state: ClusterState,
+    unready: Collection[str],
+    members: Sequence[Pod],
+    standing: int,
+    least: int,
+    answer: CycleAnswer,
 ) -> Mapping[PodKey, str]:
     """Of each member why it has no node. ``standing``: pods of its gang that have one, ``least``: how many must."""
     rules = {step.rule for step in answer.why}

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from makeway.core.placement.filters import are_some_kept_away, concerns, has_relations, matches_labels
+from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.hindrances import might_take
 from makeway.core.placement.model import AffinityTerm, ForGroup, Pod, PodKey, Preemptor
-from makeway.core.placement.nodes import Placement
+from makeway.core.placement.relations import are_some_kept_away, concerns, has_relations, matches_labels
 
 NOBODY: PodKey = ("", "")
 MANY_NODES = 16  # where more have changed, nobody asks whom that could help
@@ -112,14 +112,14 @@ def _stays_alike(known: Pod, fresh: Pod) -> bool:
 # --- whom it could help ----------------------------------------------------------------------------------------------
 
 
-def heeds_others(state: Placement, item: Preemptor, members: Sequence[Pod]) -> bool:
+def heeds_others(state: ClusterState, item: Preemptor, members: Sequence[Pod]) -> bool:
     """Whether pods that come somewhere could be good news: they are what it waits for, or spoil what it waits for."""
     if any(pod.nominated is not None or has_relations(pod) for pod in members):
         return True
     return are_some_kept_away(state) and _is_chancy(state, item, members, kinds_of(members, apart=True).values())
 
 
-def could_help(state: Placement, item: Preemptor, members: Sequence[Pod], priority: int, news: News) -> bool:
+def could_help(state: ClusterState, item: Preemptor, members: Sequence[Pod], priority: int, news: News) -> bool:
     """Whether what happened could have brought a place for those of an item who wait."""
     news = news.of_others(frozenset(pod.key for pod in members))
     if not news:
@@ -158,7 +158,7 @@ def labels_of(pod: Pod) -> Look:
     return pod.key[0], tuple(sorted(pod.labels.items())), pod.pod_affinity, pod.anti_affinity, pod.spread
 
 
-def _is_moved(state: Placement, pod: Pod, news: News, *, both: bool) -> bool:
+def _is_moved(state: ClusterState, pod: Pod, news: News, *, both: bool) -> bool:
     """Whether somebody came or left who matters to the pod. Who comes keeps it away at most; where it was promised a
     node that may be news too (``both``): the promise is worth nothing then."""
     namespace = pod.key[0]
@@ -175,13 +175,15 @@ def _is_moved(state: Placement, pod: Pod, news: News, *, both: bool) -> bool:
     return False
 
 
-def _heeds_namespaces(state: Placement, kinds: Iterable[Pod]) -> bool:
+def _heeds_namespaces(state: ClusterState, kinds: Iterable[Pod]) -> bool:
     terms: list[AffinityTerm] = [term for pod in kinds for term in (*pod.pod_affinity, *pod.anti_affinity)]
-    terms += [term for key in (*state.wary, *state.nominated) for term in state.pods[key].anti_affinity]
+    terms += [
+        term for key in (*state.running.with_anti_affinity, *state.nominated) for term in state.pods[key].anti_affinity
+    ]
     return any(term.namespace_selector is not None for term in terms)
 
 
-def _is_chancy(state: Placement, item: Preemptor, members: Sequence[Pod], kinds: Iterable[Pod]) -> bool:
+def _is_chancy(state: ClusterState, item: Preemptor, members: Sequence[Pod], kinds: Iterable[Pod]) -> bool:
     """Whether a gang's places depend on which of its pods goes where first, so that any change may bring luck.
 
     Members are placed one after another. Where they are alike and ask for one thing only, no order is better than
@@ -196,7 +198,7 @@ def _is_chancy(state: Placement, item: Preemptor, members: Sequence[Pod], kinds:
         return False
     if any(has_relations(pod) for pod in pods):
         return True
-    wary = (state.pods[key] for key in (*state.wary, *state.nominated))
+    repelling = (state.pods[key] for key in (*state.running.with_anti_affinity, *state.nominated))
     return any(
-        concerns(state, term, other.key[0], pod) for other in wary for term in other.anti_affinity for pod in pods
+        concerns(state, term, other.key[0], pod) for other in repelling for term in other.anti_affinity for pod in pods
     )

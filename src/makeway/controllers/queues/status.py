@@ -60,7 +60,7 @@ def _reasons_of_cluster_queue(queue: ClusterQueue, find: Find, *, in_cycle: bool
 def reasons_of_local_queue(queue: LocalQueue, find: Find, *, in_cycle: bool = False) -> tuple[Reason, ...]:
     """Why a LocalQueue admits nobody (api 14.3); ``in_cycle`` is said of its ClusterQueue."""
     found = []
-    if queue.spec.stop_policy != "None":
+    if queue.spec.is_stopped:
         found.append(Reason("Stopped", f"its stopPolicy is {queue.spec.stop_policy}"))
     name = queue.spec.cluster_queue
     behind = find(Ref("ClusterQueue", "", name))
@@ -255,7 +255,7 @@ def _is_plainly_active(stored: Any, view: View) -> bool:
         return False
     is_local = isinstance(stored, LocalQueue)
     queue = stored.spec.cluster_queue if is_local else stored.metadata.name
-    return view.state.is_active(QueueName(queue)) and stored.spec.stop_policy == "None"
+    return view.state.is_active(QueueName(queue)) and not stored.spec.is_stopped
 
 
 def _is_in_cycle(view: View, queue: str) -> bool:

@@ -28,7 +28,7 @@ from makeway.api.objects.workload import (
     WorkloadStatus,
 )
 from makeway.api.quantity import Time
-from makeway.controllers.contract import Note, Ref
+from makeway.controllers.contract import Departure, Note, Ref
 from makeway.core.model import Millis, stored
 
 NO_STATUS = WorkloadStatus()
@@ -142,6 +142,10 @@ class Evict:
     cause: str = ""
     preempted: str = ""  # why it had to make way, where somebody needs its room
     preempted_message: str = ""
+
+    @property
+    def departure(self) -> Departure:
+        return Departure(self.preempted or self.reason, self.at, preempts=bool(self.preempted))
 
     def __call__(self, workload: Any) -> Any:
         if says(workload, "Finished") or not holds_quota(workload):

@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from makeway.api.names import ADMISSION_GATED_BY, RESOURCE_IN_USE
-from makeway.api.objects.kubernetes import Job
 from makeway.api.objects.meta import OwnerReference
 from makeway.api.objects.queueing import ClusterQueue, LocalQueue
 from makeway.api.objects.workload import RequeueState, Workload
@@ -44,9 +43,8 @@ from makeway.controllers.checks.admission_checks import (
 )
 from makeway.controllers.contract import NOTHING, Action, Change, Delete, Edit, Note, Outcome, Ref, View
 from makeway.controllers.jobs.counts import may_run
-from makeway.controllers.jobs.edits import has_pods, lets_go
-from makeway.controllers.jobs.managed import FRAMEWORK
-from makeway.controllers.jobs.workloads import status_of_job
+from makeway.controllers.jobs.kinds.generic import JobKind
+from makeway.controllers.jobs.kinds.registry import job_kind_of, lets_go
 from makeway.controllers.workloads.edits import (
     Aim,
     BackOff,
@@ -195,7 +193,8 @@ def let_go(look: WorkloadContext) -> Answer:
     if RESOURCE_IN_USE not in finalizers and not holds_quota(workload):
         return None
     owner = None if says(workload, "Finished") else look.owner_object()
-    if isinstance(owner, Job) and _runs(owner, look.policy):
+    kind = None if owner is None else job_kind_of(owner)
+    if kind is not None and _runs(owner, kind, look.policy):
         return None
     if owner is None and _leaves_pods(look):
         return None
@@ -206,13 +205,16 @@ def let_go(look: WorkloadContext) -> Answer:
     return look.change(RemoveFinalizer(), status=False) if RESOURCE_IN_USE in finalizers else None
 
 
-def _runs(job: Job, policy: Policy) -> bool:
-    """Whether it has pods, may get some, or still carries what its admission gave it; whoever stops Jobs mends that."""
-    return not lets_go(job) if FRAMEWORK in policy.jobs.frameworks else has_pods(status_of_job(job))
+def _runs(value: Any, kind: JobKind, policy: Policy) -> bool:
+    """Whether a job has pods, may get some, or still carries what its admission gave it.
+
+    Whoever stops jobs mends that, if it stops this kind.
+    """
+    return not lets_go(value) if kind.framework in policy.jobs.frameworks else kind.read(value).has_pods
 
 
 def _leaves_pods(look: WorkloadContext) -> bool:
-    """Whether pods of a Job that is gone are still on their way out, where that can be seen."""
+    """Whether pods of a job that is gone are still on their way out, where that can be seen."""
     owner = None if says(look.workload, "Finished") else look.owner
     return owner is not None and any(may_run(each) for each in look.view.owned(owner.uid, "Pod"))
 
@@ -305,12 +307,12 @@ def stop_with_queue(look: WorkloadContext) -> Answer:
     if gone and not says(workload, "Admitted"):
         return look.change(Release(look.now, shown_reason("Misconfigured", look.policy), gone))
     for queue, reason in ((cluster, "ClusterQueueStopped"), (local, "LocalQueueStopped")):
-        if queue is None or queue.spec.stop_policy == "None":
+        if queue is None or not queue.spec.is_stopped:
             continue
         if not says(workload, "Admitted"):
             public = shown_reason("Suspended", look.policy)
             return look.change(Release(look.now, public, inactive(queue.kind, queue.metadata.name)))
-        if queue.spec.stop_policy == "HoldAndDrain" and look.stays:
+        if queue.spec.drains and look.stays:
             message = f"{queue.kind} {queue.metadata.name} is stopped"
             return look.change(Evict(reason, message, look.now), event_of_eviction(look.whom, reason, message))
     return None
@@ -411,7 +413,7 @@ def end_back_off(look: WorkloadContext) -> Answer:
     if reason in RESTARTS:
         kind = reason.removesuffix("Stopped")
         queue = look.cluster_queue if kind == "ClusterQueue" else look.local_queue
-        if queue is None or queue.spec.stop_policy != "None":
+        if queue is None or queue.spec.is_stopped:
             return None
         message = f"{kind} {queue.metadata.name} is started again"
         return look.change(Requeue(RESTARTS[reason], message, look.now))
@@ -476,7 +478,7 @@ def obstacle(look: WorkloadContext) -> tuple[str, str] | None:
         return "Misconfigured", gone
     if not look.view.state.is_active(name):
         return "Suspended", inactive("ClusterQueue", name)
-    if local.spec.stop_policy != "None":
+    if local.spec.is_stopped:
         return "Suspended", inactive("LocalQueue", local.metadata.name)
     gates = workload.metadata.annotations.get(ADMISSION_GATED_BY, "").strip()
     if gates and look.policy.gates.admission_gated_by and not look.is_option:

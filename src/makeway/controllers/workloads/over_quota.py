@@ -12,7 +12,7 @@ from __future__ import annotations
 from makeway.controllers.contract import NOTHING, Action, Change, Outcome, Ref, View
 from makeway.controllers.workloads.eviction import Evict, event_of_eviction, message_of_eviction
 from makeway.core.model import FR, Millis, QueueName, Workload
-from makeway.core.preemption.candidates import EVERYBODY
+from makeway.core.queue_policies import EVERYBODY
 from makeway.core.quota.tree import QuotaNode
 from makeway.core.state import State
 
@@ -88,14 +88,7 @@ def _eviction(workload: Workload, queue: str, now: Millis) -> Action:
     )
 
 
-def _below(state: State, cohort: str) -> list[str]:
+def _below(state: State, cohort: str) -> list[QueueName]:
     """The queues of the whole tree that a cohort is part of: what it lends is missing above it, too."""
     node = state.tree.cohorts.get(cohort)
-    found: list[str] = []
-    open_nodes = [] if node is None else [node.root]
-    while open_nodes:
-        each = open_nodes.pop()
-        if each.is_queue:
-            found.append(each.name)
-        open_nodes.extend(each.children)
-    return sorted(found)
+    return [] if node is None else node.root.queues_below()

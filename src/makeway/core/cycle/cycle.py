@@ -12,15 +12,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
-from makeway.core.cycle.entries import EntryProcessor, Redeeming, reservation, stays_reserved
+from makeway.core.cycle.entries import EntryProcessor, reservation, stays_reserved
 from makeway.core.cycle.holds import Holds
+from makeway.core.cycle.ledger import Ledger
 from makeway.core.cycle.nomination import Entry, nominate
+from makeway.core.cycle.redeeming import Redeeming
 from makeway.core.cycle.tournament import Contestant, Tournament
 from makeway.core.cycle.verdicts import Plan, Status, Verdict, refused_at_once
 from makeway.core.model import Millis, PodSetUse, QueueName, Workload, WorkloadKey, stored
 from makeway.core.preemption import claims
 from makeway.core.preemption.turns import own_turn
-from makeway.core.queueing.pending import SHAPE_MOVING, HeadReservation
+from makeway.core.queueing.pending import SHAPE_MOVING, HeadReservation, HeadReturn, Trigger
 from makeway.core.queueing.waking import after_admission
 from makeway.core.state import State
 
@@ -53,7 +55,7 @@ def heads(state: State) -> list[Workload]:
 
 def _heads_beside(state: State, ready: list[Workload]) -> list[Workload]:
     """One workload per active queue, those first that were not refused since the last change; no claimant."""
-    parity = state.policy.profile == "parity"
+    parity = state.policy.is_parity
     found = []
     for name in state.pending.in_use():
         if not state.is_active(name) and (parity or name in state.queues):
@@ -79,59 +81,58 @@ def _stands_back(state: State, head: Workload, ready: list[Workload]) -> bool:
 def decide(state: State, now: Millis, of: Heads | None = None, *, passing: bool = False) -> Plan:
     """The plan of the next cycle; ``of`` its heads, where somebody has asked for them already.
 
-    ``passing``: who was refused before and has no hope is passed over, and not told the same again.
+    ``passing``: a head that was refused before and is certainly refused again is passed over, and not told the same.
     """
-    ready, found = Heads.of(state) if of is None else of
+    ready, others = Heads.of(state) if of is None else of
     passing = passing and state.propagates_refusals
     if not state.claims:
-        return _decide_as_it_is(state, now, found, passing=passing)
-    trees = {name for each in (*ready, *found) for name in (each.queue, *state.tree_of(each.queue))}
+        return _decide_as_it_is(state, now, others, passing=passing)
+    trees = {name for head in (*ready, *others) for name in (head.queue, *state.tree_of(head.queue))}
     known = claims.survey(state, now, sorted(trees))
     waits = state.waits_for_pods
     with state.trial():
         redeeming = Redeeming(state, now, known.standing, frozenset(each.uid for each in ready), waits=waits)
         first = redeeming.verdicts()
         claims.foresee(state, redeeming.left, now)
-        taking = EntryProcessor(state, now, redeeming.left, waits=redeeming.waits)
-        passed, found = _parted(state, now, found, taking) if passing else ((), found)
-        verdicts = _take_all(state, now, found, taking)
-    ended = (*known.ended, *taking.ended())
-    return Plan(now, (*first, *verdicts), ended, passed, taking.held_before)
+        ledger = Ledger(state, redeeming.left)
+        passed, others = _parted(state, now, others, ledger) if passing else ((), others)
+        verdicts = _take_all(state, now, others, EntryProcessor(state, now, ledger, waits=redeeming.waits))
+    return Plan(now, (*first, *verdicts), (*known.ended, *ledger.ended()), passed, ledger.held_before)
 
 
-def _decide_as_it_is(state: State, now: Millis, found: list[Workload], *, passing: bool) -> Plan:
+def _decide_as_it_is(state: State, now: Millis, heads: list[Workload], *, passing: bool) -> Plan:
     """Where nobody claims anything, the state will be as it is: that is known without a trial."""
-    taking = EntryProcessor(state, now, [], waits=state.waits_for_pods)
-    passed, found = _parted(state, now, found, taking) if passing else ((), found)
-    if not found:
-        return Plan(now, (), (), passed, taking.held_before)
+    ledger = Ledger(state, ())
+    passed, heads = _parted(state, now, heads, ledger) if passing else ((), heads)
+    if not heads:
+        return Plan(now, (), (), passed, ledger.held_before)
     with state.trial():
-        verdicts = _take_all(state, now, found, taking)
-    return Plan(now, tuple(verdicts), tuple(taking.ended()), passed, taking.held_before)
+        verdicts = _take_all(state, now, heads, EntryProcessor(state, now, ledger, waits=state.waits_for_pods))
+    return Plan(now, tuple(verdicts), tuple(ledger.ended()), passed, ledger.held_before)
 
 
 def _parted(
-    state: State, now: Millis, found: list[Workload], taking: EntryProcessor
+    state: State, now: Millis, heads: list[Workload], ledger: Ledger
 ) -> tuple[tuple[Workload, ...], list[Workload]]:
-    """Heads that are passed over, and those that are looked at."""
+    """Heads that are passed over, and those that become entries."""
     passed: list[Workload] = []
     others: list[Workload] = []
-    for each in found:
-        certainly_refused = state.prefilter.certainly_refused(each, now) and not taking.protected_claimants(each)
-        (passed if certainly_refused else others).append(each)
+    for head in heads:
+        certainly_refused = state.prefilter.certainly_refused(head, now) and not ledger.protected_claimants(head)
+        (passed if certainly_refused else others).append(head)
     return tuple(passed), others
 
 
-def _take_all(state: State, now: Millis, found: list[Workload], taking: EntryProcessor) -> list[Verdict]:
-    entries = [nominate(state, head, now, taking.protected_claimants) for head in found]
-    refused = [refused_at_once(each) for each in entries if each.refused is not None]
-    turns: list[_Turn] = [each for each in entries if each.refused is None]
-    for queue, standing in state.pending.standing().items():
+def _take_all(state: State, now: Millis, heads: list[Workload], processor: EntryProcessor) -> list[Verdict]:
+    entries = [nominate(state, head, now, processor.ledger.protected_claimants) for head in heads]
+    refused = [refused_at_once(entry) for entry in entries if entry.refused is not None]
+    turns: list[_Turn] = [entry for entry in entries if entry.refused is None]
+    for queue, standing in state.pending.reservations.by_queue().items():
         refused_head = state.pending.first(queue)
-        if refused_head in standing and refused_head in state.pending.list_of(queue).refused:
+        if refused_head in standing and not state.pending.list_of(queue).is_due(refused_head, blocks=False):
             turns.append(_Kept(queue, refused_head, standing[refused_head]))
-    taken = _take_by_shares if state.policy.fair_sharing else _take_in_order
-    return [*taken(state, turns, taking), *refused]
+    in_turn = _take_by_shares if state.policy.fair_sharing else _take_in_order
+    return [*in_turn(state, turns, processor), *refused]
 
 
 class _Kept(NamedTuple):
@@ -145,16 +146,16 @@ class _Kept(NamedTuple):
 _Turn = Entry | _Kept
 
 
-def _take_in_order(state: State, turns: list[_Turn], taking: EntryProcessor) -> Iterator[Verdict]:
+def _take_in_order(state: State, turns: list[_Turn], processor: EntryProcessor) -> Iterator[Verdict]:
     """All turns are put in order before the first is taken (S-5.6)."""
     for turn in sorted(turns, key=lambda turn: order(state, turn) if isinstance(turn, Entry) else turn.standing.order):
         if isinstance(turn, Entry):
-            yield taking.take(turn)
+            yield processor.take(turn)
         else:
-            taking.keep_free(turn.queue, turn.standing.amounts, turn.head)
+            processor.ledger.keep_free(turn.queue, turn.standing.amounts, turn.head)
 
 
-def _take_by_shares(state: State, turns: list[_Turn], taking: EntryProcessor) -> Iterator[Verdict]:
+def _take_by_shares(state: State, turns: list[_Turn], processor: EntryProcessor) -> Iterator[Verdict]:
     """Each turn is chosen by shares that count what those before it took (S-9.4)."""
     nodes = state.tree.queues
     contestants: list[Contestant[_Turn]] = []
@@ -164,21 +165,21 @@ def _take_by_shares(state: State, turns: list[_Turn], taking: EntryProcessor) ->
         else:
             head = state.pending.list_of(turn.queue).members[turn.head]
             contestants.append(Contestant(head, nodes[turn.queue], turn.standing.asked, turn))
-    tournament: Tournament[_Turn] = Tournament(state, contestants, taking.as_ordered)
+    tournament: Tournament[_Turn] = Tournament(state, contestants, processor.ledger.as_ordered)
     while (picked := tournament.pick()) is not None:
         turn, why = picked
         if isinstance(turn, Entry):
-            verdict = taking.take(turn)
+            verdict = processor.take(turn)
             yield replace(verdict, steps=(*verdict.steps, why))
         else:
-            taking.keep_free(turn.queue, turn.standing.amounts, turn.head)
-        tournament.refresh(nodes[queue] for queue in taking.left_since())
+            processor.ledger.keep_free(turn.queue, turn.standing.amounts, turn.head)
+        tournament.refresh(nodes[queue] for queue in processor.ledger.left_since())
 
 
 def order(state: State, entry: Entry) -> tuple[Any, ...]:
     """In which order entries are taken (S-5.6); the name of the queue breaks the last tie."""
     workload, gates = entry.workload, state.policy.gates
-    first = gates.prioritize_preemptor_workloads and state.is_preemptor(workload)
+    first = gates.prioritize_preemptor_workloads and workload in state.preemptors
     priority = -workload.priority if gates.priority_sorting_within_cohort else 0
     return (
         workload.usage is None, not first, entry.assignment.level, priority, workload.queued_at, workload.queue,
@@ -192,17 +193,17 @@ def order(state: State, entry: Entry) -> tuple[Any, ...]:
 def carry_out(state: State, plan: Plan) -> None:
     """Put a plan into the state: who was admitted holds quota, victims are marked, the others wait again."""
     if plan.verdicts or plan.passed:  # without heads there was none (S-5.1)
-        state.next_cycle()
+        state.scans.next_cycle()
     for each in plan.passed:
         larger = not state.prefilter.has_choice(each.queue)
         state.pending.pass_over(each, plan.now, binds_larger=larger, turn=own_turn(state, each, plan.now))
     if not plan.verdicts and not plan.ended:
         return
-    kept_before = state.pending.standing()
+    kept_before = state.pending.reservations.by_queue()
     redeemed: list[QueueName] = []
     for verdict in plan.verdicts:
         workload = replace(verdict.workload, claim=verdict.claim) if verdict.claim else verdict.workload
-        state.pending.end_standing_in(workload.queue)
+        state.pending.reservations.end_in(workload.queue)
         woken_before = state.pending.pop(workload)
         if verdict.status == "admitted":
             if state.claims.find(workload.key) is not None:
@@ -212,34 +213,36 @@ def carry_out(state: State, plan: Plan) -> None:
         _displace(state, verdict, plan.now)
         has_untried = False
         if verdict.waits_for_pods or verdict.requeue in ("PendingPreemption", "PendingMigration", "PreemptionGated"):
-            state.forget_progress(workload)  # of one that waits for pods: the flavor it found is not lost
+            state.scans.forget(workload)  # of one that waits for pods: the flavor it found is not lost
         else:
-            has_untried = state.remember(workload, verdict.assignment.tried, verdict.assignment.ended)
+            has_untried = state.scans.remember(workload, verdict.assignment.tried, verdict.assignment.ended)
         if verdict.requeue == "PendingPreemption":
-            state.mark_preemptor(workload)
+            state.preemptors.mark(workload)
         assert verdict.requeue is not None
-        state.pending.requeue(
-            workload, verdict.requeue, plan.now,
-            woken=state.pending.list_of(workload.queue).wakes.get("count", 0) != woken_before,
+        waiting_list = state.pending.list_of(workload.queue)
+        how = HeadReturn(
+            verdict.requeue,
+            woken=waiting_list.wakes != woken_before,
             has_untried=has_untried,
-            shapes_count=state.policy.gates.scheduling_equivalence_hashing and not verdict.is_workload_specific,
+            binds_shape=state.policy.gates.scheduling_equivalence_hashing and not verdict.is_workload_specific,
             binds_larger=_binds_larger(state, verdict),
-        )  # fmt: skip
-        if verdict.held_back:
-            state.pending.hold_back(workload)
-        if verdict.waits_for_pods:
-            state.pending.block(workload)
+            held_back=verdict.held_back,
+            blocked=verdict.waits_for_pods,
+        )
+        state.pending.requeue(workload, how, plan.now)
         turn = verdict.turn if verdict.requeue in SHAPE_MOVING else None
         if turn is None and state.claims.find(workload.key) is None:  # from then on it may have other victims
             turn = own_turn(state, workload, plan.now)
         if turn is not None:
             shared = state.propagates_refusals and not verdict.spared and not verdict.is_victim
-            state.pending.wait_turn(workload, turn, shared=shared)
+            waiting_list.turns.wait(workload, turn, shared=shared)
         if verdict.entitled:
-            state.pending.entitle(workload, verdict.assignment.usage)
+            state.pending.entitlements.entitle(workload, verdict.assignment.usage)
         if verdict.reserved and stays_reserved(state, workload.queue):
             place = order(state, Entry(workload, verdict.assignment))
-            state.pending.keep_free(workload, HeadReservation(place, verdict.reserved, verdict.assignment.usage))
+            state.pending.reservations.keep(
+                workload, HeadReservation(place, verdict.reserved, verdict.assignment.usage)
+            )
     for ended in plan.ended:
         claims.end(state, ended.workload.key, ended.why, plan.now)
     for queue in redeemed:
@@ -279,7 +282,7 @@ def _displace(state: State, verdict: Verdict, now: Millis) -> None:
             if taken is not None and key in verdict.took_by_share:
                 state.rounds.passed_on(claimant, taken.round)
     state.rounds.add(workload, verdict.round, stored(now))
-    if verdict.spared and state.rounds.is_exhausted(workload):
+    if verdict.spared and state.rounds.of(workload).is_exhausted:
         state.rounds.barred(workload)
 
 
@@ -287,11 +290,11 @@ def _settle_due(
     state: State, plan: Plan, kept_before: Mapping[QueueName, Mapping[WorkloadKey, HeadReservation]]
 ) -> None:
     """What the cycle itself makes worth another look (S-4.6.8, 4.6.9, 5.1)."""
-    state.pending.end_standing()
+    state.pending.reservations.end_behind_heads()
     for verdict in plan.admitted:  # somebody new may be a victim now
         state.pending.due(sorted(after_admission(state, verdict.workload.queue)))
-        state.pending.turns_after_admission(state.tree_of(verdict.workload.queue))
-    kept = state.pending.standing()
+        state.pending.end_turns_behind_others(state.tree_of(verdict.workload.queue))
+    kept = state.pending.reservations.by_queue()
     just_lost = frozenset(verdict.workload.key for verdict in plan.verdicts if verdict.held_back)
     for queue in sorted({*kept_before, *kept}):
         if kept_before.get(queue) != kept.get(queue):
@@ -302,7 +305,7 @@ def _settle_due(
 def _settle_holds(state: State, plan: Plan, just_lost: frozenset[WorkloadKey]) -> None:
     """Who lost to what is held is due when that has changed since (S-5.14, 5.1)."""
     lost = [verdict for verdict in plan.verdicts if verdict.lost_to]
-    if not plan.held_before and not lost and not state.pending.holds():
+    if not plan.held_before and not lost and not state.pending.entitlements.firsts():
         return
     with state.trial():
         queues = sorted({name for verdict in plan.verdicts for name in state.tree_of(verdict.workload.queue)})
@@ -314,7 +317,7 @@ def _settle_holds(state: State, plan: Plan, just_lost: frozenset[WorkloadKey]) -
     for verdict in lost:
         tree = state.tree_of(verdict.workload.queue)
         if any(verdict.lost_to.get(queue) != held.get(queue) for queue in tree):
-            state.pending.free_alone(verdict.workload)
+            state.pending.happen(Trigger.FREE, verdict.workload)
 
 
 def admitted(verdict: Verdict, now: Millis, *, may_run: bool | None = None) -> Workload:
@@ -353,7 +356,7 @@ def departed(state: State, workload: Workload, reason: str, evicted_at: Millis, 
     by_time = reason == BY_TIME
     at = Millis(stored(evicted_at) + 1) if _moves_back(state, reason) else workload.queued_at
     ran = workload.ran_seconds
-    counts = state.policy.rotation == "Fair" and state.policy.profile != "parity"
+    counts = state.policy.counts_time_run
     if counts and workload.admitted and workload.family is None:
         ran += max(0, stored(now) - stored(workload.held_since(now))) // 1000
     return replace(

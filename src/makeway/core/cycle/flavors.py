@@ -105,6 +105,11 @@ class Assignment:
     ended_before: frozenset[Scan] = frozenset()  # what ``ended`` was of the search that this one took the place of
 
     @property
+    def preempts(self) -> bool:
+        """Whether there is room only once others have left."""
+        return self.mode is not Mode.FIT and self.mode is not Mode.NO_FIT
+
+    @property
     def need(self) -> tuple[FR, ...]:
         """Flavor-resources that lack room (S-7.2)."""
         found = {
@@ -283,12 +288,12 @@ class Search:
         if self.node.nominal.get(fr, 0) >= amount or may_reclaim or self._preempts_while_borrowing():
             mode, after = self.simulate(fr, amount)
             return _Outcome(mode, level if mode is Mode.NO_CANDIDATES else after, step)
-        if not self.node.nominal.get(fr, 0) and self.queue.within != "Never" and self.policy.profile != "parity":
+        if not self.node.nominal.get(fr, 0) and self.queue.within.preempts and not self.policy.is_parity:
             so_far.steps.append(Step(Rule.NO_NOMINAL_QUOTA, (pod_set, resource, flavor)))
         return _Outcome(Mode.NO_FIT, 0, step, NoFit.WAITING_FOR_QUOTA)
 
     def _preempts_while_borrowing(self) -> bool:
-        return self.queue.borrow != "Never" or (self.policy.fair_sharing and self.queue.reclaim != "Never")
+        return self.queue.borrow.preempts or (self.policy.fair_sharing and self.queue.reclaim.preempts)
 
     def _stops(self, worst: _Outcome) -> bool:
         if not self.policy.gates.flavor_fungibility:

@@ -32,7 +32,7 @@ class Hold(NamedTuple):
 def is_entitled(state: State, entry: Entry, reserved: Usage) -> bool:
     """Whether only lent quota keeps out a head that needs others to leave and may ask nobody."""
     queue, node = state.queues[entry.workload.queue], state.tree.queues[entry.workload.queue]
-    if state.policy.entitled_hold != "All" or queue.reclaim == "Any" or node.parent is None:
+    if not state.policy.holds_in_all_queues or queue.reclaim.takes_any or node.parent is None:
         return False
     if entry.assignment.level or (queue.strict and state.policy.strict_fifo_lends):
         return False
@@ -53,7 +53,7 @@ class Holds:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._first = state.pending.holds()
+        self._first = state.pending.entitlements.firsts()
         self._decided: dict[QueueName, dict[WorkloadKey, tuple[Workload, Usage | None]]] = {}
 
     def __bool__(self) -> bool:
@@ -94,7 +94,7 @@ class Holds:
         if decided is None:
             return self._first.get(queue)
         line = self._state.pending.list_of(queue)
-        sticky = line.sticky.get("it")
+        sticky = line.sticky
         marked: dict[WorkloadKey, tuple[Workload, Usage | None]] = {
             **{key: (line.members[key], usage) for key, usage in line.entitled.items()}, **decided,
         }  # fmt: skip

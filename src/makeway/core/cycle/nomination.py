@@ -47,6 +47,20 @@ class Entry:
             excluded, replaces=replaces,
         )  # fmt: skip
 
+    @property
+    def leaving(self) -> list[Workload]:
+        """Who leaves for it now; the sibling that it replaces does only once nobody else has to (S-12.7.1)."""
+        if self.targets or self.replaces is None:
+            return [target.workload for target in self.targets]
+        return [self.replaces]
+
+    def renew(self, assignment: Assignment, victims: Victims) -> None:
+        """A later search takes the place of the first."""
+        assignment.ended_before = self.assignment.ended
+        self.assignment, self.targets, self.steps = assignment, victims.targets, victims.steps
+        self.round, self.spared = victims.round, self.spared or bool(victims.spared)
+        self.turn = victims.turn
+
 
 NOBODY = Victims()
 Barred = Callable[[Workload], frozenset[str]]  # whom a workload may not displace, whatever the policies say
@@ -65,7 +79,7 @@ def nominate(state: State, workload: Workload, now: Millis, barred: Barred = bar
     sibling = running_sibling(state, workload)
     if sibling is not None:
         return _nominate_beside(state, workload, sibling, now, barred)
-    found = find_assignment(state, workload, now, tried=state.tried(workload), barred=barred)
+    found = find_assignment(state, workload, now, tried=state.scans.tried(workload), barred=barred)
     return Entry.of(workload, *found, barred(workload))
 
 
@@ -79,14 +93,14 @@ def _nominate_beside(state: State, workload: Workload, sibling: Workload, now: M
     if not stays_beside(queue, workload, sibling):
         return refused("SiblingRuns", "PendingEvaluation", f"{sibling.key} of the same family is Admitted")
     replaces: Workload | None = sibling
-    tried = state.tried(workload)
+    tried = state.scans.tried(workload)
     assignment, victims = find_assignment(state, workload, now, tried=tried, replaces=sibling, barred=barred)
     if queue.checks_for(flavor for flavor, _ in assignment.usage):
         replaces = None  # its checks run while the sibling goes on
         assignment, victims = find_assignment(state, workload, now, tried=tried, barred=barred)
         if assignment.mode is Mode.NO_FIT:
             return refused("NoFit", "WaitingForQuota", f"it does not fit beside {sibling.key}")
-    if assignment.mode not in (Mode.FIT, Mode.NO_FIT) and not state.policy.option_upgrade_preempts:
+    if assignment.preempts and not state.policy.option_upgrade_preempts:
         return refused("NoFit", "WaitingForQuota", f"{sibling.key} runs, and nobody is displaced for an upgrade")
     return Entry.of(workload, assignment, victims, barred(workload), replaces)
 
@@ -213,7 +227,7 @@ class _Finder:
         )  # fmt: skip
         assignment = search.assign(workload, counts)
         victims = NOBODY
-        if assignment.mode not in (Mode.FIT, Mode.NO_FIT):
+        if assignment.preempts:
             victims = self._within_rounds(assignment.need, assignment.usage)
         return assignment, victims
 
@@ -243,7 +257,7 @@ class _Finder:
             kind = round_of(state, workload, usage, victims.targets)
             if not victims.targets and spared:
                 victims = replace(victims, steps=(self._too_many(),))
-            if not state.rounds.is_too_many(workload, kind):
+            if not state.rounds.of(workload).is_too_many(kind):
                 return replace(victims, round=kind, spared=spared) if kind or spared else victims
             spared |= {_first_that_counts(workload, victims.targets, kind).workload.key}
 

@@ -159,7 +159,7 @@ class Tournament(Generic[T]):
 
     def _key(self, node: QuotaNode, each: Contestant[Any], more: Usage) -> Key:
         state, workload, gates = self._state, each.workload, self._state.policy.gates
-        first = gates.prioritize_preemptor_workloads and state.is_preemptor(workload)
+        first = gates.prioritize_preemptor_workloads and workload in state.preemptors
         borrows = gates.fair_sharing_prioritize_non_borrowing and borrows_of(node, each.asked, more)
         priority = -workload.priority if gates.priority_sorting_within_cohort else 0
         return (

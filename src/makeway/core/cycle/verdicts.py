@@ -113,8 +113,8 @@ def wait(
 
 
 def skip(entry: Entry, rule: Rule) -> Verdict:
-    preempts = entry.assignment.mode is not Mode.FIT
     return Verdict(
         workload=entry.workload, status="skipped", assignment=entry.assignment, mode=entry.assignment.mode.public,
-        requeue="FailedAfterNomination", steps=(Step(rule, (entry.workload.key,)),), skipped_preemption=preempts,
+        requeue="FailedAfterNomination", steps=(Step(rule, (entry.workload.key,)),),
+        skipped_preemption=entry.assignment.preempts,
     )  # fmt: skip

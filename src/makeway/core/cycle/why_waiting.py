@@ -16,6 +16,7 @@ from makeway.core.messages import assignment_message, back_off_message
 from makeway.core.model import Millis, Workload
 from makeway.core.preemption.turns import turn_span
 from makeway.core.queueing.pending import may_queue
+from makeway.core.queueing.standing import Standing, Trigger
 from makeway.core.state import State
 
 
@@ -39,7 +40,7 @@ def unseen(state: State, workload: Workload, now: Millis) -> Unseen | None:
     if not may_queue(workload, now):
         return Unseen(workload, "PendingEvaluation", back_off_message(workload, now))
     line = state.pending.list_of(workload.queue)
-    if line.is_parked(workload.key) or workload.key in line.refused:
+    if line.standing_of(workload.key) not in (Standing.DUE, Standing.BLOCKED):
         return None
     if line.strict:
         message = f"Waits behind the head of ClusterQueue {workload.queue}, whose queueingStrategy is StrictFIFO"
@@ -64,7 +65,7 @@ def found_about(state: State, workload: Workload, now: Millis) -> Verdict | Unse
     cycle to decide: here it gets no claim and displaces no workload, and is told what it lacks as things stand.
     """
     with state.trial():
-        state.pending.due_again(workload)
+        state.pending.happen(Trigger.RETRY, workload)
         verdict = decide(state, now, Heads([], [workload])).verdicts[0]
     if verdict.status in ("waiting", "skipped") and verdict.claim is None:
         return verdict

@@ -70,7 +70,7 @@ def _surroundings(objects: list[Wire], policy: Policy) -> LoweringContext:
         queue_of={
             (each.metadata.namespace or "default", each.metadata.name): QueueName(each.spec.cluster_queue)
             for each in _of(objects, queueing.LocalQueue)
-            if each.spec.stop_policy == "None"
+            if not each.spec.is_stopped
         },
         limit_ranges={namespace: tuple(each) for namespace, each in ranges.items()},
         runtime_classes={each.metadata.name: each for each in _of(objects, RuntimeClass)},

@@ -26,6 +26,7 @@ from makeway.core.model import (
     Taint,
     Toleration,
 )
+from makeway.core.queue_policies import BorrowWithinCohortPolicy, ReclaimWithinCohort, WithinClusterQueue
 from makeway.core.quota.tree import WEIGHT_ONE, QuotaSpec
 from makeway.core.requests import units
 
@@ -105,10 +106,10 @@ def queue_of(queue: queueing.ClusterQueue, inactive: Sequence[Reason] = ()) -> t
         try_next_when_borrowing=fungibility.when_can_borrow == "TryNextFlavor",
         try_next_when_preempting=fungibility.when_can_preempt == "TryNextFlavor",
         prefer_preemption=fungibility.preference == "PreemptionOverBorrowing",
-        within=spec.preemption.within_cluster_queue,
+        within=WithinClusterQueue(spec.preemption.within_cluster_queue),
         min_admit=None if duration is None else Millis(-(-duration.nanos // 1_000_000)),
-        reclaim=spec.preemption.reclaim_within_cohort,
-        borrow=spec.preemption.borrow_within_cohort.policy,
+        reclaim=ReclaimWithinCohort(spec.preemption.reclaim_within_cohort),
+        borrow=BorrowWithinCohortPolicy(spec.preemption.borrow_within_cohort.policy),
         threshold=spec.preemption.borrow_within_cohort.max_priority_threshold,
         namespaces=selector_of(spec.namespace_selector),
         checks=_checks(spec.admission_checks_strategy),
@@ -146,7 +147,7 @@ def inactive_reasons(
     found = []
     if queue.metadata.deletion_timestamp is not None:
         found.append(Reason("Terminating", "it is being deleted"))
-    if queue.spec.stop_policy != "None":
+    if queue.spec.is_stopped:
         found.append(Reason("Stopped", f"its stopPolicy is {queue.spec.stop_policy}"))
     named = dict.fromkeys(flavor.name for group in queue.spec.resource_groups for flavor in group.flavors)
     flavors = {name: find("ResourceFlavor", name) for name in named}

@@ -205,8 +205,7 @@ def _displaced_at(conditions: Mapping[str, Condition]) -> Millis | None:
 
 def _ran_seconds(status: wire.WorkloadStatus, policy: Policy) -> int:
     """How long it ran before, where that breaks ties (S-7.14); in the recorded system the UID does."""
-    counts = policy.rotation == "Fair" and policy.profile != "parity"
-    return status.accumulated_past_execution_time_seconds or 0 if counts else 0
+    return status.accumulated_past_execution_time_seconds or 0 if policy.counts_time_run else 0
 
 
 def _claim(claim: wire.PreemptionClaim | None, pod_sets: tuple[wire.PodSet, ...]) -> Claim | None:

@@ -9,15 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from makeway.core.placement.fit import seat_gang
-from makeway.core.placement.model import ForPod, PlacementAnswer, Pod, PodKey, Preemptor
-from makeway.core.placement.nodes import Placement
-from makeway.core.placement.preemption.decision import Seeker, decide, refused, seeker
-from makeway.core.placement.preemption.single_pod import offers
-from makeway.core.placement.reasons import for_offer
-from makeway.core.placement.room import Room
-from makeway.core.placement.units import units_below
-from makeway.core.trace import Rule, Step
+from makeway.core.placement.cluster.state import ClusterState
+from makeway.core.placement.model import ForPod, PlacementAnswer, PodKey, Preemptor
+from makeway.core.placement.preemption.decision import PlacementRequest, decide, request_of
+from makeway.core.placement.preemption.pod_by_pod import decide_pod_by_pod
+from makeway.core.trace import Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,35 +32,39 @@ class CycleAnswer:
     why: tuple[Step, ...] = ()
 
 
-def cycle(state: Placement, preemptor: Preemptor, *, pod_by_pod: bool = False) -> CycleAnswer:
+def cycle(state: ClusterState, preemptor: Preemptor, *, pod_by_pod: bool = False) -> CycleAnswer:
     """One look at a pod or gang that waits. ``pod_by_pod``: a gang without workload-aware preemption (S-15.6.4)."""
-    who = seeker(state, preemptor)
-    answer = _sought(state, preemptor, who, pod_by_pod, listing=False)
-    waiting = tuple(pod.key for pod in who.members) if who is not None else ()
-    if isinstance(preemptor, ForPod) and who is None and preemptor.key in state.pods:
+    request = request_of(state, preemptor)
+    answer = _decided(state, preemptor, request, pod_by_pod, listing=False)
+    waiting = tuple(pod.key for pod in request.members) if request is not None else ()
+    if isinstance(preemptor, ForPod) and request is None and preemptor.key in state.pods:
         waiting = (preemptor.key,)
-    cleared = _cleared(state, answer, who.priority, waiting) if who is not None and answer.victims else ()
+    cleared = _cleared(state, answer, request.priority, waiting) if request is not None and answer.victims else ()
     return _outcome(answer, waiting, cleared)
 
 
-def sought(state: Placement, preemptor: Preemptor, *, pod_by_pod: bool = False) -> PlacementAnswer:
+def sought(state: ClusterState, preemptor: Preemptor, *, pod_by_pod: bool = False) -> PlacementAnswer:
     """What ``decide`` says; of a gang without workload-aware preemption what S-15.6.4 says."""
-    return _sought(state, preemptor, seeker(state, preemptor), pod_by_pod, listing=True)
+    return _decided(state, preemptor, request_of(state, preemptor), pod_by_pod, listing=True)
 
 
-def _sought(
-    state: Placement, preemptor: Preemptor, who: Seeker | None, pod_by_pod: bool, *, listing: bool
+def _decided(
+    state: ClusterState, preemptor: Preemptor, request: PlacementRequest | None, pod_by_pod: bool, *, listing: bool
 ) -> PlacementAnswer:
-    if pod_by_pod and who is not None and not who.single and who.exists >= who.wanted:
-        return _pod_by_pod(state, preemptor, who)
+    if pod_by_pod and request is not None and not request.single and request.exists >= request.min_count:
+        return decide_pod_by_pod(state, preemptor, request)
     return decide(state, preemptor, listing=listing)
 
 
-def _cleared(state: Placement, answer: PlacementAnswer, priority: int, own: tuple[PodKey, ...]) -> tuple[PodKey, ...]:
+def _cleared(
+    state: ClusterState, answer: PlacementAnswer, priority: int, own: tuple[PodKey, ...]
+) -> tuple[PodKey, ...]:
     """Less important pods that were promised a node which victims leave (S-15.6.8)."""
     left = {state.pods[key].node for key in answer.victims}
     waiting = (state.pods[key] for key in state.nominated - set(own))
-    return tuple(sorted(pod.key for pod in waiting if pod.nominated in left and state.priority_of(pod) < priority))
+    return tuple(
+        sorted(pod.key for pod in waiting if pod.nominated in left and state.gangs.priority_of(pod) < priority)
+    )
 
 
 def _outcome(answer: PlacementAnswer, waiting: tuple[PodKey, ...], cleared: tuple[PodKey, ...]) -> CycleAnswer:
@@ -82,71 +82,3 @@ def _outcome(answer: PlacementAnswer, waiting: tuple[PodKey, ...], cleared: tupl
         reason=answer.reason,
         why=answer.why,
     )
-
-
-def _pod_by_pod(state: Placement, preemptor: Preemptor, who: Seeker) -> PlacementAnswer:
-    """Each member for itself, one after another; those chosen for earlier ones are gone for later ones."""
-    first = Room(state, who.members, who.priority)
-    if seat_gang(first, who.need) is not None or refused(state, preemptor) is not None:
-        return decide(state, preemptor)
-    legacy = _Legacy(state, who)
-    with state.trial():
-        for pod in who.members:
-            legacy.place(pod)
-    if len(legacy.places) < who.need:
-        short = Step(Rule.PLACE_SHORT, (who.name,), (who.priority, who.need, len(who.members)))
-        return PlacementAnswer(needed=True, feasible=False, why=(short,))
-    return PlacementAnswer(
-        needed=bool(legacy.chosen), feasible=True, victims=tuple(sorted(legacy.chosen)), nominated=legacy.places,
-        violations=legacy.violations, n=legacy.highest, why=tuple(legacy.why),
-    )  # fmt: skip
-
-
-class _Legacy:
-    """The memory of one cycle without workload-aware preemption (S-15.6.4). It works within a trial of the state."""
-
-    def __init__(self, state: Placement, who: Seeker) -> None:
-        self._state = state
-        self._who = who
-        self._own = frozenset(pod.key for pod in who.members)
-        self.places: dict[PodKey, str] = {}
-        self.chosen: set[PodKey] = set()  # pods that will leave
-        self.violations = 0
-        self.highest: int | None = None
-        self.why: list[Step] = []
-
-    def place(self, pod: Pod) -> None:
-        node = self._as_things_stand(pod)
-        if node is None:
-            with self._state.trial():
-                for key in self.chosen:
-                    self._state.remove_pod(key)
-                node = self._as_things_stand(pod) or self._by_eviction(pod)
-        if node is not None:
-            self.places[pod.key] = node
-            self._state.bind(pod.key, node)
-
-    def _room(self, pod: Pod) -> Room:
-        return Room(self._state, (pod,), self._who.priority, own=self._own, single=True)
-
-    def _as_things_stand(self, pod: Pod) -> str | None:
-        seats = seat_gang(self._room(pod), 1)
-        return None if seats is None else self._state.nodes[seats[0]].name
-
-    def _by_eviction(self, pod: Pod) -> str | None:
-        units = units_below(self._state, self._who.priority)
-        room = self._room(pod)
-        room.attach(units)
-        found = offers(room)
-        order = found.by_merit(units)
-        if not len(order):
-            return None
-        best = int(order[0])
-        victims = found.victims_of(best)
-        self.why += for_offer(room, found, best, "/".join(pod.key), self._who.priority)
-        self.violations += int(found.violations()[best])
-        highest = int(units.priority[victims].max())
-        self.highest = highest if self.highest is None else max(self.highest, highest)
-        for unit in victims.tolist():
-            self.chosen.update(each.key for row in units.rows_of(unit).tolist() if (each := self._state.rows.pods[row]))
-        return self._state.nodes[int(found.nodes[best])].name

@@ -15,173 +15,174 @@ from functools import partial
 
 import numpy as np
 
-from makeway.core.placement.nodes import Bools, Ints
+from makeway.core.placement.cluster.arrays import Bools, Ints
+from makeway.core.placement.members import MemberKind
 from makeway.core.placement.packing import pack_exactly
-from makeway.core.placement.room import NOT_PLACED, MemberKind, Room, Saved, Seats
+from makeway.core.placement.snapshot import NOT_PLACED, NodeSnapshot, Places, Saved
 
 MOST_NODES_LATE = 20_000_000  # that are looked at once more for members that want later ones of the gang beside them
 
 
-def seat_gang(room: Room, need: int, *, search: bool = True) -> Seats | None:
+def place_gang(snapshot: NodeSnapshot, need: int, *, search: bool = True) -> Places | None:
     """A node for each member, who then stands there; None, and nothing changed, if fewer than ``need`` get one.
 
     ``search``: where passes by rule fail, search. Without it a "no" is cheap, and less sure.
     """
-    before = room.save()
-    for attempt in _attempts(room, need, search):
-        seats = attempt()
-        if seats is not None and placed(seats) >= need:
-            return _in_order(room, need, seats, before)
-        room.load(before)
+    before = snapshot.save()
+    for attempt in _attempts(snapshot, need, search):
+        places = attempt()
+        if places is not None and count_placed(places) >= need:
+            return _in_order(snapshot, need, places, before)
+        snapshot.load(before)
     return None
 
 
-def _in_order(room: Room, need: int, seats: Seats, before: Saved) -> Seats:
+def _in_order(snapshot: NodeSnapshot, need: int, places: Places, before: Saved) -> Places:
     """With a spread or affinity a placement may hold only in the order it was made; evictions want one in queue order.
 
     Where none does, the first one is kept.
     """
-    if not room.leaving_can_hurt or not len(room.units) or room.stands(seats):
-        return seats
+    if not snapshot.leaving_can_hurt or not len(snapshot.units) or snapshot.stands(places):
+        return places
     for pack in (False, True):
-        room.load(before)
-        found = one_by_one(room, range(len(room.members)), pack=pack)
-        if placed(found) >= need:
+        snapshot.load(before)
+        found = one_by_one(snapshot, range(len(snapshot.members)), pack=pack)
+        if count_placed(found) >= need:
             return found
-    room.load(before)
-    room.seat(seats)
-    return seats
+    snapshot.load(before)
+    snapshot.occupy_all(places)
+    return places
 
 
-def placed(seats: Seats) -> int:
-    return sum(node != NOT_PLACED for node in seats)
+def count_placed(places: Places) -> int:
+    return sum(node != NOT_PLACED for node in places)
 
 
-def _attempts(room: Room, need: int, search: bool) -> Iterator[Callable[[], Seats | None]]:
-    if len(room.members) < need or (room.related and not room.could_hold(need)):
+def _attempts(snapshot: NodeSnapshot, need: int, search: bool) -> Iterator[Callable[[], Places | None]]:
+    if len(snapshot.members) < need or (snapshot.related and not snapshot.could_hold(need)):
         return
-    yield lambda: in_queue_order(room)
-    if room.state.thorough and len(room.members) > 1:
-        for nodes in room.common_domains():
-            if room.could_hold(need, nodes):
-                yield partial(_within, room, nodes)
-    if room.alike:
+    yield lambda: in_queue_order(snapshot)
+    if snapshot.state.thorough and len(snapshot.members) > 1:
+        for nodes in snapshot.relations.common_domains():
+            if snapshot.could_hold(need, nodes):
+                yield partial(_within, snapshot, nodes)
+    if snapshot.alike:
         return
-    largest = largest_first(room)
-    yield lambda: one_by_one(room, largest, pack=True)
-    if room.state.thorough and not room.related:
-        yield lambda: one_by_one(room, largest, pack=False)
-    if room.state.thorough and not room.related and search:
-        yield lambda: _completed(room, pack_exactly(room, largest, need))
+    largest = largest_first(snapshot)
+    yield lambda: one_by_one(snapshot, largest, pack=True)
+    if snapshot.state.thorough and not snapshot.related:
+        yield lambda: one_by_one(snapshot, largest, pack=False)
+    if snapshot.state.thorough and not snapshot.related and search:
+        yield lambda: _completed(snapshot, pack_exactly(snapshot, largest, need))
 
 
-def _completed(room: Room, seats: Seats | None) -> Seats | None:
+def _completed(snapshot: NodeSnapshot, places: Places | None) -> Places | None:
     """A packing that was found, its members standing, and whoever else still fits."""
-    if seats is None:
+    if places is None:
         return None
-    room.seat(seats)
-    for i, node in enumerate(seats):
+    snapshot.occupy_all(places)
+    for i, node in enumerate(places):
         if node == NOT_PLACED:
-            seats[i] = seat_one(room, room.kind_of[i])
-    return seats
+            places[i] = place_one(snapshot, snapshot.kind_of[i])
+    return places
 
 
-def in_queue_order(room: Room) -> Seats:
+def in_queue_order(snapshot: NodeSnapshot) -> Places:
     """First those whose nominated node is valid, there; then the others, runs of equals at once."""
-    seats = [NOT_PLACED] * len(room.members)
-    for i, pod in enumerate(room.members):
-        node = room.state.index.get(pod.nominated) if pod.nominated is not None else None
-        if node is not None and room.valid_at(room.kind_of[i], node):
-            room.occupy(room.kind_of[i], node)
-            seats[i] = node
-    rest = [i for i, node in enumerate(seats) if node == NOT_PLACED]
-    for kind, run in _runs(room, rest):
+    places = [NOT_PLACED] * len(snapshot.members)
+    for i, pod in enumerate(snapshot.members):
+        node = snapshot.state.nodes.index.get(pod.nominated) if pod.nominated is not None else None
+        if node is not None and snapshot.valid_at(snapshot.kind_of[i], node):
+            snapshot.occupy(snapshot.kind_of[i], node)
+            places[i] = node
+    rest = [i for i, node in enumerate(places) if node == NOT_PLACED]
+    for kind, run in _runs(snapshot, rest):
         if kind.relations or len(run) == 1:
             for i in run:
-                seats[i] = seat_one(room, kind)
+                places[i] = place_one(snapshot, kind)
         else:
-            for i, node in zip(run, seat_equals(room, kind, len(run)), strict=False):
-                seats[i] = node
-    _seat_late_ones(room, seats)
-    return seats
+            for i, node in zip(run, place_equals(snapshot, kind, len(run)), strict=False):
+                places[i] = node
+    _place_late_ones(snapshot, places)
+    return places
 
 
-def _seat_late_ones(room: Room, seats: Seats) -> None:
+def _place_late_ones(snapshot: NodeSnapshot, places: Places) -> None:
     """Members who want others of the gang beside them may have come before these (decision 0069)."""
-    late = [i for i, node in enumerate(seats) if node == NOT_PLACED and room.kind_of[i].pod.pod_affinity]
-    most = room.looks + MOST_NODES_LATE // max(1, len(room.state.nodes))
-    while late and len(late) < len(seats) and room.looks < most:
+    late = [i for i, node in enumerate(places) if node == NOT_PLACED and snapshot.kind_of[i].pod.pod_affinity]
+    most = snapshot.looks + MOST_NODES_LATE // max(1, len(snapshot.state.nodes))
+    while late and len(late) < len(places) and snapshot.looks < most:
         for i in late:
-            seats[i] = seat_one(room, room.kind_of[i])
-        left = [i for i in late if seats[i] == NOT_PLACED]
+            places[i] = place_one(snapshot, snapshot.kind_of[i])
+        left = [i for i in late if places[i] == NOT_PLACED]
         if len(left) == len(late):
             return
         late = left
 
 
-def _within(room: Room, nodes: Bools) -> Seats:
+def _within(snapshot: NodeSnapshot, nodes: Bools) -> Places:
     """All members on these nodes."""
-    everywhere = [kind.open for kind in room.kinds]
-    for kind in room.kinds:
+    everywhere = [kind.open for kind in snapshot.kinds]
+    for kind in snapshot.kinds:
         kind.open = kind.open & nodes
-    seats = in_queue_order(room)
-    for kind, was in zip(room.kinds, everywhere, strict=True):
+    places = in_queue_order(snapshot)
+    for kind, was in zip(snapshot.kinds, everywhere, strict=True):
         kind.open = was
-    return seats
+    return places
 
 
-def _runs(room: Room, members: Iterable[int]) -> Iterator[tuple[MemberKind, list[int]]]:
+def _runs(snapshot: NodeSnapshot, members: Iterable[int]) -> Iterator[tuple[MemberKind, list[int]]]:
     run: list[int] = []
     for i in members:
-        if run and room.kind_of[i] is not room.kind_of[run[0]]:
-            yield room.kind_of[run[0]], run
+        if run and snapshot.kind_of[i] is not snapshot.kind_of[run[0]]:
+            yield snapshot.kind_of[run[0]], run
             run = []
         run.append(i)
     if run:
-        yield room.kind_of[run[0]], run
+        yield snapshot.kind_of[run[0]], run
 
 
-def one_by_one(room: Room, order: Iterable[int], *, pack: bool) -> Seats:
+def one_by_one(snapshot: NodeSnapshot, order: Iterable[int], *, pack: bool) -> Places:
     """In the given order, each on the fullest valid node, or by the score."""
-    seats = [NOT_PLACED] * len(room.members)
+    places = [NOT_PLACED] * len(snapshot.members)
     for i in order:
-        seats[i] = seat_one(room, room.kind_of[i], pack=pack)
-    return seats
+        places[i] = place_one(snapshot, snapshot.kind_of[i], pack=pack)
+    return places
 
 
-def seat_one(room: Room, kind: MemberKind, *, pack: bool = False) -> int:
-    valid = np.flatnonzero(room.valid(kind))
+def place_one(snapshot: NodeSnapshot, kind: MemberKind, *, pack: bool = False) -> int:
+    valid = np.flatnonzero(snapshot.valid(kind))
     if not len(valid):
         return NOT_PLACED
-    node = int(valid[np.argmax(room.scores(kind, pack=pack, nodes=valid))])
-    room.occupy(kind, node)
+    node = int(valid[np.argmax(snapshot.scores(kind, pack=pack, nodes=valid))])
+    snapshot.occupy(kind, node)
     return node
 
 
-def seat_equals(room: Room, kind: MemberKind, count: int) -> list[int]:
+def place_equals(snapshot: NodeSnapshot, kind: MemberKind, count: int) -> list[int]:
     """The nodes that up to ``count`` pods of a kind without relations get, in the order in which they get them."""
-    room.looks += 1
-    capacity = np.minimum(room.capacity(kind), count)
+    snapshot.looks += 1
+    capacity = np.minimum(snapshot.capacity(kind), count)
     nodes = np.flatnonzero(capacity)
     if not len(nodes):
         return []
-    first = room.scores(kind, nodes=nodes)
+    first = snapshot.scores(kind, nodes=nodes)
     best = np.argsort(-first, kind="stable")  # nodes lie by name, so equals stay by name
-    if room.state.scoring == "Pack":
+    if snapshot.state.scoring == "Pack":
         taken = np.repeat(nodes[best], capacity[nodes[best]])[:count]
     else:
-        taken = _best_of_all(room, kind, count, nodes[best[:count]], capacity)
+        taken = _best_of_all(snapshot, kind, count, nodes[best[:count]], capacity)
     for column in np.flatnonzero(kind.need).tolist():
-        np.subtract.at(room.free[column], taken, kind.need[column])
+        np.subtract.at(snapshot.free[column], taken, kind.need[column])
     found: list[int] = taken.tolist()
     return found
 
 
-def _best_of_all(room: Room, kind: MemberKind, count: int, nodes: Ints, capacity: Ints) -> Ints:
+def _best_of_all(snapshot: NodeSnapshot, kind: MemberKind, count: int, nodes: Ints, capacity: Ints) -> Ints:
     """The best of all (node, k), where no node but the ``count`` best ones can be among them."""
     scores, takers, turns = [], [], []
     turn, left = 0, nodes
-    score = room.scores(kind, nodes=left)
+    score = snapshot.scores(kind, nodes=left)
     least = score[-1] if len(nodes) == count else None  # so many places are at least as good as this
     while len(left):
         scores.append(score)
@@ -189,7 +190,7 @@ def _best_of_all(room: Room, kind: MemberKind, count: int, nodes: Ints, capacity
         turns.append(np.full(len(left), turn))
         turn += 1
         left = left[capacity[left] > turn]
-        score = room.scores(kind, already=turn, nodes=left)
+        score = snapshot.scores(kind, already=turn, nodes=left)
         if least is not None:
             left, score = left[score >= least], score[score >= least]
     taker, best = np.concatenate(takers), np.concatenate(scores)
@@ -197,9 +198,9 @@ def _best_of_all(room: Room, kind: MemberKind, count: int, nodes: Ints, capacity
     return taker[order[:count]]
 
 
-def largest_first(room: Room) -> list[int]:
+def largest_first(snapshot: NodeSnapshot) -> list[int]:
     """Members by the largest share of the largest node that they ask for (S-15.2.4)."""
-    resources = slice(1, len(room.columns))  # neither the number of pods nor ports
-    largest = np.maximum(room.allocatable[resources].max(axis=1, initial=0), 1)
-    share = {id(kind): float((kind.need[resources] / largest).max()) for kind in room.kinds}
-    return sorted(range(len(room.members)), key=lambda i: -share[id(room.kind_of[i])])
+    resources = slice(1, len(snapshot.columns.resources))  # neither the number of pods nor ports
+    largest = np.maximum(snapshot.allocatable[resources].max(axis=1, initial=0), 1)
+    share = {id(kind): float((kind.need[resources] / largest).max()) for kind in snapshot.kinds}
+    return sorted(range(len(snapshot.members)), key=lambda i: -share[id(snapshot.kind_of[i])])

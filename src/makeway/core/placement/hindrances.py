@@ -10,10 +10,13 @@ from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
-from makeway.core.placement.filters import KEEPS_AWAY, RelationKind, matches, usable
+from makeway.core.placement.cluster.arrays import Ints, amount
+from makeway.core.placement.cluster.state import ClusterState
+from makeway.core.placement.filters import KEEPS_AWAY, matches, usable
+from makeway.core.placement.members import MemberKind
 from makeway.core.placement.model import Node, Pod
-from makeway.core.placement.nodes import Ints, Placement, amount
-from makeway.core.placement.room import MemberKind, Room
+from makeway.core.placement.relations import RelationKind
+from makeway.core.placement.snapshot import NodeSnapshot
 
 NOT_READY = "node(s) were not ready"
 UNSCHEDULABLE = "node(s) were unschedulable"
@@ -29,25 +32,25 @@ OTHER_PODS = {
 NOT_FOR_ALL = "node(s) had room, but not for enough pods of the gang"
 
 
-def hindrances(state: Placement, pods: Sequence[Pod], unready: Collection[str] = ()) -> list[dict[str, int]]:
+def hindrances(state: ClusterState, pods: Sequence[Pod], unready: Collection[str] = ()) -> list[dict[str, int]]:
     """Of each waiting pod how many nodes are ruled out by what; pods of one gang, or a single one.
 
     ``unready``: nodes of which that is known. What the pods have in common is looked up once.
     """
-    room = Room(state, pods, state.priority_of(pods[0]))
-    found = {id(kind): _of_kind(room, kind, unready) for kind in room.kinds}
-    return [found[id(kind)] for kind in room.kind_of]
+    snapshot = NodeSnapshot(state, pods, state.gangs.priority_of(pods[0]))
+    found = {id(kind): _of_kind(snapshot, kind, unready) for kind in snapshot.kinds}
+    return [found[id(kind)] for kind in snapshot.kind_of]
 
 
-def _of_kind(room: Room, kind: MemberKind, unready: Collection[str]) -> dict[str, int]:
-    state, pod = room.state, kind.pod
+def _of_kind(snapshot: NodeSnapshot, kind: MemberKind, unready: Collection[str]) -> dict[str, int]:
+    state, pod = snapshot.state, kind.pod
     found: Counter[str] = Counter()
     is_open = usable(state, pod)
     for at in np.flatnonzero(~is_open).tolist():
         found[_closed(state.nodes[at], pod, unready)] += 1
     nodes = np.flatnonzero(is_open)
     if len(nodes):
-        _count_room(room, kind, nodes, found)
+        _count_room(snapshot, kind, nodes, found)
     return dict(found)
 
 
@@ -64,10 +67,10 @@ def _closed(node: Node, pod: Pod, unready: Collection[str]) -> str:
     return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
 
 
-def _count_room(room: Room, kind: MemberKind, nodes: Ints, found: Counter[str]) -> None:
-    known = room.state.columns
+def _count_room(snapshot: NodeSnapshot, kind: MemberKind, nodes: Ints, found: Counter[str]) -> None:
+    known = snapshot.state.nodes.columns
     unknown = [name for name, value in kind.pod.requests.items() if value > 0 and name not in known]
-    short = room.free[kind.asked][:, nodes] < kind.need[kind.asked, None]
+    short = snapshot.free[kind.asked][:, nodes] < kind.need[kind.asked, None]
     closed = [~relation.open()[nodes] for relation in kind.relations]
     pattern, count = np.unique(np.vstack([short, *closed]), axis=1, return_counts=True)
     for column, times in zip(pattern.T.tolist(), count.tolist(), strict=True):
@@ -75,7 +78,9 @@ def _count_room(room: Room, kind: MemberKind, nodes: Ints, found: Counter[str]) 
         keeps = [
             each.kind for each, is_closed in zip(kind.relations, column[len(kind.asked) :], strict=True) if is_closed
         ]
-        names = sorted([*unknown, *(room.column_name(at) for at in lacks if 0 < at < len(room.columns))])
+        names = sorted(
+            [*unknown, *(snapshot.columns.name(at) for at in lacks if 0 < at < len(snapshot.columns.resources))]
+        )
         if names:
             found[f"Insufficient {', '.join(names)}"] += times
         elif lacks:
@@ -84,22 +89,22 @@ def _count_room(room: Room, kind: MemberKind, nodes: Ints, found: Counter[str]) 
             found[OTHER_PODS[keeps[0]] if keeps else NOT_FOR_ALL] += times
 
 
-def might_take(state: Placement, node: str, pods: Iterable[Pod], priority: int) -> bool:
+def might_take(state: ClusterState, node: str, pods: Iterable[Pod], priority: int) -> bool:
     """Whether one of these pods could stand on the node if all of lower priority left it.
 
     Never false where it could; where other pods matter to them beyond the room they take, it is not asked.
     """
-    at = state.index.get(node)
+    at = state.nodes.index.get(node)
     if at is None:
         return False
-    rows = state.rows
+    rows = state.running
     stays = rows.alive & (rows.node == at) & (rows.priority >= priority)
-    left = state.allocatable[:, at] - rows.use[:, stays].sum(axis=1)
+    left = state.nodes.allocatable[:, at] - rows.requests[:, stays].sum(axis=1)
     if left[0] < 1:
         return False
     for pod in pods:
         if usable(state, pod)[at] and all(
-            name in state.columns and amount(value) <= left[state.columns[name]]
+            name in state.nodes.columns and amount(value) <= left[state.nodes.columns[name]]
             for name, value in pod.requests.items()
             if value > 0
         ):

@@ -4,13 +4,13 @@ All amounts are integers in the units of S-1.1 (``core.requests.units``), all ti
 objects or arrays. A ``Cluster`` is the whole input of a decision, in any order: what depends on order is a field of
 its own (``Pod.arrived``).
 
-Not here: who has which priority (``resolution``), what is free where (``nodes``), who makes way (``preemption``).
+Not here: priorities (``resolution``), what is free on which node (``cluster``), which pods make way (``preemption``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from makeway.core.model import DAWN, Millis, Selector, Taint, Toleration
@@ -122,6 +122,14 @@ class SchedulingWorkload:
     priority: int = 0  # as a preemptor
     preemption_priority: int = 0  # as a victim; never below ``priority``
     policy: PreemptionPolicy = "PreemptLowerPriority"
+
+    def needing_more(self, group: str, pods: int) -> SchedulingWorkload:
+        """Itself, if a gang in it needed so many pods more."""
+        return replace(self, groups=tuple(
+            replace(gang, min_count=gang.min_count + pods) if gang.key[2] == group and gang.min_count is not None
+            else gang
+            for gang in self.groups
+        ))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

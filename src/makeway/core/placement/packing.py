@@ -8,33 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from makeway.core.placement.room import NOT_PLACED, Room, Seats
+from makeway.core.placement.snapshot import NOT_PLACED, NodeSnapshot, Places
 
 MOST_NODES = 64
 MOST_MEMBERS = 64
 MOST_LOOKS = 24_000  # at nodes
 
 
-def pack_exactly(room: Room, order: Sequence[int], need: int) -> Seats | None:
+def pack_exactly(snapshot: NodeSnapshot, order: Sequence[int], need: int) -> Places | None:
     """A node for at least ``need`` members, if the search finds one; nobody is put there yet."""
-    if len(room.state.nodes) > MOST_NODES or len(order) > MOST_MEMBERS or not room.could_hold(need):
+    if len(snapshot.state.nodes) > MOST_NODES or len(order) > MOST_MEMBERS or not snapshot.could_hold(need):
         return None
-    return _Search(room, order, need).seats()
+    return _Search(snapshot, order, need).places()
 
 
 class _Search:
-    def __init__(self, room: Room, order: Sequence[int], need: int) -> None:
+    def __init__(self, snapshot: NodeSnapshot, order: Sequence[int], need: int) -> None:
         self._order = order
         self._skips = len(order) - need
         self._looks = 0
-        self._free: list[list[int]] = room.free.T.tolist()
-        self._kinds = room.kind_of
-        self._need = {id(kind): kind.need.tolist() for kind in room.kinds}
-        self._open = {id(kind): kind.open.nonzero()[0].tolist() for kind in room.kinds}
-        self._alike = [tuple(bool(kind.open[node]) for kind in room.kinds) for node in range(len(self._free))]
+        self._free: list[list[int]] = snapshot.free.T.tolist()
+        self._kinds = snapshot.kind_of
+        self._need = {id(kind): kind.need.tolist() for kind in snapshot.kinds}
+        self._open = {id(kind): kind.open.nonzero()[0].tolist() for kind in snapshot.kinds}
+        self._alike = [tuple(bool(kind.open[node]) for kind in snapshot.kinds) for node in range(len(self._free))]
         self._seats = [NOT_PLACED] * len(order)
 
-    def seats(self) -> Seats | None:
+    def places(self) -> Places | None:
         return self._seats if self._go(0, self._skips) else None
 
     def _go(self, depth: int, skips: int) -> bool:

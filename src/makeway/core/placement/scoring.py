@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from makeway.core.placement.nodes import Ints, Scoring
+from makeway.core.placement.cluster.arrays import Ints
+from makeway.core.placement.cluster.state import Scoring
 
 _UNIT = 2.0**29  # a half, for the mean of two
 ABOVE_ALL_SCORES = 1 << 32

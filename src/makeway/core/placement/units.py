@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from makeway.core.placement.cluster.arrays import Bools, Ints
+from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.model import Budget, Pod, PodKey
-from makeway.core.placement.nodes import Bools, Ints, Placement
 
 _LONG = 2**44  # ms, 557 years: a start before or after that says no more, and 2¹⁸ of them sum up within 64 bits
 
@@ -38,9 +39,9 @@ class Units:
         return np.repeat(np.arange(len(self)), self.size)
 
 
-def units_below(state: Placement, priority: int) -> Units:
+def units_below(state: ClusterState, priority: int) -> Units:
     """All units with a victim priority strictly below ``priority`` (S-15.1.5)."""
-    rows = state.rows
+    rows = state.running
     found: Ints = np.flatnonzero(rows.alive & (rows.priority < priority))
     group = rows.group[found]
     if (group >= 0).any():
@@ -98,7 +99,7 @@ def violations(walk: Iterable[tuple[int, Pod, Sequence[Budget]]]) -> dict[int, i
     return found
 
 
-def violating_pods(state: Placement, units: Units, among: Bools) -> Ints:
+def violating_pods(state: ClusterState, units: Units, among: Bools) -> Ints:
     """How many pods of each unit would leave beyond their budgets, if the units ``among`` might leave."""
     count = np.zeros(len(units), np.int64)
     guarded = guarded_pods(state, units)
@@ -108,14 +109,14 @@ def violating_pods(state: Placement, units: Units, among: Bools) -> Ints:
     return count
 
 
-def guarded_pods(state: Placement, units: Units) -> dict[int, list[tuple[Pod, Sequence[Budget]]]]:
+def guarded_pods(state: ClusterState, units: Units) -> dict[int, list[tuple[Pod, Sequence[Budget]]]]:
     """The pods of each unit that some budget selects, with these budgets; units by importance."""
     found: dict[int, list[tuple[Pod, Sequence[Budget]]]] = {}
-    guarded = np.flatnonzero(state.rows.guarded[units.rows])
+    guarded = np.flatnonzero(state.running.guarded[units.rows])
     if not len(guarded):
         return found
     for row, unit in zip(units.rows[guarded].tolist(), units.unit_of_rows()[guarded].tolist(), strict=True):
-        pod = state.rows.pods[row]
+        pod = state.running.pods[row]
         assert pod is not None
-        found.setdefault(unit, []).append((pod, list(state.budgets_of(pod))))
+        found.setdefault(unit, []).append((pod, list(state.budgets.of(pod))))
     return found

@@ -11,9 +11,6 @@ from makeway.core.preemption.eligibility import Equals
 from makeway.core.quota.holders import Holders
 from makeway.core.quota.tree import QuotaNode, QuotaTree
 
-EVERYBODY = 2**62  # above every priority
-NOBODY = -EVERYBODY
-
 
 @dataclass(frozen=True, slots=True)
 class Lenders:
@@ -120,22 +117,22 @@ class Candidates:
 
     def _below(self) -> int:
         """Below which priority others of the cohort may be asked to leave."""
-        return EVERYBODY if self._queue.reclaim == "Any" else self._incoming.priority
+        return self._queue.reclaim.below(self._incoming.priority)
 
     def _of_own_queue(self, evicted: bool) -> Iterator[Workload]:
         incoming, holders, own = self._incoming, self._holders, self._queue.name
-        if self._queue.within == "Never":
+        if not self._queue.within.preempts:
             return
         yield from filter(self._may, holders.upto((own,), self._need, incoming.priority, evicted=evicted))
-        if self._queue.within == "LowerPriority" or not self._equals.newer:
+        if not (self._queue.within.takes_equals and self._equals.by_age):
             return
         expired_before = self._equals.expired_before
         since = Millis(-(2**62)) if expired_before is None else expired_before
         if expired_before is not None:
             had_their_time = holders.expired(own, self._need, incoming.priority, expired_before, evicted=evicted)
             yield from filter(self._may, had_their_time)
-        newer = holders.newer(own, self._need, incoming.priority, incoming.queued_at, since, evicted=evicted)
-        yield from filter(self._may, newer)
+        queued = self._queue.within.equals_queued(incoming.queued_at)
+        yield from filter(self._may, holders.equals(own, self._need, incoming.priority, queued, since, evicted=evicted))
 
     def _may(self, each: Workload) -> bool:
         if each.key in self._excluded:
@@ -151,13 +148,10 @@ class Candidates:
 
         ``while_borrowing`` leaves out who would not leave for a borrower (S-8.4).
         """
-        own = 0
-        if self._queue.within != "Never":
-            equals = self._queue.within == "LowerOrNewerEqualPriority" and self._equals.newer
-            own = self._holders.freed_at_most(self._queue.name, fr, self._incoming.priority + equals)
+        queue, priority = self._queue, self._incoming.priority
+        own = self._holders.freed_at_most(queue.name, fr, queue.within.below(priority, equals=self._equals.by_age))
         below = limit = self._below()
         if while_borrowing:
-            threshold = EVERYBODY if self._queue.threshold is None else self._queue.threshold + 1
-            limit = NOBODY if self._queue.borrow == "Never" else min(below, self._incoming.priority, threshold)
+            limit = min(below, queue.borrow.below(priority, queue.threshold))
         others = sum(self._holders.freed_at_most(queue, fr, below) for queue in self._lenders.advantaged)
         return own, others + sum(self._holders.freed_at_most(queue, fr, limit) for queue in self._lenders.others)

@@ -63,6 +63,10 @@ class InForce:
     disturbs: str | None = None  # the tree whose peace it disturbs; None: all its victims were displaced by time
     round: Round = ""  # what the preemptions counted as that it was made for; after a restart nobody knows
 
+    def is_of(self, workload: Workload, claim: Claim) -> bool:
+        """Whether it is this claim of this workload, in the queue where that is now."""
+        return (self.uid, self.queue, self.claim.issued_at) == (workload.uid, workload.queue, claim.issued_at)
+
 
 class Claims:
     """All claims in force, by the claimant's queue."""
@@ -80,6 +84,10 @@ class Claims:
     def find(self, key: WorkloadKey) -> InForce | None:
         queue = self._queue_of.get(key)
         return None if queue is None else self.of_queue[queue][key]
+
+    def last_of(self, queue: QueueName) -> WorkloadKey:
+        """Whose claim is the newest, in a queue of claimants."""
+        return max(self.of_queue[queue].values(), key=lambda known: (known.claim.issued_at, known.uid)).key
 
     def put(
         self, workload: Workload, claim: Claim, *, preempts: bool, disturbs: str | None = None, round: Round = ""
@@ -322,10 +330,10 @@ def ready(state: State) -> list[Workload]:
     for queue, members in state.claims.of_queue.items():
         line = state.pending.lists.get(queue)
         for key, known in members.items():
-            if line is None or key in line.refused or state.pending.is_blocked(line, key):
+            workload = None if line is None else line.waiting.get(key)
+            if line is None or workload is None or not line.is_due(key, blocks=state.waits_for_pods):
                 continue
-            workload = line.waiting.get(key)
-            if workload is not None and not still_charged(state, known.claim):
+            if not still_charged(state, known.claim):
                 found.append(workload)
     found.sort(key=lambda each: (each.option_rank, each.key))
     families: set[Uid] = set()

@@ -24,7 +24,7 @@ from makeway.core.preemption.eligibility import (
     own_queue_ground,
 )
 from makeway.core.preemption.rounds import Round
-from makeway.core.queueing.waiting_list import Turn
+from makeway.core.queueing.turn_waits import Turn
 from makeway.core.quota.tree import QuotaNode, QuotaTree
 from makeway.core.state import State
 from makeway.core.trace import Rule, Step
@@ -60,7 +60,7 @@ def find_victims(
         equals = equals_by_time(queue, now, time_based=state.policy.gates.time_based_same_priority_preemption)
     request = {fr: amount for fr, amount in request.items() if amount}  # asking for nothing needs nobody to leave
     lenders = Lenders({}, {})
-    if node.parent is not None and queue.reclaim != "Never":
+    if node.parent is not None and queue.reclaim.preempts:
         lenders = find_lenders(state.tree, node, need, request, state.is_active)
     stuck_before = Millis(now - state.policy.claim_timeout_ms) if state.policy.gates.preemption_claims else None
     candidates = Candidates(
@@ -82,7 +82,7 @@ def _attempts(search: _Search, lenders: Lenders) -> tuple[bool, ...]:
     """With or without borrowing, in which order (S-8.6). Who could be reclaimed is asked for only where it matters."""
     if not lenders.advantaged and not lenders.others:
         return (True,)
-    if search.queue.borrow != "Never":
+    if search.queue.borrow.preempts:
         return (True, False)
     if not search.is_below_nominal():
         return (True,)
@@ -175,7 +175,7 @@ def _target(
 ) -> Target:  # fmt: skip
     running = each.workload
     if each.under is None:
-        ground = own_queue_ground(incoming, running, equals.expired_before, now)
+        ground = own_queue_ground(incoming, running, queue.within, equals.expired_before, now)
     elif each.advantaged or only_without_borrowing(queue, incoming, running):
         node = tree.queues[running.queue]
         above = max(node.usage.get(fr, 0) - node.subtree.get(fr, 0) for fr in need)

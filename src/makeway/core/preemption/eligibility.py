@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 from makeway.core.amounts import MOST
 from makeway.core.model import Millis, Queue, Workload
+from makeway.core.queue_policies import ReclaimWithinCohort, WithinClusterQueue
 from makeway.core.trace import Rule, Step
 
 Reason = Literal[
@@ -23,10 +24,10 @@ class Equals(NamedTuple):
     """Which workloads of the own queue that have the same priority may be displaced (S-7.4, 7.14)."""
 
     expired_before: Millis | None = None  # those that reserved earlier have had their time; None: time plays no role
-    newer: bool = True  # those that are queued later; if not, then none at all
+    by_age: bool = True  # those that the policy names by their place in the queue; if not, then none at all
 
 
-NO_EQUALS = Equals(newer=False)
+NO_EQUALS = Equals(by_age=False)
 ALL_EQUALS = Equals(Millis(MOST + 1))  # as if every one of them had had its time
 
 
@@ -35,37 +36,37 @@ def equals_by_time(queue: Queue, now: Millis, *, time_based: bool) -> Equals:
     return Equals(Millis(now - queue.min_admit) if time_based and queue.min_admit is not None else None)
 
 
-def own_queue_ground(incoming: Workload, running: Workload, expiry: Millis | None, now: Millis) -> Ground:
+def own_queue_ground(
+    incoming: Workload, running: Workload, policy: WithinClusterQueue, expiry: Millis | None, now: Millis
+) -> Ground:
     """The ground on which a candidate of the own queue leaves; that it is one was decided before."""
     since = running.held_since(now)
     if running.priority < incoming.priority:
         return Ground("InClusterQueue", _step(Rule.LOWER_PRIORITY, running, running.priority, incoming.priority))
     if expiry is not None and since < expiry:
         return Ground("InClusterQueueTimeBased", _step(Rule.TIME_EXPIRED, running, now - since, now - expiry))
-    return Ground("InClusterQueue", _step(Rule.NEWER_EQUAL, running, running.queued_at, incoming.queued_at))
+    return Ground("InClusterQueue", _step(policy.equals_rule, running, running.queued_at, incoming.queued_at))
 
 
 def _step(rule: Rule, running: Workload, *numbers: int) -> Step:
     return Step(rule, (running.key,), numbers)
 
 
-def may_preempt(incoming: Workload, running: Workload, policy: str, expiry: Millis | None, now: Millis) -> bool:
+def may_preempt(
+    incoming: Workload, running: Workload, policy: WithinClusterQueue | ReclaimWithinCohort,
+    expiry: Millis | None, now: Millis,
+) -> bool:  # fmt: skip
     """The policy test for one pair; searches read sorted runs instead and never ask it one by one."""
-    if policy == "Any":
+    if running.priority < policy.below(incoming.priority):
         return True
-    if policy == "Never" or running.priority > incoming.priority:
+    is_equal = running.priority == incoming.priority
+    if not is_equal or not isinstance(policy, WithinClusterQueue) or not policy.takes_equals:
         return False
-    if running.priority < incoming.priority:
+    if running.queued_at in policy.equals_queued(incoming.queued_at):
         return True
-    if policy != "LowerOrNewerEqualPriority":
-        return False
-    return incoming.queued_at < running.queued_at or (expiry is not None and running.held_since(now) < expiry)
+    return expiry is not None and running.held_since(now) < expiry
 
 
 def only_without_borrowing(queue: Queue, incoming: Workload, running: Workload) -> bool:
     """Whether a candidate of the cohort leaves only for one who ends within its own quota (S-8.4)."""
-    return (
-        queue.borrow == "Never"
-        or running.priority >= incoming.priority
-        or (queue.threshold is not None and running.priority > queue.threshold)
-    )
+    return running.priority >= queue.borrow.below(incoming.priority, queue.threshold)

@@ -70,7 +70,7 @@ def find_victims(
         taken = search.run()
         if not taken:
             return Victims((), (search.why_not(incoming),))
-    return Victims(tuple(_target(each, incoming, equals, now) for each in taken))
+    return Victims(tuple(_target(each, incoming, queue, equals, now) for each in taken))
 
 
 def _borrowers(state: State, queue: Queue, node: QuotaNode, need: tuple[FR, ...]) -> dict[QueueName, QuotaNode]:
@@ -78,7 +78,7 @@ def _borrowers(state: State, queue: Queue, node: QuotaNode, need: tuple[FR, ...]
 
     Those below a cohort that does not borrow are left out: their turn would never come (S-9.7).
     """
-    if node.parent is None or queue.reclaim == "Never":
+    if node.parent is None or not queue.reclaim.preempts:
         return {}
     found: dict[QueueName, QuotaNode] = {}
     leads_home = {node, *node.ancestors()}
@@ -119,7 +119,7 @@ class _Claims:
         self._queue = state.queues[incoming.queue]
         self._need = need
         self._excluded = excluded
-        self._passing = dict(self._found()) if state.claims.foreseen and self._queue.reclaim != "Never" else {}
+        self._passing = dict(self._found()) if state.claims.foreseen and self._queue.reclaim.preempts else {}
         self.keys = frozenset(each.key for members in self._passing.values() for each in members)
 
     def of_queue(self, name: QueueName) -> Iterator[Workload]:
@@ -143,14 +143,12 @@ class _Claims:
             return False
         if claimant.family is not None and claimant.family == self._incoming.family:
             return False
-        return self._state.rounds.passes_on(claimant) and all(self._could_displace(each) for each in victims)
+        return self._state.rounds.of(claimant).may_pass_on and all(self._could_displace(each) for each in victims)
 
     def _could_displace(self, victim: Workload) -> bool:
         """By priority; whose turn it is among equals of one queue is not asked for a claim."""
-        is_lower = victim.priority < self._incoming.priority
-        if victim.queue == self._incoming.queue:
-            return is_lower and self._queue.within != "Never"
-        return is_lower or self._queue.reclaim == "Any"
+        policy = self._queue.within if victim.queue == self._incoming.queue else self._queue.reclaim
+        return victim.priority < policy.below(self._incoming.priority)
 
 
 class Pool:
@@ -300,10 +298,10 @@ class _Search:
         return after
 
 
-def _target(each: Taken, incoming: Workload, equals: Equals, now: Millis) -> Target:
+def _target(each: Taken, incoming: Workload, queue: Queue, equals: Equals, now: Millis) -> Target:
     running, ground = each.workload, each.ground
     if ground is None:
-        found = own_queue_ground(incoming, running, equals.expired_before, now)
+        found = own_queue_ground(incoming, running, queue.within, equals.expired_before, now)
         return Target(running, found.reason, found.step)
     shares = (each.before, ground.new, ground.old, each.after)
     step = Step(

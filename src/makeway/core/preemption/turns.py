@@ -8,7 +8,7 @@ until then those go on running, which costs nothing.
 Promises: without ``minAdmitDuration``, or with ``rotation: Literal``, nothing is asked; who is before a workload is
 asked only where somebody has had its time; workloads that look alike are searched for once.
 
-Not here: in which order workloads wait (``queueing.waiting_list``), whom time makes a candidate (``eligibility``).
+Not here: in which order workloads wait (``queueing.equivalence``), whom time makes a candidate (``eligibility``).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from makeway.core.model import Millis, Workload
 from makeway.core.queueing.pending import may_queue
+from makeway.core.queueing.standing import Standing
 from makeway.core.queueing.waiting_list import Place, Shape, Turn, WaitingList, place, shape
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def rests_until(state: State, workload: Workload) -> Millis | None:
 def turn_span(state: State, workload: Workload) -> Millis | None:
     """How long equals of its queue are safe, where turns are taken; None: they are not."""
     policy = state.policy
-    if policy.rotation != "Fair" or not policy.gates.time_based_same_priority_preemption:
+    if not policy.takes_turns or not policy.gates.time_based_same_priority_preemption:
         return None
     queue = state.queues.get(workload.queue)
     return None if queue is None else queue.min_admit
@@ -75,7 +76,7 @@ def _takes_turns(state: State, workload: Workload, other: Workload, now: Millis)
     """Whether one before a workload stands in its way at all; who claims has had its turn."""
     if other.gated or not may_queue(other, now) or state.claims.find(other.key) is not None:
         return False
-    if other.key in state.pending.list_of(other.queue).held_back:
+    if other.key in state.pending.list_of(other.queue).at[Standing.HELD_BACK]:
         return False  # what is kept free for others keeps it out, whoever's time is up
     if other.family is not None and other.family == workload.family:
         return False
@@ -84,7 +85,7 @@ def _takes_turns(state: State, workload: Workload, other: Workload, now: Millis)
 
 def _earlier_equals(line: WaitingList, workload: Workload) -> Iterator[Workload]:
     """Those of the same priority that come before it in the queue, parked or not, in the order of the queue."""
-    sticky = line.sticky.get("it")
+    sticky = line.sticky
     if sticky == workload.key:
         return
     before = place(workload)
@@ -92,7 +93,7 @@ def _earlier_equals(line: WaitingList, workload: Workload) -> Iterator[Workload]
         yield line.members[sticky]
     runs = [
         _until(places, before)
-        for kin, places in line.classes.items()
+        for kin, places in line.classes.places.items()
         if kin[0][0] == workload.priority and places[0] < before
     ]
     alone = (line.members[key] for key in line.parked_singly)

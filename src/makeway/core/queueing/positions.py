@@ -40,12 +40,12 @@ def positions(state: State, queue: QueueName) -> Iterator[Position]:
 
 
 def _in_order(line: WaitingList) -> Iterator[WorkloadKey]:
-    first = line.sticky.get("it")
-    if first is not None and (first not in line.members or line.is_parked(first)):
+    first = line.sticky
+    if first is not None and not line.is_in_queue(first):
         first = None
     if first is not None:
         yield first
     alone = sorted(place(line.members[key]) for key in line.parked_singly)
-    for where in merge(*line.classes.values(), alone):
+    for where in merge(*line.classes.places.values(), alone):
         if where[-1] != first:
             yield where[-1]

@@ -97,17 +97,14 @@ class Prefilter:
             if fr is None:
                 return False
             used, nominal = node.usage.get(fr, 0), node.nominal.get(fr, 0)
-            if used < nominal and queue.reclaim != "Any":
+            if used < nominal and not queue.reclaim.takes_any:
                 return False  # it would reserve what is left of its own quota
             if is_short:
                 continue  # one resource that it lacks is enough
             free = max(0, state.tree.available(node, fr)) + promised.get(resource, 0)
             if amount <= free:
                 continue
-            own = 0
-            if queue.within != "Never":
-                also = equals and queue.within == "LowerOrNewerEqualPriority"
-                own = state.holders.freed_at_most(name, fr, priority + also)
+            own = state.holders.freed_at_most(name, fr, queue.within.below(priority, equals=equals))
             if used >= nominal or used - own + amount > nominal:  # it would borrow, so nobody else leaves for it
                 is_short = is_short or amount > free + own
         return is_short
@@ -121,7 +118,7 @@ class Prefilter:
     def _plain_flavors(self, name: QueueName) -> dict[ResourceName, FR] | None:
         state = self._state
         queue, node = state.queues.get(name), state.tree.queues.get(name)
-        if queue is None or node is None or not state.is_active(name) or queue.borrow != "Never":
+        if queue is None or node is None or not state.is_active(name) or queue.borrow.preempts:
             return None
         if state.policy.fair_sharing or (node.parent is not None and node.parent.parent is not None):
             return None

@@ -33,16 +33,7 @@ def after_queue_change(state: State, queue: QueueName) -> Woken:
 def after_cohort_change(state: State, cohort: str) -> Woken:
     """A Cohort was created or updated: all of its root's tree (trigger 4)."""
     node = state.tree.cohorts.get(cohort)
-    if node is None:
-        return NOBODY
-    found: set[QueueName] = set()
-    open_nodes = [node.root]
-    while open_nodes:
-        each = open_nodes.pop()
-        open_nodes.extend(each.children)
-        if each.is_queue:
-            found.add(QueueName(each.name))
-    return frozenset(found)
+    return NOBODY if node is None else frozenset(node.root.queues_below())
 
 
 def after_flavor_change(state: State, flavor: FlavorName) -> Woken:

@@ -10,7 +10,7 @@ from makeway.core.amounts import add, subtract
 from makeway.core.model import FR, PODS, LocalName, PodSetSignature, QueueName, ResourceName, Workload
 from makeway.core.queueing.waiting_list import Shape, WaitingList, shape
 from makeway.core.quota.shares import Share, share
-from makeway.core.quota.tree import QuotaNode, QuotaTree
+from makeway.core.quota.tree import QuotaNode, QuotaTree, downward
 from makeway.core.state import State
 
 
@@ -84,7 +84,7 @@ def subtree_reservations(tree: QuotaTree) -> dict[str, dict[FR, int]]:
     That is more than the usage of the cohort's node where a queue keeps quota to itself (S-2.9).
     """
     found: dict[str, dict[FR, int]] = {name: {} for name in tree.cohorts}
-    for node in _children_first(tree):
+    for node in reversed(downward(tree.roots())):
         if node.parent is None:
             continue
         above = found[node.parent.name]
@@ -96,18 +96,11 @@ def subtree_reservations(tree: QuotaTree) -> dict[str, dict[FR, int]]:
 def subtree_counts(tree: QuotaTree, counts: Mapping[QueueName, int]) -> dict[str, int]:
     """By cohort: the sum over the queues below it."""
     found = dict.fromkeys(tree.cohorts, 0)
-    for node in _children_first(tree):
+    for node in reversed(downward(tree.roots())):
         if node.parent is not None:
             more = counts.get(QueueName(node.name), 0) if node.is_queue else found[node.name]
             found[node.parent.name] += more
     return found
-
-
-def _children_first(tree: QuotaTree) -> list[QuotaNode]:
-    nodes = tree.roots()
-    for node in nodes:  # grows while it is read, level by level
-        nodes.extend(node.children)
-    return nodes[::-1]
 
 
 # --- what a status shows beside that ---------------------------------------------------------------------------------
@@ -141,9 +134,9 @@ def waiting_in(state: State, queue: QueueName) -> PendingCounts:
     line = state.pending.lists.get(queue)
     if line is None:
         return PendingCounts(0, 0)
-    if line.has_options:
+    if line.options:
         return _seen_from(state, queue, _waiting(state, line.waiting.values(), line.parked.values()))
-    in_line = line.count_in_line()
+    in_line = line.classes.count_in_queue()
     return _seen_from(state, queue, PendingCounts(in_line, len(line.members) - in_line))
 
 
@@ -156,9 +149,9 @@ def equivalence_classes(state: State, queue: QueueName) -> PendingCounts:
     line = state.pending.lists.get(queue)
     if line is None:
         return PendingCounts(0, 0)
-    parked: set[Shape] = {kin[0] for kin in line.parked_classes}
+    parked: set[Shape] = {kin[0] for kin in line.classes.parked}
     parked.update(shape(line.members[key]) for key in line.parked_singly)
-    active = {kin[0] for kin in line.classes if kin not in line.parked_classes}
+    active = {kin[0] for kin in line.classes.places if kin not in line.classes.parked}
     return PendingCounts(len(active), len(parked)) if state.is_active(queue) else PendingCounts(0, len(active | parked))
 
 
@@ -182,8 +175,8 @@ def pending_requests(state: State, queue: QueueName) -> dict[ResourceName, int]:
 
 def _pending_shapes(state: State, line: WaitingList) -> Iterable[tuple[Shape, int]]:
     """What pending workloads look like, and how many look so."""
-    if not line.has_options:
-        yield from ((kin[0], len(places)) for kin, places in line.classes.items())
+    if not line.options:
+        yield from ((kin[0], len(places)) for kin, places in line.classes.places.items())
         yield from ((shape(line.members[key]), 1) for key in line.parked_singly)
         return
     families = set()
@@ -211,7 +204,7 @@ def local_totals(state: State, queue: QueueName, local: LocalName) -> LocalTotal
     """Of a LocalQueue to this queue: who waits there by it, and who holds anywhere by it."""
     line, node = state.pending.lists.get(queue), state.tree.queues.get(queue)
     waiting = 0
-    if line is not None and not line.has_options:
+    if line is not None and not line.options:
         waiting = line.count_by.get(local, 0)
     elif line is not None:
         groups = [_by_local_queue(each.values()).get(local, []) for each in (line.waiting, line.parked)]

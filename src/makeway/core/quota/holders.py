@@ -122,15 +122,15 @@ class Holders:
                 runs.append(self._read(queue, found.longest, first, bisect_left(found.longest, (priority, before))))
         return self._merged(runs)
 
-    def newer(
-        self, queue: QueueName, frs: Iterable[FR], priority: int, queued: Millis, since: Millis, *, evicted: bool
+    def equals(
+        self, queue: QueueName, frs: Iterable[FR], priority: int, queued: range, since: Millis, *, evicted: bool
     ) -> Iterator[Workload]:
-        """Equals of ``priority`` queued after ``queued`` who reserved at ``since`` or later, latest first (S-7.4)."""
+        """Equals of ``priority`` that queued in ``queued`` and reserved at ``since`` or later, latest first (S-7.4)."""
         runs = []
         for fr in frs:
             found = self._runs.get((queue, fr, evicted))
             if found is not None:
-                runs.append(self._newer_in(queue, found, priority, queued, since))
+                runs.append(self._equals_in(queue, found, priority, queued, since))
         return self._merged(runs)
 
     def first_reserved_after(self, queue: QueueName, at: Millis) -> Millis | None:
@@ -197,27 +197,27 @@ class Holders:
         else:
             self._log.put(self.unready, workload.key, None)
 
-    def _newer_in(
-        self, queue: QueueName, runs: _Runs, priority: int, queued: Millis, since: Millis
+    def _equals_in(
+        self, queue: QueueName, runs: _Runs, priority: int, queued: range, since: Millis
     ) -> Iterator[tuple[Place, Workload]]:
-        """Read from the front; once as many were passed over as there are newer ones, read just those."""
-        first = bisect_left(runs.queued, (priority, queued + 1))
-        last = bisect_left(runs.queued, (priority + 1,))
+        """Read from the front; once as many were passed over as there are equals, read just those."""
+        start, stop = queued.start, queued.stop
+        first, last = bisect_left(runs.queued, (priority, start)), bisect_left(runs.queued, (priority, stop))
         low, high = bisect_left(runs.newest, (priority,)), bisect_left(runs.newest, (priority, -since + 1))
         passed = 0
         for index in range(low, high):
             if passed >= last - first:
-                yield from self._rest_of_newer(queue, runs.queued[first:last], runs.newest[index], since)
+                yield from self._rest_of_equals(queue, runs.queued[first:last], runs.newest[index], since)
                 return
             self.looks += 1
             place = runs.newest[index]
             each = self.of_queue[queue][place[-1]]
-            if each.queued_at > queued:
+            if start <= each.queued_at < stop:
                 yield place, each
             else:
                 passed += 1
 
-    def _rest_of_newer(
+    def _rest_of_equals(
         self, queue: QueueName, places: list[Place], start: Place, since: Millis
     ) -> Iterator[tuple[Place, Workload]]:
         """Those at ``places`` of the line who reserved at ``since`` or later and come at ``start`` or after it."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from makeway.core.amounts import UNLIMITED, add, subtract
-from makeway.core.model import FR, ResourceName, Usage, invariant
+from makeway.core.model import FR, QueueName, ResourceName, Usage, invariant
 from makeway.core.undo import UndoLog
 
 if TYPE_CHECKING:
@@ -78,6 +78,10 @@ class QuotaNode:
         local = self.local.get(fr, 0)
         return 0 if local >= UNLIMITED else max(0, used - local)
 
+    def queues_below(self) -> list[QueueName]:
+        """By name; a queue is below itself."""
+        return sorted(QueueName(node.name) for node in downward([self]) if node.is_queue)
+
     def path(self) -> str:
         """``/top/…/queue``, as events name it."""
         names = [self.name, *(node.name for node in self.ancestors())]
@@ -93,6 +97,7 @@ class QuotaTree:
         self.cohorts: dict[str, QuotaNode] = {}
         self.questions = 0  # how often somebody asked or changed what is free; tests and benchmarks count them
         self.steps = 0  # nodes that were gone through to build the forest, and to find how much one could use at most
+        self._sharing: dict[QueueName, list[QueueName]] = {}  # by tree, as asked for since the last configuration
         self.shares = 0  # how often a share was computed, likewise
         self.share_type: type[Share] | None = None  # None: exact ones; recorded decisions are also judged by rounded
 
@@ -106,6 +111,7 @@ class QuotaTree:
         The quota and usage of an inactive queue count, but nobody borrows from it as from a neighbour (S-3.2): it is
         no leaf when heights are measured.
         """
+        self._sharing.clear()
         kept = {name: node.usage for name, node in self.queues.items()}
         declared = {spec.name: spec for spec in cohorts}
         leaves = {spec.name: spec for spec in queues}
@@ -118,11 +124,11 @@ class QuotaTree:
             spec = leaves.get(node.name) if node.is_queue else declared.get(node.name)
             if spec is not None:
                 self._attach(node, spec, cyclic)
-        downward = _downward(self.roots())
-        for node in downward:
+        nodes = downward(self.roots())
+        for node in nodes:
             if node.parent is not None:
                 node.root, node.in_cycle = node.parent.root, node.in_cycle or node.parent.in_cycle
-        for node in reversed(downward):
+        for node in reversed(nodes):
             _total(node, inactive)
         for name, usage in kept.items():
             if name in self.queues:
@@ -139,6 +145,22 @@ class QuotaTree:
 
     def roots(self) -> list[QuotaNode]:
         return [node for node in [*self.cohorts.values(), *self.queues.values()] if node.parent is None]
+
+    def queues_sharing_with(self, queue: QueueName) -> list[QueueName]:
+        """All queues of its tree, itself included; below a cycle there is no tree (S-2.3)."""
+        sharing = self._sharing.get(queue)
+        if sharing is None:
+            node = self.queues.get(queue)
+            sharing = [] if node is None or node.in_cycle else node.root.queues_below()
+            self._sharing.update(dict.fromkeys(sharing, sharing))
+        return sharing
+
+    def root_name(self, queue: QueueName) -> str:
+        """By which its tree is known; a queue without a cohort is a tree of its own."""
+        node = self.queues.get(queue)
+        if node is None or node.in_cycle or node.root.is_queue:
+            return f"ClusterQueue {queue}"
+        return f"Cohort {node.root.name}"
 
     # --- usage ---
 
@@ -246,8 +268,8 @@ class QuotaTree:
                 invariant(used == shown, "cohort {}: usage {} of {}, its children show {}", node.name, used, fr, shown)
 
 
-def _downward(roots: list[QuotaNode]) -> list[QuotaNode]:
-    """All nodes, parents before their children."""
+def downward(roots: Iterable[QuotaNode]) -> list[QuotaNode]:
+    """These nodes and all below them, parents before their children."""
     nodes = list(roots)
     for node in nodes:  # grows while it is read, level by level
         nodes.extend(node.children)

@@ -59,8 +59,8 @@ class LiveEngine:
             figures_ms=figures_ms, kinds=kinds, stopwatch=time.perf_counter, tolerates=anything,
         )  # fmt: skip
         self.engine.set_aside.heard.append(logged)
-        self.recorder = Recorder(self.engine.notes, self.engine.get, store.submit, self.poke)
-        self.queries = QueryQueue(self.engine, self.poke)
+        self.recorder = Recorder(self.engine.notes, self.engine.view.get, store.submit, self.poke)
+        self.queries = QueryQueue(self.engine.view, self.poke)
         self._troubles: deque[tuple[Ref, str, Exception | None]] = deque(maxlen=TROUBLES_MAX)
         actors: list[Actor] = [self, self.engine, self.recorder, self.queries]
         self.live = Live(clock, actors, poll_ms=POLL_MS, rest_ms_max=REST_MS_MAX)

@@ -1,6 +1,6 @@
-"""What is measured, under the names that dashboards know.
+"""What is measured, under the names that dashboards know. Each metric is made and counted in one of the parts.
 
-- ``registry``: all of it; ``families``: names, labels and help texts; ``exposition``: the text that is scraped
-- ``tally``: transitions are counted here
-- ``queue_gauges``, ``workload_gauges``, ``pods``: what is read from the state when somebody asks
+- ``registry``: all parts, for one engine; ``families``: labels and buckets that they share; ``exposition``: the text
+- ``attempts``, ``transitions``, ``pods``, ``aside``: counted when something happens
+- ``queue_gauges``, ``workload_gauges``: what is read from the state when somebody asks
 """

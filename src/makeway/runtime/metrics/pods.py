@@ -6,14 +6,16 @@ Counted from what the pod scheduler says of its attempts, and from evictions whe
 
 from __future__ import annotations
 
-from makeway.controllers.contract import PlacementAttempt
+from makeway.controllers.contract import Outcome, PlacementAttempt
+from makeway.core.model import Millis
 from makeway.runtime.metrics.exposition import Histogram, Number, Registry
+from makeway.runtime.steps.observers import Departed, Observer
 
 SECONDS: tuple[Number, ...] = tuple(0.0001 * 2**k for k in range(18))
 COUNTS: tuple[Number, ...] = tuple(2**k for k in range(12))
 
 
-class PodMetrics:
+class PodMetrics(Observer):
     def __init__(self, registry: Registry) -> None:
         counter = registry.counter
         self._attempts = counter("scheduler_podgroup_schedule_attempts_total", "Attempts to place gangs", "result")
@@ -48,6 +50,14 @@ class PodMetrics:
         self._execution_time = histogram(
             "preemption_execution_duration_seconds", "Time from the decision until a pod is told to leave", SECONDS
         )
+
+    def looked(self, outcome: Outcome, seconds: float, now: Millis) -> None:
+        for attempt in outcome.attempts:
+            self.attempted(attempt, seconds / len(outcome.attempts))
+
+    def departed(self, departed: Departed, now: Millis) -> None:
+        if departed.action.write.ref.kind == "Pod" and departed.why.preempts:
+            self.evicted(max(0, now - departed.why.at) / 1000)
 
     def attempted(self, attempt: PlacementAttempt, seconds: Number) -> None:
         """``seconds``: of the look that it was decided in, shared by all of that look."""

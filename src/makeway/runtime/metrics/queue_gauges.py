@@ -29,10 +29,10 @@ from makeway.core.quota.figures import (
     subtree_reservations,
     waiting_in,
 )
-from makeway.core.quota.tree import QuotaNode, QuotaTree
+from makeway.core.quota.tree import QuotaNode, QuotaTree, downward
 from makeway.core.state import State
-from makeway.runtime.metrics.exposition import Labels, Number
-from makeway.runtime.metrics.families import Families
+from makeway.runtime.metrics.exposition import Gauge, Labels, Number, Registry
+from makeway.runtime.metrics.families import CLUSTER_QUEUE, COHORT, FLAVOR_RESOURCE, HIERARCHY, LOCAL_QUEUE, Pair
 
 QUEUE_STATES = ("pending", "active", "terminating")
 
@@ -44,9 +44,92 @@ def shown(amount: int, resource: str) -> Number:
     return amount / 1000 if resource == "cpu" else amount
 
 
+class QueueFamilies:
+    """The gauges of queues and cohorts, in the order in which they are printed."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._make_gauges()
+        self._make_quota_gauges()
+        self._make_cohort_gauges()
+
+    def _make_gauges(self) -> None:
+        make = self._registry.gauge
+        self.pending: Pair[Gauge] = Pair(make, "pending_workloads", "Workloads without quota in the queue", "status")
+        self.classes = make(
+            "kueue_pending_scheduling_hashes",
+            "Scheduling equivalence classes among the pending workloads: all members of one get the same verdict",
+            *CLUSTER_QUEUE, "status",
+        )  # fmt: skip
+        self.reserving_now: Pair[Gauge] = Pair(
+            make, "reserving_active_workloads", "Workloads that have a quota reservation"
+        )
+        self.admitted_now: Pair[Gauge] = Pair(make, "admitted_active_workloads", "Workloads that are admitted")
+        self.status = make(
+            "kueue_cluster_queue_status", "1 for the status that the ClusterQueue has, 0 for the others",
+            *CLUSTER_QUEUE, "status",
+        )  # fmt: skip
+        self.local_status = make(
+            "kueue_local_queue_status", "1 for the status of the LocalQueue's condition Active, 0 for the others",
+            *LOCAL_QUEUE, "active",
+        )  # fmt: skip
+        self.queue_share = make(
+            "kueue_cluster_queue_weighted_share", "Weighted share of a ClusterQueue; NaN where it is infinite",
+            *CLUSTER_QUEUE, *COHORT,
+        )  # fmt: skip
+
+    def _make_quota_gauges(self) -> None:
+        def of_queue(name: str, words: str) -> Gauge:
+            labels = (*COHORT, *CLUSTER_QUEUE, *FLAVOR_RESOURCE)
+            return self._registry.gauge(f"kueue_cluster_queue_{name}", words, *labels)
+
+        def of_local(name: str, words: str) -> Gauge:
+            return self._registry.gauge(f"kueue_local_queue_{name}", words, *LOCAL_QUEUE, *FLAVOR_RESOURCE)
+
+        self.nominal = of_queue("nominal_quota", "Nominal quota of a ClusterQueue")
+        self.borrowing = of_queue("borrowing_limit", "The most that a ClusterQueue may borrow; +Inf without a limit")
+        self.lending = of_queue("lending_limit", "The most that a ClusterQueue may lend; +Inf without a limit")
+        held, used = "Quota reserved by the workloads of a", "Quota used by the admitted workloads of a"
+        self.reservation = of_queue("resource_reservation", f"{held} ClusterQueue")
+        self.usage = of_queue("resource_usage", f"{used} ClusterQueue")
+        self.pending_resources = self._registry.gauge(
+            "kueue_cluster_queue_resource_pending", "What the pending workloads of a ClusterQueue ask for together",
+            *CLUSTER_QUEUE, "resource",
+        )  # fmt: skip
+        self.local_reservation = of_local("resource_reservation", f"{held} LocalQueue")
+        self.local_usage = of_local("resource_usage", f"{used} LocalQueue")
+
+    def _make_cohort_gauges(self) -> None:
+        make = self._registry.gauge
+        self.cohort_share = make(
+            "kueue_cohort_weighted_share", "Weighted share of a Cohort; NaN where it is infinite", *COHORT
+        )
+        self.subtree_quota = make(
+            "kueue_cohort_subtree_quota",
+            "Quota of a Cohort and of all below it, without what a lending limit keeps back; no series for 0",
+            *COHORT, *FLAVOR_RESOURCE,
+        )  # fmt: skip
+        self.subtree_reservations = make(
+            "kueue_cohort_subtree_resource_reservations",
+            "Quota reserved by all workloads of the ClusterQueues below a Cohort; no series for 0",
+            *COHORT, *FLAVOR_RESOURCE,
+        )  # fmt: skip
+        self.subtree_admitted_now = make(
+            "kueue_cohort_subtree_admitted_active_workloads",
+            "Workloads that are admitted in the ClusterQueues below a Cohort", *COHORT,
+        )  # fmt: skip
+        self.cohort_info = make(
+            "kueue_cohort_info", "Always 1; the labels say where a Cohort is in the hierarchy", *COHORT, *HIERARCHY
+        )
+        self.queue_info = make(
+            "kueue_cluster_queue_info", "Always 1; the labels say where a ClusterQueue is in the hierarchy",
+            *CLUSTER_QUEUE, *HIERARCHY,
+        )  # fmt: skip
+
+
 class QueueGauges:
-    def __init__(self, families: Families, *, queue_resources: bool, local_queues: bool) -> None:
-        self._families = families
+    def __init__(self, registry: Registry, *, queue_resources: bool, local_queues: bool) -> None:
+        self._families = QueueFamilies(registry)
         self._queue_resources = queue_resources
         self._local_queues = local_queues
         self._touched: set[QueueName] = set()
@@ -207,9 +290,7 @@ def _sound(cohorts: Mapping[str, QuotaNode]) -> list[QuotaNode]:
 def _tops(tree: QuotaTree) -> dict[QuotaNode, str]:
     """The name of the cohort at the top of each; "" of a queue without a cohort, and where a cycle has no top."""
     found: dict[QuotaNode, str] = {}
-    nodes = tree.roots()
-    for node in nodes:  # grows while it is read, so that parents come first
-        nodes.extend(node.children)
+    for node in downward(tree.roots()):  # parents come first
         own = "" if node.is_queue or node.in_cycle else node.name
         found[node] = own if node.parent is None else found[node.parent]
     return found

@@ -14,8 +14,8 @@ from makeway.api.conditions import find, is_true
 from makeway.api.names import DEFAULT_NAMESPACE
 from makeway.api.objects.workload import Workload, WorkloadStatus
 from makeway.core.model import LocalName, QueueName, WorkloadKey
-from makeway.runtime.metrics.exposition import Gauge, Labels, Number
-from makeway.runtime.metrics.families import Families
+from makeway.runtime.metrics.exposition import Gauge, Labels, Number, Registry
+from makeway.runtime.metrics.families import CLUSTER_QUEUE, LOCAL_QUEUE, WHY, Pair
 
 Saying = tuple[Literal["unadmitted", "finished", "option"], Labels]
 Place = tuple[LocalName, QueueName]  # the LocalQueue that it names, and the ClusterQueue of its admission, or ""
@@ -33,8 +33,19 @@ def unadmitted_because(workload: Workload) -> tuple[str, str]:
 
 
 class WorkloadGauges:
-    def __init__(self, families: Families, *, local_queues: bool) -> None:
-        self._families = families
+    def __init__(self, registry: Registry, *, local_queues: bool) -> None:
+        make = registry.gauge
+        self._finished_now: Pair[Gauge] = Pair(make, "finished_workloads", "Finished workloads that are still stored")
+        self._unadmitted = make(
+            "kueue_unadmitted_workloads",
+            "Workloads that are not admitted, by the reason of Admitted=False and that of QuotaReserved=False",
+            *CLUSTER_QUEUE, *WHY,
+        )  # fmt: skip
+        self._local_unadmitted = make(
+            "kueue_local_queue_unadmitted_workloads",
+            "Workloads of a LocalQueue that are not admitted, by the same reasons", *LOCAL_QUEUE, *CLUSTER_QUEUE, *WHY,
+        )  # fmt: skip
+        self._options = make("makeway_options", "Options of workloads that have not finished", *CLUSTER_QUEUE, "status")
         self._local_queues = local_queues
         self._seen: dict[WorkloadKey, tuple[Place, tuple[Saying, ...]]] = {}
         self._counts: dict[Place, dict[Saying, int]] = {}
@@ -59,11 +70,11 @@ class WorkloadGauges:
 
     def show(self, behind: Mapping[LocalName, QueueName], queues: Container[str]) -> None:
         """``behind``: the LocalQueues that exist, and where each leads; ``queues``: the ClusterQueues that exist."""
-        made = self._families
         tables: Tables = {
             gauge: {}
             for gauge in (
-                made.unadmitted, made.local_unadmitted, made.finished_now.queue, made.finished_now.local, made.options,
+                self._unadmitted, self._local_unadmitted, self._finished_now.queue, self._finished_now.local,
+                self._options,
             )
         }  # fmt: skip
         for (local, admitted_in), counts in self._counts.items():
@@ -81,19 +92,18 @@ class WorkloadGauges:
         self, what: str, queue: QueueName, local: LocalName | None, *, is_there: bool
     ) -> Iterator[tuple[Gauge, Labels]]:
         """Where a saying counts. A ClusterQueue that is missing is itself why a workload is not admitted."""
-        made = self._families
         whose = () if local is None else (local[1], local[0])
         if what == "unadmitted" and queue:
-            yield made.unadmitted, (queue,)
+            yield self._unadmitted, (queue,)
             if whose:
-                yield made.local_unadmitted, (*whose, queue)
+                yield self._local_unadmitted, (*whose, queue)
         elif what == "finished":
             if is_there:
-                yield made.finished_now.queue, (queue,)
+                yield self._finished_now.queue, (queue,)
             if whose:
-                yield made.finished_now.local, whose
+                yield self._finished_now.local, whose
         elif what == "option" and is_there:
-            yield made.options, (queue,)
+            yield self._options, (queue,)
 
 
 def _place(workload: Workload) -> Place:

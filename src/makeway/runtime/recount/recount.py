@@ -141,7 +141,7 @@ def _count(objects: list[Wire], gates: Gates) -> _Counted:
             quota = counted.quotas[each.metadata.name] = _quota(
                 spec.cohort_name, spec.resource_groups, spec.fair_sharing
             )
-            quota.is_stopped = spec.stop_policy != "None" or each.metadata.deletion_timestamp is not None
+            quota.is_stopped = spec.is_stopped or each.metadata.deletion_timestamp is not None
         elif isinstance(each, Cohort):
             above = each.spec.parent_name
             counted.cohorts[each.metadata.name] = _quota(above, each.spec.resource_groups, each.spec.fair_sharing)
@@ -170,7 +170,7 @@ def _count_workload(counted: _Counted, each: Workload, by_uid: Mapping[str, Work
         amounts = _held(each, reclaims=gates.reclaimable_pods)
         for tally in tallies:
             tally.take(who, amounts, admitted=_is(each, "Admitted"))
-    elif local is not None and local.spec.stop_policy == "None" and local.spec.cluster_queue:
+    elif local is not None and not local.spec.is_stopped and local.spec.cluster_queue:
         parent = None if parent_uid is None else by_uid.get(parent_uid)
         if _is_queueable(each, parent, heeds_gates=gates.admission_gated_by):
             queue = counted.queues.setdefault(local.spec.cluster_queue, _Tally())

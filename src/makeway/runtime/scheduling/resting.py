@@ -48,7 +48,7 @@ class Resting:
     def note(self, workload: Workload, view: View, now: Millis) -> None:
         """A workload that waits is stored anew, or joins a queue: it may be one that no cycle evaluates."""
         queue = view.queue_of(workload)
-        if queue not in view.state.queues or view.policy.profile == "parity":
+        if queue not in view.state.queues or view.policy.is_parity:
             return  # the recorded system tells those that it evaluates, and no other
         reserved = find(status_of(workload).conditions, "QuotaReserved")
         is_outdated = reserved is not None and reserved.reason in EVALUATED_LATER and not _has_just_left(workload)
@@ -60,7 +60,7 @@ class Resting:
         A workload that has no words yet gets them in its time.
         """
         line = view.state.pending.lists.get(queue)
-        if line is None or not line.members or view.policy.profile == "parity":
+        if line is None or not line.members or view.policy.is_parity:
             return
         told: dict[bool, list[WorkloadKey]] = {True: [], False: []}
         for key in line.members:
@@ -122,11 +122,11 @@ class Resting:
         if waiting is None or not state.is_active(queue):
             return None
         line = state.pending.list_of(queue)
-        kin = line.class_of.get(key)
-        is_shared = kin is not None and kin in line.parked_classes and is_true_of_all_alike(state, waiting)
+        kin = line.classes.of.get(key)
+        is_shared = kin is not None and kin in line.classes.parked and is_true_of_all_alike(state, waiting)
         if kin is None or not is_shared or state.claims.find(key) is not None:
             return unseen(state, waiting, now) or found_about(state, waiting, now)
-        wakes, known = line.wakes.get("count", 0), self._of_kin.get((queue, kin))
+        wakes, known = line.wakes, self._of_kin.get((queue, kin))
         if known is None or known[0] != wakes:
             known = self._of_kin[queue, kin] = (wakes, found_about(state, waiting, now))
         return _of(known[1], waiting)

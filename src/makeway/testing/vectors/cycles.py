@@ -90,7 +90,7 @@ def delete(state: State, key: str) -> QueueName:
         workload = line.waiting.get(name) or line.parked.get(name)
         if workload is not None:
             state.pending.forget(workload)
-            state.forget_progress(workload)
+            state.scans.forget(workload)
             return queue
     return QueueName("")
 
@@ -240,7 +240,7 @@ def entry_order(case: Case) -> Findings:
         workload = workload_from(each["workload"], loaded, "")
         entries.append(Entry(workload, Assignment(level=each["borrow"])))
         if each.get("isPreemptor"):
-            loaded.state.mark_preemptor(workload)
+            loaded.state.preemptors.mark(workload)
     entries.sort(key=lambda entry: cycle.order(loaded.state, entry))
     found.same("order", [each.workload.key.partition("/")[2] for each in entries], rows(case.want, "order"))
     return found

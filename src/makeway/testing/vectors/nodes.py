@@ -14,6 +14,7 @@ from makeway.api.problems import Problem
 from makeway.api.quantity import Quantity
 from makeway.api.validation import ValidationContext, validate, validate_update
 from makeway.core.model import Expression, Millis, Selector, Taint, Toleration
+from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.cycle import cycle
 from makeway.core.placement.model import (
     AffinityTerm,
@@ -30,8 +31,7 @@ from makeway.core.placement.model import (
     SchedulingWorkload,
     Spread,
 )
-from makeway.core.placement.nodes import Placement
-from makeway.core.placement.preemption.decision import ONGOING, decide, refused, seeker
+from makeway.core.placement.preemption.decision import ONGOING, decide, refused, request_of
 from makeway.core.placement.resolution import (
     Classes,
     Priorities,
@@ -201,7 +201,7 @@ def preemption(case: Case) -> Findings:
     found = Findings()
     cluster, preemptor = cluster_from(case.tree), preemptor_from(case.given["preemptor"])
     domain = case.given.get("domain")
-    answer = decide(Placement.of(cluster), preemptor, domain=domain)
+    answer = decide(ClusterState.of(cluster), preemptor, domain=domain)
     found.differences += check(cluster, preemptor, answer, case.want, domain=domain)
     found.explain("", answer.why)
     found.answer = told(answer)
@@ -230,7 +230,7 @@ def told(answer: PlacementAnswer) -> dict[str, Any]:
 def eligibility(case: Case) -> Findings:
     found = Findings()
     cluster, preemptor = cluster_from(case.tree), preemptor_from(case.given["preemptor"])
-    state = Placement.of(cluster)
+    state = ClusterState.of(cluster)
     promised = frozenset(pod.nominated for pod in cluster.pods if pod.nominated is not None)
     ruled_out = promised if case.given.get("nominatedNodeUnresolvable") else frozenset()
     reason = refused(state, preemptor, ruled_out=ruled_out)
@@ -244,14 +244,14 @@ def eligibility(case: Case) -> Findings:
     return found
 
 
-def seeking(state: Placement, preemptor: Preemptor) -> tuple[Pod, ...]:
-    who = seeker(state, preemptor)
+def seeking(state: ClusterState, preemptor: Preemptor) -> tuple[Pod, ...]:
+    who = request_of(state, preemptor)
     return () if who is None else who.members
 
 
 def one_cycle(case: Case) -> Findings:
     found = Findings()
-    state = Placement.of(cluster_from(case.tree))
+    state = ClusterState.of(cluster_from(case.tree))
     pod_by_pod = case.given.get("mode") == "podByPod"
     outcome = cycle(state, preemptor_from(case.given["preemptor"]), pod_by_pod=pod_by_pod)
     got = {
@@ -272,8 +272,8 @@ def budgets(case: Case) -> Findings:
     found = Findings()
     recorded = case.tree["units"]
     pods = [(i, _pod(each, 0, {})) for i, unit in enumerate(recorded) for each in unit["pods"]]
-    state = Placement.of(Cluster(budgets=cluster_from(case.tree).budgets))
-    beyond = violations((i, pod, list(state.budgets_of(pod))) for i, pod in pods)
+    state = ClusterState.of(Cluster(budgets=cluster_from(case.tree).budgets))
+    beyond = violations((i, pod, list(state.budgets.of(pod))) for i, pod in pods)
     got = [{"unit": unit["id"], "count": beyond[i]} for i, unit in enumerate(recorded) if beyond.get(i)]
     found.same("violating", got, case.want["violating"])
     others = [unit["id"] for i, unit in enumerate(recorded) if not beyond.get(i)]

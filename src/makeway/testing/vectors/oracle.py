@@ -113,7 +113,7 @@ def _forget_after_cycle(state: State, plan: cycle.Plan, told: Told) -> None:
             continue
         says = (pending_reason(verdict), pending_message(verdict))
         if verdict.status == "skipped" or told.get(key) != says:
-            state.forget_progress(verdict.workload)
+            state.scans.forget(verdict.workload)
         told[key] = says
 
 
@@ -122,7 +122,7 @@ def _forget_after_release(state: State, queues: Iterable[QueueName]) -> None:
     for queue in queues:
         line = state.pending.list_of(queue)
         for workload in (*line.waiting.values(), *line.parked.values()):
-            state.forget_progress(workload)
+            state.scans.forget(workload)
 
 
 def _between(loaded: Loaded, plan: cycle.Plan, events: list[Mapping[str, Any]]) -> set[QueueName]:

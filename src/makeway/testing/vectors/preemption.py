@@ -11,6 +11,7 @@ from makeway.core.preemption import classical
 from makeway.core.preemption import fair_sharing as fair_share
 from makeway.core.preemption.candidates import Candidates, Lenders
 from makeway.core.preemption.eligibility import Equals, may_preempt
+from makeway.core.queue_policies import ReclaimWithinCohort, WithinClusterQueue
 from makeway.core.quota.tree import QuotaNode
 from makeway.testing.vectors.facts import Findings, load, now_of, policy_of, rows, table, wire_of, workload_from
 from makeway.testing.vectors.reading import Case
@@ -55,7 +56,8 @@ def candidate_order(case: Case) -> Findings:
     others = sorted({each.queue for each in running} - {queue})
     incoming = Workload(key=WorkloadKey("/"), uid=Uid(""), queue=queue, priority=ABOVE_ALL, queued_at=now_of(case))
     candidates = Candidates(
-        incoming, Queue(name=queue, within="LowerPriority", reclaim="Any"), loaded.state.holders, (fr,),
+        incoming, Queue(name=queue, within=WithinClusterQueue.LOWER_PRIORITY, reclaim=ReclaimWithinCohort.ANY),
+        loaded.state.holders, (fr,),
         Lenders({}, {each: QuotaNode("cohort", is_queue=False) for each in others}), Equals(),
     )  # fmt: skip
     got = [each.workload.key.partition("/")[2] for each in candidates.read()]
@@ -68,7 +70,9 @@ def policy(case: Case) -> Findings:
     loaded = load(case)
     incoming = workload_from(case.given["preemptor"], loaded, "")
     running = workload_from(case.given["candidate"], loaded, "")
-    got = may_preempt(incoming, running, case.given["policy"], None, now_of(case))
+    name = case.given["policy"]
+    asked = WithinClusterQueue(name) if name in set(WithinClusterQueue) else ReclaimWithinCohort(name)
+    got = may_preempt(incoming, running, asked, None, now_of(case))
     found.same("may preempt", got, case.want["satisfies"])
     return found
 

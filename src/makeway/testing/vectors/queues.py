@@ -8,7 +8,7 @@ from typing import Any, get_args
 from makeway.core.cycle.cycle import heads as heads_of
 from makeway.core.lowering import Loaded, is_worth_a_look
 from makeway.core.model import Millis, QueueName, ResourceName, Workload, WorkloadKey
-from makeway.core.queueing.pending import Requeue, may_queue
+from makeway.core.queueing.pending import HeadReturn, Requeue, may_queue
 from makeway.core.state import State
 from makeway.testing.vectors.facts import Findings, listed, load, now_of, parked, rows, waiting, wire_of, workload_from
 from makeway.testing.vectors.reading import Case
@@ -59,17 +59,17 @@ def _plain(name: str) -> dict[str, Any]:
 
 def _requeue(state: State, workload: Workload, reason: str, now: Millis, *, has_untried: bool = False) -> bool:
     reasons: dict[str, Requeue] = {"": "Generic", **{each: each for each in get_args(Requeue)}}
+    binds_shape = state.policy.gates.scheduling_equivalence_hashing
     return state.pending.requeue(
-        workload, reasons[reason], now, woken=False, has_untried=has_untried,
-        shapes_count=state.policy.gates.scheduling_equivalence_hashing,
-    )  # fmt: skip
+        workload, HeadReturn(reasons[reason], has_untried=has_untried, binds_shape=binds_shape), now
+    )
 
 
 def requeue(case: Case) -> Findings:
     found = Findings()
     loaded = load(case, [_queue(QUEUE, case.given["queueingStrategy"])])
     workload = workload_from(_plain("wl"), loaded, QUEUE)
-    has_untried = loaded.state.remember(
+    has_untried = loaded.state.scans.remember(
         workload,
         {
             (index, ResourceName(name)): at
@@ -80,7 +80,7 @@ def requeue(case: Case) -> Findings:
     got = _requeue(loaded.state, workload, case.given["requeueReason"], now_of(case), has_untried=has_untried)
     found.same("inadmissible", got, case.want["inadmissible"])
     if "stickyHead" in case.want:
-        sticky = loaded.state.pending.list_of(QUEUE).sticky.get("it") == workload.key
+        sticky = loaded.state.pending.list_of(QUEUE).sticky == workload.key
         found.same("sticky", sticky, case.want["stickyHead"])
     return found
 

@@ -1,4 +1,4 @@
-"""Suites about quota and requests: what is available to whom, and what is used."""
+"""Suites about quota and requests: what is available to which queue, and what is used."""
 
 from __future__ import annotations
 

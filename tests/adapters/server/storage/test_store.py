@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from makeway.adapters.server.storage import store as storage
+from makeway.adapters.server.storage import group_writer as storage
 from makeway.adapters.server.storage.data_file import NotWritten
 from makeway.adapters.server.storage.store import SqliteStore
 from makeway.core.model import Millis
@@ -300,7 +300,7 @@ class Disk:
         waiting: list[Future[object]] = []
         for number, call in enumerate(calls, start=1):
             waiting.append(pool.submit(call))
-            while store._queue.qsize() < number:
+            while store._writer._queue.qsize() < number:
                 sleep(0.001)
         pool.shutdown(wait=False)
         return [first, *waiting]  # type: ignore[list-item]

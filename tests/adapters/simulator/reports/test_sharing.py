@@ -25,8 +25,8 @@ def who_should_not_rest(state: State, now: Millis) -> list[str]:
         return []
     found = []
     for name, line in state.pending.lists.items():
-        for kin in line.parked_classes if state.is_active(name) else ():
-            member = line.members[line.classes[kin][0][-1]]
+        for kin in line.classes.parked if state.is_active(name) else ():
+            member = line.members[line.classes.places[kin][0][-1]]
             with state.trial():
                 entry = nominate(state, member, now)
             if entry.refused is None and (entry.assignment.mode is Mode.FIT or entry.targets):

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from makeway.core.model import Expression
-from makeway.core.placement.choice import SeatChoice
+from makeway.core.placement.cluster.arrays import Bools
+from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.model import (
     AffinityTerm,
     Budget,
@@ -21,9 +22,9 @@ from makeway.core.placement.model import (
     Preemptor,
     SchedulingWorkload,
 )
-from makeway.core.placement.nodes import Bools, Placement
+from makeway.core.placement.preemption.cheapest import CheapestPlaces
 from makeway.core.placement.preemption.decision import decide, refused
-from makeway.core.placement.room import Room
+from makeway.core.placement.snapshot import NodeSnapshot
 from makeway.core.placement.units import units_below, violating_pods
 from makeway.core.trace import Rule
 from tests.core.placement.scene import (
@@ -72,7 +73,7 @@ def pre(priority: int = HIGH, least: int = 1) -> SchedulingWorkload:
 
 TWO = nodes(2)
 APART = AffinityTerm((Expression("app", "In", ("a",)),), HOST)
-TAKE_OUT = Room.take_out
+TAKE_OUT = NodeSnapshot.take_out
 BUDGETED = [pod("hi", 2, "n0", priority=5, labels={"app": "a"}), pod("lo", 2, "n0", labels={"app": "a"})]
 BESIDE_A_LOST_NODE = [
     pod("lost", 1, "n9"), pod("g0", 1, "n0", of="w"), pod("g1", 1, "n0", of="w"), pod("k", 1, "n0", priority=HIGH),
@@ -154,7 +155,7 @@ def told(answer: PlacementAnswer) -> str:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
 def test_who_makes_way(case: Case) -> None:
-    state = Placement.of(cluster(case.nodes, case.pods, case.workloads, case.budgets))
+    state = ClusterState.of(cluster(case.nodes, case.pods, case.workloads, case.budgets))
     before = state.fingerprint()
     answer = decide(state, case.preemptor)
     assert state.fingerprint() == before
@@ -167,7 +168,7 @@ def test_who_makes_way(case: Case) -> None:
 
 def test_s15_4_10_minimum_that_runs_already_needs_one_more() -> None:
     running = pod("r", 1, "n0", of="pre", priority=HIGH)
-    state = Placement.of(cluster(nodes(1, 2), [running, pod("v", 1, "n0"), *gang(2)], [pre(least=1)]))
+    state = ClusterState.of(cluster(nodes(1, 2), [running, pod("v", 1, "n0"), *gang(2)], [pre(least=1)]))
     answer = decide(state, PRE)
     assert names(answer.victims) == "v"
     assert len(answer.nominated) == 1
@@ -175,7 +176,7 @@ def test_s15_4_10_minimum_that_runs_already_needs_one_more() -> None:
 
 def test_s15_2_4_members_that_run_count_towards_the_minimum() -> None:
     running = [pod(f"r{i}", 1, "n0", of="pre", priority=HIGH) for i in range(2)]
-    state = Placement.of(cluster(nodes(1, 3), [*running, pod("v", 1, "n0"), *gang(2)], [pre(least=3)]))
+    state = ClusterState.of(cluster(nodes(1, 3), [*running, pod("v", 1, "n0"), *gang(2)], [pre(least=3)]))
     answer = decide(state, PRE)
     assert (answer.feasible, names(answer.victims), len(answer.nominated)) == (True, "v", 1)
 
@@ -184,7 +185,7 @@ def test_s15_4_7_a_group_counts_whole_in_the_choice_of_a_node() -> None:
     """To the letter, without a search that would find the same."""
     group = [pod("g0", 4, "n0", of="w"), *[pod(f"g{i}", 1, f"n{i + 1}", of="w") for i in (1, 2)]]
     plain = [pod("a", 2, "n1"), pod("b", 1, "n1"), pod("c", 3, "n2", priority=50)]
-    state = Placement.of(
+    state = ClusterState.of(
         cluster(nodes(3), [*plain, group[0], *[replace(each, node="n3") for each in group[1:]], *gang(1, 4)],
                 [workload("w", whole=True), pre()]), thorough=False,
     )  # fmt: skip
@@ -192,7 +193,7 @@ def test_s15_4_7_a_group_counts_whole_in_the_choice_of_a_node() -> None:
 
 
 def test_s15_2_1_fewer_pods_than_minimum_are_not_looked_at() -> None:
-    state = Placement.of(cluster(nodes(2), [pod("v", 4, "n0"), *gang(1)], [pre(least=2)]))
+    state = ClusterState.of(cluster(nodes(2), [pod("v", 4, "n0"), *gang(1)], [pre(least=2)]))
     answer = decide(state, PRE)
     assert (answer.needed, answer.feasible, answer.nominated) == (True, False, {})
     assert [step.rule for step in answer.why] == [Rule.PLACE_TOO_FEW]
@@ -200,16 +201,16 @@ def test_s15_2_1_fewer_pods_than_minimum_are_not_looked_at() -> None:
 
 def test_s15_1_4_never_places_but_never_evicts() -> None:
     full = cluster(nodes(1), [pod("v", 4, "n0"), *gang(1)], [workload("pre", HIGH, never=True)])
-    answer = decide(Placement.of(full), PRE)
+    answer = decide(ClusterState.of(full), PRE)
     assert (answer.feasible, answer.reason, names(answer.victims)) == (False, "preemptionPolicyNever", "")
     free = replace(full, nodes=(*full.nodes, node("n1")))
-    assert decide(Placement.of(free), PRE).nominated == {("d", "pre-0"): "n1"}
+    assert decide(ClusterState.of(free), PRE).nominated == {("d", "pre-0"): "n1"}
 
 
 def test_g4_nobody_else_leaves_while_the_nominated_place_holds() -> None:
     leaving = pod("a", 4, "n0", leaving=True)
     world = cluster(TWO, [leaving, pod("b", 4, "n1"), *gang(1, 4, nominated=["n0"])], [pre()])
-    state = Placement.of(world)
+    state = ClusterState.of(world)
     assert decide(state, PRE).reason == refused(state, PRE) == "ongoingPreemption"
     assert refused(state, PRE, ruled_out=frozenset({"n0"})) is None
     state.remove_pod(("d", "a"))
@@ -218,14 +219,14 @@ def test_g4_nobody_else_leaves_while_the_nominated_place_holds() -> None:
 
 
 def test_domain_looks_at_one_node_only() -> None:
-    state = Placement.of(cluster(nodes(3), [pod("a", 4, "n0"), pod("b", 4, "n1"), pod("p", 4, priority=HIGH)]))
+    state = ClusterState.of(cluster(nodes(3), [pod("a", 4, "n0"), pod("b", 4, "n1"), pod("p", 4, priority=HIGH)]))
     assert names(decide(state, lone(), domain="n1").victims) == "b"
     assert not decide(state, lone(), domain="n2").needed
 
 
 def test_reasons_say_why_this_priority_who_was_spared_and_what_a_near_miss_lacked() -> None:
     pods = [pod("a", 3, "n0", priority=5), pod("b", 1, "n0", priority=4), pod("c", 4, "n1", priority=60), *gang(1, 2)]
-    answer = decide(Placement.of(cluster(TWO, pods, [pre()])), PRE)
+    answer = decide(ClusterState.of(cluster(TWO, pods, [pre()])), PRE)
     said = {step.rule: step for step in answer.why}
     assert said[Rule.PLACE_THRESHOLD].numbers == (5,)
     assert said[Rule.PLACE_NOT_ENOUGH].numbers[0] == 4
@@ -233,14 +234,14 @@ def test_reasons_say_why_this_priority_who_was_spared_and_what_a_near_miss_lacke
     assert said[Rule.PLACE_SPARED].subjects == ("d/b",)
     assert (said[Rule.PLACE_NODE].subjects, said[Rule.PLACE_NODE].numbers) == (("d/pre-0", "n0"), (1, 125))
     assert said[Rule.PLACE_MAKES_WAY].subjects == ("d/a",)
-    none = decide(Placement.of(cluster(TWO, [*pods[:3], *gang(1, 5)], [pre()])), PRE)
+    none = decide(ClusterState.of(cluster(TWO, [*pods[:3], *gang(1, 5)], [pre()])), PRE)
     lacks = {step.rule: step for step in none.why}[Rule.PLACE_LACKS]
     assert (lacks.subjects, lacks.numbers) == (("d/pre-0", "n0", "cpu"), (5, 4, 1))
 
 
 def test_long_lists_of_reasons_are_cut() -> None:
     pods = [pod(f"v{i:03}", 1, "n0") for i in range(120)]
-    answer = decide(Placement.of(cluster([node("n0", 120, pods=200)], [*pods, *gang(1, 120)], [pre()])), PRE)
+    answer = decide(ClusterState.of(cluster([node("n0", 120, pods=200)], [*pods, *gang(1, 120)], [pre()])), PRE)
     assert len(answer.victims) == 120
     assert len([step for step in answer.why if step.rule is Rule.PLACE_MAKES_WAY]) == 50
     assert answer.why[-1].rule is Rule.PLACE_MORE
@@ -265,12 +266,12 @@ def test_g9_the_order_of_the_input_changes_nothing_and_no_mark_is_left(
     for seed in in_time(range(fuzz_seed, fuzz_seed + max(1, fuzz_inputs // 20))):
         dice = random.Random(seed)
         world = random_cluster(dice)
-        state = Placement.of(world)
+        state = ClusterState.of(world)
         before = state.fingerprint()
         for preemptor in (PRE, lone()):
             answer = decide(state, preemptor)
             assert state.fingerprint() == before, f"seed {seed}"
-            assert decide(Placement.of(shuffled(world, dice)), preemptor) == answer, f"seed {seed}"
+            assert decide(ClusterState.of(shuffled(world, dice)), preemptor) == answer, f"seed {seed}"
 
 
 @pytest.mark.slow
@@ -279,7 +280,7 @@ def test_a_thorough_search_keeps_n_and_never_costs_more(fuzz_inputs: int, fuzz_s
     """Of equals; unlike ones may also find a lower N, or a place where passes by rule find none."""
     for seed in in_time(range(fuzz_seed, fuzz_seed + max(1, fuzz_inputs // 20))):
         world = random_cluster(random.Random(seed))
-        plain, thorough = (decide(Placement.of(world, thorough=each), PRE) for each in (False, True))
+        plain, thorough = (decide(ClusterState.of(world, thorough=each), PRE) for each in (False, True))
         if not plain.feasible or plain.needed > thorough.needed:
             assert thorough.needed <= plain.needed, f"seed {seed}"
             continue
@@ -297,22 +298,22 @@ def test_s15_4_7_all_nodes_at_once_cost_what_they_cost_one_by_one(
 ) -> None:
     for seed in in_time(range(fuzz_seed, fuzz_seed + max(1, fuzz_inputs // 20))):
         world = random_cluster(random.Random(seed))
-        state = Placement.of(world)
-        room = Room(state, [each for each in world.pods if each.key[1].startswith("pre")], HIGH)
-        room.attach(units_below(state, HIGH))
-        everyone = np.ones(len(room.units), bool)
-        beyond = violating_pods(state, room.units, everyone)
-        room.take_out(everyone)
-        for kind in room.kinds:
-            choice = SeatChoice(room, everyone, beyond)
-            assert sorted(choice.all_nodes(kind)) == sorted(choice.node_by_node(kind)), f"seed {seed}"
+        state = ClusterState.of(world)
+        snapshot = NodeSnapshot(state, [each for each in world.pods if each.key[1].startswith("pre")], HIGH)
+        snapshot.attach(units_below(state, HIGH))
+        everyone = np.ones(len(snapshot.units), bool)
+        beyond = violating_pods(state, snapshot.units, everyone)
+        snapshot.take_out(everyone)
+        for kind in snapshot.kinds:
+            choice = CheapestPlaces(snapshot, everyone, beyond)
+            assert sorted(choice.costs_at_once(kind)) == sorted(choice.costs_one_by_one(kind)), f"seed {seed}"
 
 
 @pytest.mark.property
 def test_g1_there_is_no_preempt_back_pair(fuzz_inputs: int, fuzz_seed: int, in_time: InTime) -> None:
     """Whoever was displaced cannot displace the displacer: it may not even try."""
     for seed in in_time(range(fuzz_seed, fuzz_seed + max(1, fuzz_inputs // 50))):
-        state = Placement.of(random_cluster(random.Random(seed)))
+        state = ClusterState.of(random_cluster(random.Random(seed)))
         answer = decide(state, PRE)
         displaced = [state.pods[key] for key in answer.victims]
         for each in displaced:
@@ -321,7 +322,7 @@ def test_g1_there_is_no_preempt_back_pair(fuzz_inputs: int, fuzz_seed: int, in_t
             state.bind(key, at)
         for each in displaced:
             again = replace(each, key=("d", "again"), uid="again", node=None, member=None)
-            state.add_pod(replace(again, priority=state.priority_of(each)))
+            state.add_pod(replace(again, priority=state.gangs.priority_of(each)))
             assert not set(decide(state, lone("again")).victims) & set(answer.nominated), f"seed {seed}"
             state.remove_pod(("d", "again"))
 
@@ -330,14 +331,14 @@ def test_a_search_probes_by_halves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts, not seconds: of 64 priorities six are tried, beside the first look, the placement and its reasons."""
     taken_out: list[int] = []
 
-    def counting(room: Room, going: Bools) -> None:
+    def counting(snapshot: NodeSnapshot, going: Bools) -> None:
         taken_out.append(int(going.sum()))
-        TAKE_OUT(room, going)
+        TAKE_OUT(snapshot, going)
 
-    monkeypatch.setattr(Room, "take_out", counting)
+    monkeypatch.setattr(NodeSnapshot, "take_out", counting)
     pods = [pod(f"v{i:02}", 4, f"n{i:02}", priority=i) for i in range(64)]
     machines = [node(f"n{i:02}", labels={HOST: f"n{i:02}"}) for i in range(64)]
-    answer = decide(Placement.of(cluster(machines, [*pods, *gang(3, 4)], [pre(least=3)])), PRE)
+    answer = decide(ClusterState.of(cluster(machines, [*pods, *gang(3, 4)], [pre(least=3)])), PRE)
     assert (answer.n, names(answer.victims)) == (2, "v00 v01 v02")
     said = [step for step in answer.why if step.rule is Rule.PLACE_NOT_ENOUGH]
     assert said[0].numbers[0] == 1

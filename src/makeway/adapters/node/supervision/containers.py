@@ -3,7 +3,7 @@
 A start ends when its first process has ended and nothing of it is left: whatever that process leaves behind is killed,
 and what was still in the pipe is written to the log. Only then the end is recorded.
 
-Not here: which container starts when, and who the processes that are left belong to (``supervisor``).
+Not here: which container starts when (``starting``), and whose the processes are that are left (``sweeping``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from makeway.adapters.node.supervision.spawning import Command, NotStarted, shor
 CHUNK = 64 * 1024
 DRAIN_MAX = 4 * 1024 * 1024  # what a pipe may hold, and more
 BACKOFF_MAX_MS = 300_000
-BACKOFF_FORGIVEN_MS = 600_000  # who ran so long begins anew
+BACKOFF_FORGIVEN_MS = 600_000  # a start that lasted so long begins the count anew
 SHORTAGE_MS, SHORTAGE_MAX_MS = 500, 60_000  # before the next try where the machine had nothing left; doubles
 HOOK_EXTRA_MS = 2_000  # for the process itself, where a hook has used up the time
 
@@ -60,7 +60,7 @@ class RunningContainer:
         self._terms = terms
         self.record = ContainerRecord(plan.name, plan.role, reason="PodInitializing")
         self.has_begun = False
-        self.sessions: set[int] = set()  # that it had: who is in one belongs to it
+        self.sessions: set[int] = set()  # that it had: a process in one of them belongs to it
         self.output = -1  # our end of its pipe
         self.is_sweeping = False  # its first process has ended, others may be left
         self.start_at_ms: int | None = None  # when it is to be started again

@@ -1,4 +1,4 @@
-"""A control group for each pod, where the kernel lets us make one: whoever is in it belongs to the pod.
+"""A control group for each pod, where the kernel lets us make one: a process in it belongs to the pod.
 
 Nothing that a process does with sessions, parents or its environment takes it out of its group, and all of a group can
 be killed at once, also what forks faster than it can be counted. Where there is no second version of control groups, or
@@ -48,7 +48,7 @@ def of(uid: str) -> str:
 
 
 def members(path: str, uid: str) -> list[processes.Process]:
-    """Whoever is in the group of a pod. Raises OSError where that cannot be said."""
+    """The processes in the group of a pod. Raises OSError where that cannot be said."""
     if not _is_of(path, uid):
         return []
     try:

@@ -1,9 +1,9 @@
-"""Processes of this machine, as Linux tells of them: who lives, who belongs to whom, how to end exactly the right one.
+"""Processes of this machine, as Linux tells of them: which live, which belong together, how to end the right one.
 
 A process is known by its number and by when it began: numbers come again, and a signal must never reach a stranger.
 
 Only what the kernel calls gone is gone. Where it cannot be asked (no free descriptor, no memory, an error of the disk)
-``OSError`` is raised: nobody knows, so whoever asked does nothing that rests on it, and asks again later.
+``OSError`` is raised: nothing is known, so the caller does nothing that rests on it, and asks again later.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def adopt_orphans() -> None:
 def collect_adopted() -> None:
     """Let go of what has ended below processes that are no more, where those became our children.
 
-    What we have started ourselves is in our session, and is collected by whoever started it.
+    What we have started ourselves is in our session, and is collected where it was started.
     """
     me, session = os.getpid(), os.getsid(0)
     with suppress(OSError):  # it is done again

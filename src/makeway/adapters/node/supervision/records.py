@@ -88,7 +88,7 @@ class PodPlan:
     restart: str = "Always"
     grace_s: int = 30
     deadline_s: int | None = None  # None: it may run for ever
-    agent: str = ""  # the socket of whoever wants to hear of changes
+    agent: str = ""  # the socket that is told of changes
     backoff_ms: int = 10_000  # before the second restart; doubles
     log_bytes: int = 64 * 1024 * 1024  # of each start of a container; the oldest part goes
     devices: tuple[str, ...] = ()  # of the machine, that nobody else gets meanwhile
@@ -207,7 +207,7 @@ def write(folder: Path, name: str, value: PodPlan | Stop) -> None:
 
 
 class RecordFile:
-    """The record of a pod, by the only one who writes it. To append is much cheaper than to replace."""
+    """The record of a pod, for its only writer. To append is much cheaper than to replace."""
 
     def __init__(self, folder: Path) -> None:
         self._path = f"{folder}/{RECORD}"

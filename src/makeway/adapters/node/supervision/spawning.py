@@ -24,7 +24,7 @@ NOT_FOUND, NOT_RUNNABLE = 127, 126  # exit codes, as a shell would give them
 _REPORT = struct.Struct("=Bi")  # which step failed, and how
 _FOLDER, _MEMORY, _COMMAND = range(3)
 _SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)  # processes, memory, descriptors
-_RESET = tuple(  # an exec keeps ignored signals ignored, and who started us may have ignored any
+_RESET = tuple(  # an exec keeps ignored signals ignored, and our own parent may have ignored any
     number for number in range(1, 32) if number not in (signal.SIGKILL, signal.SIGSTOP)
 )
 

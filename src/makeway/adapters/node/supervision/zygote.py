@@ -137,7 +137,7 @@ class Zygote:
                     self._has_strays = True
                     self._killed[os.path.basename(os.fsdecode(folder))] = None
         if self._has_strays:
-            with suppress(OSError):  # nobody can say who is left: it is asked again
+            with suppress(OSError):  # the kernel cannot say what is left: it is asked again
                 self._has_strays = has_children and self._end_strays()
             if not self._has_strays:
                 self._forget_groups()

@@ -1,8 +1,8 @@
 """Who set which field: server-side apply, and the record that it needs of everybody else (``metadata.managedFields``).
 
-Who applies a tree owns the fields in it, together with others who want the same values. A field that another owns and
-that would change is a conflict, unless force takes it over. A field that was applied before and is not any more goes,
-if nobody else owns it. A plain write (create, update, another patch) takes what it changes, silently.
+A manager that applies a tree owns the fields in it, together with others that want the same values. A field that
+another owns and that would change is a conflict, unless force takes it over. A field that was applied before and is not
+any more goes, if nobody else owns it. A plain write (create, update, another patch) takes what it changes, silently.
 
 Ownership is kept in the stored form of a kind: a tree of another one is converted first, and paths in messages are
 those of the reader. Objects that nobody ever recorded stay without a record until somebody applies to them; then all
@@ -52,7 +52,7 @@ ANCIENT = "ancient-changes"
 BEFORE = "before-first-apply"
 KUBECTL = "kubectl"  # who applies with ``kubectl apply --server-side``
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-CONFLICTS_CHARS_MAX = 256 * 1024  # that are told; whoever has more conflicts sees the first of them
+CONFLICTS_CHARS_MAX = 256 * 1024  # that are told; of more conflicts these are the first
 LAST_APPLIED_MAX = 256 * 1024  # bytes; what all annotations of an object may have
 
 
@@ -211,7 +211,7 @@ def _merged(
     """What is wanted put into what is there, and what the applier wants no longer, nor anybody else, taken out."""
     new: dict[str, Tree] = merged(old, config, part)
     given = {name: config["metadata"][name] for name in ("uid", "resourceVersion") if config["metadata"].get(name)}
-    if given:  # what the applier believes to be there; whoever writes the outcome compares
+    if given:  # what the applier believes to be there; it is compared when the outcome is written
         new["metadata"] = {**new["metadata"], **given}
     if last is None:
         return new
@@ -222,7 +222,7 @@ def _merged(
 
 
 def _first_record(kind: Kind, old: dict[str, Tree], now: Time) -> Record:
-    """All that is there belongs to those who were never recorded."""
+    """All that is there belongs to managers that were never recorded."""
     fields = fields_of(old, owned_part(kind, "")) or {}
     if kind.has_status:
         fields = union(fields, fields_of(old, owned_part(kind, "status")) or {})

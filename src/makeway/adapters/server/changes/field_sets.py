@@ -119,7 +119,7 @@ def without(fields: Fields, roots: Fields) -> Fields:
 def below(fields: Fields, roots: Fields) -> Fields:
     """What of a set is at or below the ends of ``roots``."""
     result: Fields = {}
-    for step in roots if len(roots) <= len(fields) else fields:  # whoever owns little is quickly looked through
+    for step in roots if len(roots) <= len(fields) else fields:  # a manager that owns little is quickly looked through
         under, each = roots.get(step), fields.get(step)
         if under is not None and each is not None and (not under or (each := below(each, under))):
             result[step] = each

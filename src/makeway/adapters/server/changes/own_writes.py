@@ -30,7 +30,7 @@ def recorded(objects: StoredObjects, body: Body, clock: Clock) -> Body:
     try:
         old = objects.get(kind, meta.namespace if kind.namespaced else "", meta.name)
     except NotFound:
-        return body  # whoever writes it says so
+        return body  # the writer says so itself
     if _RECORD not in old.data:
         return body
     before = old.tree()

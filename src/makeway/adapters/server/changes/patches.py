@@ -235,7 +235,7 @@ def _weight(value: Tree) -> int:
 
 
 def _copied(tree: Tree) -> Tree:
-    """A tree of its own; whoever asks knows that it is not too deep."""
+    """A tree of its own; the caller knows that it is not too deep."""
     if isinstance(tree, dict):
         return {key: _copied(each) for key, each in tree.items()}
     return [_copied(each) for each in tree] if isinstance(tree, list) else tree
@@ -302,7 +302,7 @@ _META: Mapping[str, FieldType] = {
 _MERGED_SETS = {("ObjectMeta", "finalizers"), ("NodeSpec", "podCIDRs")}
 
 
-_Path = tuple[str, ...]  # made a text only for who is refused: a key may be as long as the patch
+_Path = tuple[str, ...]  # made a text only for a refusal: a key may be as long as the patch
 
 
 def _told_path(path: _Path, step: str = "") -> str:

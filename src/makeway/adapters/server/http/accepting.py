@@ -1,4 +1,4 @@
-"""Who knocks is let in one by one, and is known from that moment: before TLS, before the first byte.
+"""Connections are let in one by one, and each is known from that moment: before TLS, before the first byte.
 
 The loop's own server accepts by itself and tells of a connection when TLS is agreed on. Until then nobody could count
 it, and a thousand that never say a word would take the descriptors that pods and clients need.
@@ -14,7 +14,7 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 
-from makeway.adapters.server.http.connections import Bounded, Connections
+from makeway.adapters.server.http.connections import ClientConnection, Connections
 from makeway.adapters.server.http.limits import Limits
 
 log = logging.getLogger("makeway.server")
@@ -29,7 +29,7 @@ class Accepting:
     """Stands in for the loop's server, as far as uvicorn asks it: ``close``, ``wait_closed``, ``sockets``."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, listener: socket.socket, protocol: Callable[[], Bounded],
+        self, loop: asyncio.AbstractEventLoop, listener: socket.socket, protocol: Callable[[], ClientConnection],
         trust: ssl.SSLContext, limits: Limits, connections: Connections,
     ) -> None:  # fmt: skip
         self.sockets = (listener,)
@@ -61,7 +61,7 @@ class Accepting:
             welcome.add_done_callback(self._welcomes.discard)
 
     def _rest(self, error: OSError) -> None:
-        """Those who wait at the door go on waiting, and a stranger makes room."""
+        """Connections that were not accepted go on waiting, and an unknown one makes room."""
         log.warning("no connection can be accepted: %s", error.strerror)
         self._connections.turn_away_oldest()
         self._loop.remove_reader(self._listener)
@@ -71,7 +71,7 @@ class Accepting:
         if not self._is_closed:
             self._loop.add_reader(self._listener, self._knock)
 
-    async def _welcome(self, line: socket.socket, protocol: Bounded) -> None:
+    async def _welcome(self, line: socket.socket, protocol: ClientConnection) -> None:
         try:
             await self._loop.connect_accepted_socket(
                 lambda: protocol, line, ssl=self._trust, ssl_handshake_timeout=self._limits.handshake_seconds,

@@ -22,7 +22,7 @@ from makeway.adapters.server.changes.field_ownership import ApplyConflict
 from makeway.adapters.server.changes.patches import PatchRefused
 from makeway.adapters.server.http.answers import Header, Response, form_of, plain, text
 from makeway.adapters.server.http.bodies import Query
-from makeway.adapters.server.http.connections import Bounded, Connections
+from makeway.adapters.server.http.connections import ClientConnection, Connections
 from makeway.adapters.server.http.limits import Limits, files_allowed
 from makeway.adapters.server.http.load_metrics import LoadMetrics
 from makeway.adapters.server.http.routes import Route, is_stored, route, segments
@@ -44,6 +44,7 @@ from makeway.adapters.server.http.uploads import BodyBytes
 from makeway.adapters.server.http.watch import Watches
 from makeway.adapters.server.openapi.documents import openapi
 from makeway.adapters.server.resources import reviews
+from makeway.adapters.server.resources.calls import Call, ReaderThreads
 from makeway.adapters.server.resources.discovery import (
     DEFINITIONS_GROUP,
     VISIBILITY_GROUP,
@@ -51,9 +52,10 @@ from makeway.adapters.server.resources.discovery import (
     discovery,
 )
 from makeway.adapters.server.resources.pod_calls import PodCalls, PodLogs
-from makeway.adapters.server.resources.rest import Call, Rest
+from makeway.adapters.server.resources.reads import Reads
 from makeway.adapters.server.resources.troubles import GaveUp, log_trouble
 from makeway.adapters.server.resources.upkeep import EVENTS_MS, Upkeep
+from makeway.adapters.server.resources.writes import Writes
 from makeway.adapters.server.storage.store import SqliteStore
 from makeway.api.reading.documents import Tree
 from makeway.runtime.ports import Clock, StoreError
@@ -85,12 +87,12 @@ class Extras(Protocol):
 
     @property
     def logs(self) -> PodLogs | None:
-        """Whoever runs pods here; None: nobody."""
+        """What runs pods here; None: nothing does."""
 
     async def pending_workloads(
         self, namespace: str | None, queue: str, *, offset: int, limit: int
     ) -> Mapping[str, Tree] | None:
-        """Who waits in a ClusterQueue (``namespace`` None) or LocalQueue; None where there is no such queue."""
+        """What waits in a ClusterQueue (``namespace`` None) or LocalQueue; None where there is no such queue."""
 
 
 class App:
@@ -106,13 +108,15 @@ class App:
         self._store = store
         self._access = access
         self._extras = extras
-        self._rest = Rest(store, limits, clock, gave_up)
+        self._threads = ReaderThreads(store)
+        self._reads = Reads(store, self._threads, limits, clock, gave_up)
+        self._verbs = _verbs(self._reads, Writes(store, self._threads, self._reads, clock))
         self._streams = Streams(limits)
         self._watches = Watches(store, limits)
         self.connections = Connections(limits)
         self._bodies = BodyBytes(limits)
         self._load = LoadMetrics()
-        self._pods = PodCalls(self._rest, store, clock, extras.logs)
+        self._pods = PodCalls(store, self._threads, clock, extras.logs)
         self._upkeep = Upkeep(store, clock, events_ms=events_ms, gave_up=gave_up)
         self._loop: asyncio.AbstractEventLoop | None = None
         access.on_revoked(lambda: self._from_elsewhere(self._revoked))
@@ -162,7 +166,7 @@ class App:
             else:
                 upkeep.cancel()
                 looks.cancel()
-                self._rest.close()
+                self._threads.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
@@ -252,32 +256,35 @@ class App:
             exchange.text(b"user-agent"),
         )  # fmt: skip
         if not is_stored(kind):
-            return await self._rest.apart(call, lambda: reviews.answer(call, user))
+            return await self._threads.apart(call, lambda: reviews.answer(call, user))
         if verb == "watch":
             return await self._watch(call, user)
         if route.part == "log":
             return await self._pods.log(call, partial(self._begin_stream, user))
         if route.part in ("binding", "eviction"):
             return await (self._pods.bind if route.part == "binding" else self._pods.evict)(call)
-        return await self._verbs[verb](self._rest, call)
+        return await self._verbs[verb](call)
 
     def _begin_stream(self, user: User) -> OpenStream:
         return self._streams.begin(user.token, partial(self._access.is_valid, user))
 
     async def _watch(self, call: Call, user: User) -> Response:
-        shown, chosen = self._rest.shown(call), self._rest.chosen(call)
+        shown, chosen = self._reads.shown(call), self._reads.chosen(call)
         stream = self._begin_stream(user)
         try:
             begin = partial(self._watches.begin, call, chosen, shown, stream)
-            watching = await self._rest.among_many(call.route.stored, begin)
+            watching = await self._threads.among_many(call.route.stored, begin)
         except BaseException:
             stream.close()
             raise
         return Response(200, watching.lines(), call.form.content_type, stream=stream)
 
-    _verbs: Mapping[str, Callable[[Rest, Call], Awaitable[Response]]] = {
-        "get": Rest.get, "list": Rest.list, "create": Rest.create, "update": Rest.update, "patch": Rest.patch,
-        "delete": Rest.delete, "deletecollection": Rest.delete_collection,
+
+def _verbs(reads: Reads, writes: Writes) -> Mapping[str, Callable[[Call], Awaitable[Response]]]:
+    """Of objects; what belongs to single kinds is not among them."""
+    return {
+        "get": reads.get, "list": reads.list, "create": writes.create, "update": writes.update, "patch": writes.patch,
+        "delete": writes.delete, "deletecollection": writes.delete_collection,
     }  # fmt: skip
 
 
@@ -319,7 +326,7 @@ class Exchange:
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, limits: Limits, bodies: BodyBytes) -> None:
         self.scope = scope
-        self.connection: Bounded = scope["state"]["connection"]
+        self.connection: ClientConnection = scope["state"]["connection"]
         self._bodies = bodies
         self._ticket: tuple[str, int] | None = None  # whose body it is, and how much is held for it
         self.route: Route | None = None

@@ -1,12 +1,12 @@
-"""Connections whose patience ends: uvicorn's protocol, within limits, and who may have how many of them.
+"""Connections whose patience ends: uvicorn's protocol, within limits, and how many of them a client may have.
 
 What uvicorn leaves to the operator is bounded here: how large the head of a request may be and how long it may take to
 arrive, how long a client may take nothing of its answer, how much waits for it meanwhile, how many connections there
-are. Whoever exceeds one of them is told so where that is possible, and the connection ends.
+are. A client that exceeds one of them is told so where that is possible, and the connection ends.
 
 A connection is *unknown* from when it is accepted, before TLS, until it shows a good token. Strangers have a share of
-their own: when it is used up the one that came first goes, so that whoever comes next gets in. So nobody without a
-token takes a place from anybody who has one, and who has one always gets as far as showing it.
+their own: when it is used up the one that came first goes, so that the next one gets in. So no client without a
+token takes a place from one that has one, and one that has a token always gets as far as showing it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ RETRY_SECONDS = 5
 
 
 class Connections:
-    """All connections of one server, by who has them. On the HTTP loop only."""
+    """All connections of one server, by token. On the HTTP loop only."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._unknown: dict[Bounded, None] = {}  # oldest first
-        self._known: dict[str, dict[Bounded, None]] = {}  # by token
+        self._unknown: dict[ClientConnection, None] = {}  # oldest first
+        self._known: dict[str, dict[ClientConnection, None]] = {}  # by token
         self._admins = 0  # of the known ones
-        self._stalled: dict[Bounded, float] = {}  # since when; longest first
+        self._stalled: dict[ClientConnection, float] = {}  # since when; longest first
         self._stalled_max = max(1, limits.buffered_bytes // STALLED_BYTES)
         self.ended: Counter[str] = Counter()  # by the server, for what reason
 
@@ -52,16 +52,16 @@ class Connections:
     @property
     def buffered_bytes(self) -> int:
         """What waits in this process for clients to take it, as far as TLS knows."""
-        everybody = [*self._unknown, *(each for mine in self._known.values() for each in mine)]
-        return sum(each.transport.get_write_buffer_size() for each in everybody if each.transport is not None)
+        everybody = [*self._unknown, *(connection for mine in self._known.values() for connection in mine)]
+        return sum(c.transport.get_write_buffer_size() for c in everybody if c.transport is not None)
 
     def _known_count(self) -> int:
         return sum(map(len, self._known.values()))
 
     # --- coming and going ---
 
-    def arrive(self, each: Bounded) -> None:
-        self._unknown[each] = None
+    def arrive(self, connection: ClientConnection) -> None:
+        self._unknown[connection] = None
         while len(self._unknown) > self._limits.unknown_connections:
             self.turn_away_oldest()
 
@@ -70,95 +70,127 @@ class Connections:
         if self._unknown:
             self._turn_away(next(iter(self._unknown)), "unknown")
 
-    def leave(self, each: Bounded) -> None:
-        self._unknown.pop(each, None)
-        self._stalled.pop(each, None)
-        if each.user is not None:
-            mine = self._known[each.user.token]
-            del mine[each]
-            self._admins -= each.user.role == "admin"
+    def leave(self, connection: ClientConnection) -> None:
+        self._unknown.pop(connection, None)
+        self._stalled.pop(connection, None)
+        if connection.user is not None:
+            mine = self._known[connection.user.token]
+            del mine[connection]
+            self._admins -= connection.user.role == "admin"
             if not mine:
-                del self._known[each.user.token]
-            each.user = None
+                del self._known[connection.user.token]
+            connection.user = None
 
-    def admit(self, each: Bounded, user: User) -> None:
+    def admit(self, connection: ClientConnection, user: User) -> None:
         """A connection has shown a token. Raises ``RequestRefused`` (429) where no more may be had, and says why.
 
         Before that an idle one makes way: first of the same token, and where all are many of anybody.
         """
-        self.leave(each)
+        self.leave(connection)
         limits, is_admin = self._limits, user.role == "admin"
         mine = self._known.get(user.token, {})
         if len(mine) >= limits.connections_per_token and not self._make_way(mine):
-            self.arrive(each)
+            self.arrive(connection)
             words = f"too many connections: this token has {len(mine)}, which is all that one may have"
             raise RequestRefused(429, words, retry_seconds=RETRY_SECONDS, closes=True)
         most = limits.connections - limits.unknown_connections - (0 if is_admin else limits.admin_connections)
         count = self._known_count() if is_admin else self._known_count() - self._admins
         if count >= most and not self._make_way(self._idle_for(is_admin)):
-            self.arrive(each)
+            self.arrive(connection)
             words = f"too many connections: all clients together have {count}, and no more are served"
             raise RequestRefused(429, words, retry_seconds=RETRY_SECONDS, closes=True)
-        each.user = user
-        self._known.setdefault(user.token, {})[each] = None
+        connection.user = user
+        self._known.setdefault(user.token, {})[connection] = None
         self._admins += is_admin
 
-    def _idle_for(self, is_admin: bool) -> dict[Bounded, None]:
-        everybody = (each for mine in self._known.values() for each in mine)
-        return {each: None for each in everybody if is_admin or (each.user is not None and each.user.role != "admin")}
+    def _idle_for(self, is_admin: bool) -> dict[ClientConnection, None]:
+        everybody = (connection for mine in self._known.values() for connection in mine)
+        return {
+            connection: None
+            for connection in everybody
+            if is_admin or (connection.user is not None and connection.user.role != "admin")
+        }
 
-    def _make_way(self, among: dict[Bounded, None]) -> bool:
-        idle = [each for each in among if not each.is_busy]
+    def _make_way(self, among: dict[ClientConnection, None]) -> bool:
+        idle = [connection for connection in among if not connection.is_busy]
         if idle:
-            self._turn_away(min(idle, key=lambda each: each.idle_since), "idle")
+            self._turn_away(min(idle, key=lambda connection: connection.idle_since), "idle")
         return bool(idle)
 
-    def _turn_away(self, each: Bounded, why: str) -> None:
+    def _turn_away(self, connection: ClientConnection, why: str) -> None:
         self.ended[why] += 1
-        each.hang_up()
-        self.leave(each)
+        connection.hang_up()
+        self.leave(connection)
 
     def check(self, is_valid: Callable[[User], bool]) -> None:
-        """Tokens have ended: who has nothing but an open line loses it. What is being answered says so itself."""
-        everybody = [each for mine in self._known.values() for each in mine]
-        for each in everybody:
-            if each.user is not None and not is_valid(each.user) and not each.is_busy:
-                self._turn_away(each, "token")
+        """Tokens have ended: a connection with nothing under way is ended. What is being answered says so itself."""
+        everybody = [connection for mine in self._known.values() for connection in mine]
+        for connection in everybody:
+            if connection.user is not None and not is_valid(connection.user) and not connection.is_busy:
+                self._turn_away(connection, "token")
 
     # --- those that are not read ---
 
-    def stall(self, each: Bounded, now: float) -> None:
+    def stall(self, connection: ClientConnection, now: float) -> None:
         """Its client takes nothing at present. Where those are too many, the one that is so for longest goes."""
-        self._stalled[each] = now
+        self._stalled[connection] = now
         while len(self._stalled) > self._stalled_max:
             longest, since = next(iter(self._stalled.items()))
             if now - since < STALL_SECONDS:
                 break
             longest.give_up()
 
-    def move_on(self, each: Bounded) -> None:
-        self._stalled.pop(each, None)
+    def move_on(self, connection: ClientConnection) -> None:
+        self._stalled.pop(connection, None)
 
 
-def bounded(limits: Limits, connections: Connections) -> type[Bounded]:
+class Countdown:
+    """A call that comes when the time is over, unless the countdown is stopped before."""
+
+    __slots__ = ("_call", "_handle", "_loop", "_seconds")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, call: Callable[[], None]) -> None:
+        self._loop, self._seconds, self._call = loop, seconds, call
+        self._handle: asyncio.TimerHandle | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._handle is not None
+
+    def start(self) -> None:
+        """Nothing happens where it runs already: the time is not prolonged."""
+        if self._handle is None:
+            self._handle = self._loop.call_later(self._seconds, self._end)
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _end(self) -> None:
+        self._handle = None
+        self._call()
+
+
+def bounded(limits: Limits, connections: Connections) -> type[ClientConnection]:
     """The protocol for a server with these limits."""
-    return type("BoundedWithin", (Bounded,), {"limits": limits, "all": connections})
+    return type("BoundedConnection", (ClientConnection,), {"limits": limits, "all": connections})
 
 
-class Bounded(HttpToolsProtocol):
+class ClientConnection(HttpToolsProtocol):
     """One connection. A class of its own for each server: ``limits`` and ``all`` belong to it."""
 
     limits: ClassVar[Limits] = Limits()
     all: ClassVar[Connections] = Connections(Limits())
-    user: User | None = None  # who has shown a token on it
+    user: User | None = None  # whose token was shown on it
     line: socket.socket | None = None  # while TLS is not agreed on
     idle_since = 0.0
     _is_head = True  # a request has not begun, or its head is not complete
     _unread_bytes = 0  # of a head that is not complete
     _header_bytes = 0  # of the headers that were read
     _is_too_large = False
-    _patience: asyncio.TimerHandle | None = None  # runs while a head is awaited
-    _stall: asyncio.TimerHandle | None = None  # runs while the client takes nothing
+    _arrival: Countdown  # while a head is awaited
+    _stall: Countdown  # while the client takes nothing
 
     @property
     def is_busy(self) -> bool:
@@ -167,7 +199,7 @@ class Bounded(HttpToolsProtocol):
 
     @property
     def is_stalled(self) -> bool:
-        return self._stall is not None
+        return self._stall.is_running
 
     def is_of(self, user: User) -> None:
         """It has shown a token. Raises ``RequestRefused``, see ``Connections.admit``."""
@@ -180,11 +212,13 @@ class Bounded(HttpToolsProtocol):
         self.line = None
         transport.set_write_buffer_limits(HIGH_BYTES, LOW_BYTES)
         self.timeout_keep_alive = max(1, int(self.limits.unknown_seconds))
-        self._patience = self.loop.call_later(self.limits.header_seconds, self._lose_patience)
+        self._arrival = Countdown(self.loop, self.limits.header_seconds, self._come_too_late)
+        self._stall = Countdown(self.loop, self.limits.write_seconds, self.give_up)
+        self._arrival.start()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._calm()
-        self._move_on()
+        self._arrival.stop()
+        self._stall.stop()
         super().connection_lost(error)
         self.all.leave(self)
 
@@ -204,7 +238,8 @@ class Bounded(HttpToolsProtocol):
     def give_up(self) -> None:
         """Its client takes nothing of what it asked for."""
         self.all.ended["unread"] += 1
-        self._move_on()
+        self._stall.stop()
+        self.all.move_on(self)
         self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -212,8 +247,7 @@ class Bounded(HttpToolsProtocol):
             return
         if self._is_head:
             self._unread_bytes += len(data)
-            if self._patience is None:
-                self._patience = self.loop.call_later(self.limits.header_seconds, self._lose_patience)
+            self._arrival.start()
         super().data_received(data)
         if self._is_head and self._unread_bytes > self.limits.header_bytes:
             self._end(431, TOO_LARGE)
@@ -232,7 +266,7 @@ class Bounded(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._is_head, self._unread_bytes = False, 0
-        self._calm()
+        self._arrival.stop()
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -248,27 +282,16 @@ class Bounded(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        if self._stall is None:
-            self._stall = self.loop.call_later(self.limits.write_seconds, self.give_up)
+        if not self._stall.is_running:
+            self._stall.start()
             self.all.stall(self, self.loop.time())
 
     def resume_writing(self) -> None:
-        self._move_on()
+        self._stall.stop()
+        self.all.move_on(self)
         super().resume_writing()
 
-    def _calm(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
-
-    def _move_on(self) -> None:
-        if self._stall is not None:
-            self._stall.cancel()
-            self._stall = None
-            self.all.move_on(self)
-
-    def _lose_patience(self) -> None:
-        self._patience = None
+    def _come_too_late(self) -> None:
         self._end(408, b"the request took too long to arrive")
 
     def _end(self, status: int, words: bytes) -> None:

@@ -20,20 +20,20 @@ class Limits:
     admin_connections: int = 64  # of all, those that only administrators get
     streams: int = 1200  # watches and follows of logs
     streams_per_token: int = 250
-    buffered_bytes: int = 64 * 1024 * 1024  # that wait for those who do not read, all of them together
+    buffered_bytes: int = 64 * 1024 * 1024  # that wait for clients that do not read, all of them together
     list_limit_max: int = 100_000  # objects in one page
     selector_terms_max: int = 100  # keys and values
     handshake_seconds: float = 10  # to agree on TLS
     header_seconds: float = 10  # to send the head of a request, once its first byte came
     body_seconds: float = 30  # to send all of a body
     idle_seconds: float = 120  # between two requests
-    unknown_seconds: float = 10  # the same, of who has not shown a token
+    unknown_seconds: float = 10  # the same, of a connection that has not shown a token
     write_seconds: float = 30  # to take the next 48 KiB of an answer
     answer_seconds: float = 600  # to take all of an answer that has an end
     watch_seconds: int = 3600  # the longest watch; clients begin anew
     bookmark_seconds: float = 30  # how often a quiet watch is told where it is
     gather_seconds: float = 0.01  # changes that come within it reach a watch together
-    gzip_bytes: int = 128 * 1024  # larger answers are compressed for those who can read it
+    gzip_bytes: int = 128 * 1024  # larger answers are compressed for clients that can read it
 
     def within(self, files: int) -> Limits:
         """The same on a machine that lets this process have so many descriptors.
@@ -47,7 +47,7 @@ class Limits:
         )  # fmt: skip
 
     def shares(self) -> str:
-        """Who may have how many connections, in words."""
+        """How many connections may be had, in words."""
         return (
             f"at most {self.connections} connections: {self.unknown_connections} before a token is shown, "
             f"{self.admin_connections} kept for administrators, {self.connections_per_token} of one token"

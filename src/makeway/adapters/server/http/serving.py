@@ -96,7 +96,7 @@ class Serving:
 
 
 class _Loop(uvloop.Loop):
-    """uvicorn asks the loop for a server; it gets one that counts whom it lets in."""
+    """uvicorn asks the loop for a server; it gets one that counts what it lets in."""
 
     def __init__(self, app: App) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""How many bytes of bodies a server holds at a time, whoever sends them and however slowly.
+"""How many bytes of bodies a server holds at a time, from any client, however slowly they come.
 
 A small body costs no more than the connection it comes on. For a large one room is taken before its first byte is read,
 as much as it says it will be, and kept until it has been answered: so a crowd of slow senders gets 429, not memory.

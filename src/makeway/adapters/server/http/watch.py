@@ -24,8 +24,10 @@ from makeway.adapters.server.http.bodies import Query
 from makeway.adapters.server.http.limits import Limits
 from makeway.adapters.server.http.statuses import RequestRefused, bad_request, refusal
 from makeway.adapters.server.http.streams import OpenStream
-from makeway.adapters.server.resources.rest import Call, check_match
-from makeway.adapters.server.storage.store import SharedWatch, SqliteStore
+from makeway.adapters.server.resources.calls import Call
+from makeway.adapters.server.resources.reads import check_match
+from makeway.adapters.server.storage.shared import SharedWatch
+from makeway.adapters.server.storage.store import SqliteStore
 from makeway.api.reading.documents import Tree
 from makeway.runtime.ports import Expired, Filter, KindKey, Revision, WatchEvent, kind_key
 
@@ -67,7 +69,7 @@ class WatchOptions:
 
 
 class Bell:
-    """Calls those who wait when something was committed that may concern them."""
+    """Calls watches that wait when something was committed that may concern them."""
 
     def __init__(self, limits: Limits, before: Callable[[], None]) -> None:
         self._gather = limits.gather_seconds
@@ -140,7 +142,7 @@ class Watches:
         return self._pieces.get(key)
 
     def keep(self, key: object, piece: WatchChunk) -> None:
-        """For the next who is in the same place and wants to see the same, as far as there is room."""
+        """For the next watch in the same place that wants to see the same, as far as there is room."""
         size = self._pieces_bytes + sum(map(len, piece.parts))
         if len(self._pieces) < PIECES_MAX and size <= PIECES_BYTES_MAX:
             self._pieces[key] = piece

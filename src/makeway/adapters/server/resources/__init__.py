@@ -1,6 +1,7 @@
 """The verbs of the API, and what belongs to single kinds.
 
-- ``rest``: get, list, create, update, patch, apply, delete; ``selectors``: labels and fields in a query
+- ``calls``: a request taken apart; ``reads``: get, list; ``writes``: create, update, patch, apply, delete;
+  ``selectors``: labels and fields in a query
 - ``admission``: what is completed and judged before an object is stored
 - ``pod_calls`` and ``reviews``: bindings, evictions, logs; who am I, what may I do
 - ``tables`` and ``cells``: what ``kubectl get`` prints; ``discovery``: what is served

@@ -1,7 +1,7 @@
 """What is served, as clients ask for it: groups, versions, resources, verbs.
 
 Two forms of one table (``RESOURCES``): the old one, a document per group and version, and the aggregated one, all in
-one document for those who ask with ``as=APIGroupDiscoveryList``. kubectl takes a name such as ``workloads`` to mean
+one document for clients that ask with ``as=APIGroupDiscoveryList``. kubectl takes a name such as ``workloads`` to mean
 the first group that has it, so the order here is a choice: the queueing kinds come before the other Workloads.
 
 Promise: equal bytes for equal questions; each answer is made once.

@@ -16,7 +16,7 @@ from makeway.adapters.server.http.answers import Response, plain
 from makeway.adapters.server.http.bodies import Query, WriteOptions
 from makeway.adapters.server.http.statuses import Cause, RequestRefused, bad_request
 from makeway.adapters.server.http.streams import OpenStream
-from makeway.adapters.server.resources.rest import Call, Rest
+from makeway.adapters.server.resources.calls import Call, ReaderThreads
 from makeway.adapters.server.storage.store import SqliteStore
 from makeway.api import codec
 from makeway.api.objects.kubernetes import (
@@ -60,7 +60,7 @@ class LogOptions:
 
 
 class PodLogs(Protocol):
-    """Whoever runs pods here."""
+    """What runs pods here."""
 
     def read(self, pod: Stored, options: LogOptions) -> AsyncIterator[bytes]:
         """The lines of a container, after an empty part that comes at once. Raises ``NoLog`` before the first part."""
@@ -71,9 +71,9 @@ class NoLog(Exception):
 
 
 class PodCalls:
-    def __init__(self, rest: Rest, store: SqliteStore, clock: Clock, logs: PodLogs | None = None) -> None:
-        self._rest = rest
+    def __init__(self, store: SqliteStore, threads: ReaderThreads, clock: Clock, logs: PodLogs | None = None) -> None:
         self._store = store
+        self._threads = threads
         self._clock = clock
         self._logs = logs
 
@@ -81,12 +81,12 @@ class PodCalls:
         return Time.of_millis(stored(self._clock()))
 
     async def bind(self, call: Call) -> Response:
-        binding = await self._rest.apart(call, lambda: _posted(call, Binding))
+        binding = await self._threads.apart(call, lambda: _posted(call, Binding))
         now = self._now()
         return await self._decided(call, lambda ahead: bound(ahead, call.route.place, call.route.name, binding, now))
 
     async def evict(self, call: Call) -> Response:
-        eviction = await self._rest.apart(call, lambda: _posted(call, Eviction))
+        eviction = await self._threads.apart(call, lambda: _posted(call, Eviction))
         options, now = eviction.delete_options or DeleteOptions(), self._now()
         is_dry = any(each == "All" for each in options.dry_run)
         return await self._decided(

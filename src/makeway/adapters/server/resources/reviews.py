@@ -9,8 +9,8 @@ from makeway.adapters.server.http import bodies, protobuf
 from makeway.adapters.server.http.answers import JSON, Response
 from makeway.adapters.server.http.bodies import WriteOptions
 from makeway.adapters.server.http.statuses import unsupported_media
+from makeway.adapters.server.resources.calls import Call
 from makeway.adapters.server.resources.discovery import RESOURCES
-from makeway.adapters.server.resources.rest import Call
 from makeway.api import codec
 from makeway.api.objects.kubernetes import (
     NonResourceRule,

@@ -25,7 +25,7 @@ from makeway.runtime.ports import Stored
 Objects = Literal["None", "Metadata", "Object"]
 Cells = Callable[[dict[str, Tree], Millis], Sequence[Cell]]
 
-TABLES = "tables"  # who gives up on an object here
+TABLES = "tables"  # the part that gives up on an object here
 UNREADABLE = "<unreadable>"
 _META = "meta.k8s.io/v1"
 _STEP = re.compile(r"\.(\w+)|\[\?\(@\.(\w+)=='(\w+)'\)\]")

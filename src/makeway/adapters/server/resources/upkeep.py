@@ -35,7 +35,7 @@ PIECE = 500
 EVENTS_MS = 60 * 60 * 1000
 LOOK_SECONDS = 30.0  # how often old events are looked for
 RETRY_SECONDS = 5.0
-UPKEEP = "upkeep"  # who gives up on an object here
+UPKEEP = "upkeep"  # the part that gives up on an object here
 
 
 class Upkeep:
@@ -55,7 +55,7 @@ class Upkeep:
         self._written: dict[
             tuple[str, str], tuple[Millis, int]
         ] = {}  # events: when and at which revision, oldest first
-        self._writing = Lock()  # whoever looks at these
+        self._writing = Lock()  # to look at these
         self._called: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._begin()

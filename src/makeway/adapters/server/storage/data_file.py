@@ -68,7 +68,7 @@ class DataFileLost(Exception):
 
 
 class DataFile:
-    """An open data file. Whoever has it may write from any thread, one at a time.
+    """An open data file. It may be written from any thread, one at a time.
 
     ``size_max``, in bytes: it grows no further, and a write that needs more fails as on a full disk.
     """

@@ -40,7 +40,7 @@ class DiskReserve:
         return True
 
     def give(self) -> bool:
-        """Give the room to whoever needs it; whether there was any."""
+        """Give the room back; whether there was any."""
         try:
             file = os.open(self._name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self._folder)
         except OSError:

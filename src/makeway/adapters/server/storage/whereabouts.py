@@ -1,8 +1,8 @@
 """Whether the files that a server has open are still those that lie in its folder.
 
-A file that is removed, renamed or replaced goes on for whoever has it open, and everything written to it is lost with
-that process. SQLite does not notice; so we look, at the names and at what only we may change: before and after each
-commit, and once in a second. A look is a handful of ``stat`` calls.
+A file that is removed, renamed or replaced goes on for a process that has it open, and everything written to it is lost
+with that process. SQLite does not notice; so we look, at the names and at what only we may change: before and after
+each commit, and once in a second. A look is a handful of ``stat`` calls.
 """
 
 from __future__ import annotations

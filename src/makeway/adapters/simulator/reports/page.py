@@ -25,7 +25,7 @@ BARS = 60  # of a chart through time
 QUEUES = 20
 RESOURCES = 4  # of one queue
 ROWS = 200  # of a table
-NAMES = 200  # of those who are summed up
+NAMES = 200  # of queues that are summed up
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE

@@ -1,7 +1,7 @@
 """Shares through a run: how rich each queue and cohort was on average, at most, and at the end (S-9.2).
 
-Counted afterwards, from who held what and when, and exactly: a share changes only where a queue or one below a cohort
-takes or gives back quota, and stays as it is in between. Quota and weights are those of the end of the run.
+Counted afterwards, from which queue held what and when, and exactly: a share changes only where a queue or one below a
+cohort takes or gives back quota, and stays as it is in between. Quota and weights are those of the end of the run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A short run told as a story: who came, who got quota, who made way for whom, who was done, each with its time.
+"""A short run told as a story: what came, got quota, made way and for which workload, and was done, each with its time.
 
 Promises: all that happened is told, in its order, and of what happens at the same time causes before effects; equal
-runs give equal stories. Whoever has not come to an end is named at the end.
+runs give equal stories. What has not come to an end is named at the end.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ class Arriving:
 
     def _as_created(self, body: Wire) -> Wire:
         """A managed Job as a server lets it in: suspended (api 18.1)."""
-        if isinstance(body, Job) and not why_unmanaged(body.metadata, self._jobs, self._find):
+        if isinstance(body, Job) and not why_unmanaged(body, self._jobs, self._find):
             return msgspec.structs.replace(body, spec=amended(body.spec, {"suspend": True}))
         return body
 
@@ -272,7 +272,7 @@ def is_name(text: str) -> bool:
 
 
 def drawn_priority(seed: int, name: str) -> int:
-    """A priority for a workload of a trace that has none: the same for the same seed, whoever else is there."""
+    """A priority for a workload of a trace that has none: the same for the same seed, whatever else is there."""
     ticket = int.from_bytes(hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()) % 100
     for priority, share in PRIORITIES:
         if ticket < share:
@@ -396,7 +396,7 @@ def _bad_spans(manifest: Manifest, value: Wire) -> Iterator[Finding]:
 
 
 def arrivals_of(objects: Iterable[Wire]) -> Source:
-    """What objects with times say about who is there and who comes.
+    """What objects with times say about which are there and which come.
 
     If some Workload holds quota, the objects are the state of a system at the latest time that such a Workload
     tells of, and the source begins there; otherwise it begins with the earliest ``creationTimestamp``. Whatever
@@ -427,7 +427,7 @@ def arrivals_of(objects: Iterable[Wire]) -> Source:
 
 
 def _present(works: Sequence[Work], by_uid: Mapping[str, Work], begins_at: Millis) -> set[int]:
-    """Which are there at the beginning; whoever owns something that is there is there too, and the other way round."""
+    """Which are there at the beginning; an owner of something that is there is there too, and the other way round."""
     position = {id(each): i for i, each in enumerate(works)}
     roots = [_root(each, by_uid) for each in works]
     families = {

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
@@ -30,7 +30,14 @@ from makeway.adapters.simulator.sources.arrivals import (
     workload_spec,
 )
 from makeway.api.objects.meta import LABEL, REQUIRED, Limit, Wire, ready
-from makeway.api.objects.queueing import ClusterQueue, FlavorQuotas, Preemption, ResourceQuota
+from makeway.api.objects.queueing import (
+    ClusterQueue,
+    FlavorQuotas,
+    Preemption,
+    ReclaimPolicy,
+    ResourceQuota,
+    WithinPolicy,
+)
 from makeway.api.objects.workload import WorkloadSpec
 from makeway.api.quantity import Quantity, decode_hook
 from makeway.api.reading.documents import Document, parse
@@ -65,8 +72,8 @@ class QueuesSet(Wire, frozen=True):
     count: Annotated[int, COUNT] = 0
     nominal_quota: Annotated[Quantity, Limit(required=True, least=0)] = Quantity.parse(0)
     borrowing_limit: Annotated[Quantity | None, Limit(least=0)] = None
-    reclaim_within_cohort: Literal["Never", "LowerPriority", "Any"] = "Never"
-    within_cluster_queue: Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority"] = "Never"
+    reclaim_within_cohort: ReclaimPolicy = "Never"
+    within_cluster_queue: WithinPolicy = "Never"
     workloads_sets: Annotated[tuple[WorkloadsSet, ...], REQUIRED] = ()
 
 

@@ -1,6 +1,6 @@
 """Arrivals from public traces of GPU clusters: Philly (Microsoft, 2017) and openb (Alibaba, 2023), as CSV.
 
-A trace says who came when and for how long, and little about queues; what it leaves open is derived:
+A trace says what came when and for how long, and little about queues; what it leaves open is derived:
 
 - **Philly**: every virtual cluster with ten jobs or more is a ClusterQueue of the cohort ``philly`` with a LocalQueue
   of its name. Together they own as many GPUs as keep the cluster 90 % busy over the time between the first and the

@@ -1,30 +1,30 @@
-"""Who may stay after all: those who might leave come back one by one, most important first (S-15.4.4, 15.4.8).
+"""Which units may stay after all: they come back one by one, most important first (S-15.4.4, 15.4.8).
 
-Who comes back stays if every seated member is still valid where it is. Without relations only the nodes of seated
-members matter, so all who stand elsewhere come back at once.
+A unit that comes back stays if every placed member is still valid where it is. Without relations only the nodes of
+placed members matter, so all units that stand elsewhere come back at once.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from makeway.core.placement.nodes import Bools, Ints
-from makeway.core.placement.room import NOT_PLACED, Room, Seats
+from makeway.core.placement.cluster.arrays import Bools, Ints
+from makeway.core.placement.snapshot import NOT_PLACED, NodeSnapshot, Places
 
 
-def reprieve(room: Room, seats: Seats, going: Bools) -> Bools:
-    """Which of the units ``going`` (taken out of the room) stay. What the room says afterwards is of no use."""
-    if room.related:
-        return _one_by_one(room, seats, going)
-    asked = _asked(room, seats)
-    parts = room.parts
-    hot = np.zeros(len(room.state.nodes), bool)
-    hot[list(asked)] = True
-    matters = np.flatnonzero(going[parts.unit] & hot[parts.node])
-    staying = going.copy()
+def reprieve(snapshot: NodeSnapshot, places: Places, candidates: Bools) -> Bools:
+    """Which of the candidates, taken out of the snapshot, stay. The snapshot is of no use afterwards."""
+    if snapshot.related:
+        return _one_by_one(snapshot, places, candidates)
+    asked = _asked(snapshot, places)
+    parts = snapshot.parts
+    is_taken = np.zeros(len(snapshot.state.nodes), bool)
+    is_taken[list(asked)] = True
+    matters = np.flatnonzero(candidates[parts.unit] & is_taken[parts.node])
+    staying = candidates.copy()
     staying[parts.unit[matters]] = False
-    rows = {node: room.free[:, node].tolist() for node in asked}
-    room.looks += len(matters)
+    rows = {node: snapshot.free[:, node].tolist() for node in asked}
+    snapshot.looks += len(matters)
     for unit, here in _by_unit(parts.unit[matters], parts.node[matters], parts.use[:, matters]):
         if all(rows[node][column] >= use[column] for node, use in here for column in asked[node]):
             staying[unit] = True
@@ -42,39 +42,39 @@ def _by_unit(units: Ints, nodes: Ints, uses: Ints) -> list[tuple[int, list[tuple
     return found
 
 
-def _asked(room: Room, seats: Seats) -> dict[int, list[int]]:
-    """Of each node with a seated member the columns that one of them asks for."""
+def _asked(snapshot: NodeSnapshot, places: Places) -> dict[int, list[int]]:
+    """Of each node with a placed member the columns that one of them asks for."""
     found: dict[int, set[int]] = {}
-    for node, kind in zip(seats, room.kind_of, strict=True):
+    for node, kind in zip(places, snapshot.kind_of, strict=True):
         if node != NOT_PLACED:
             found.setdefault(node, set()).update(kind.asked)
     return {node: sorted(columns) for node, columns in found.items()}
 
 
-def _one_by_one(room: Room, seats: Seats, going: Bools) -> Bools:
+def _one_by_one(snapshot: NodeSnapshot, places: Places, candidates: Bools) -> Bools:
     """Where leaving can hurt, a unit that comes back can make a place for one refused before: these are asked again.
 
     A unit that matters to no member beyond the room it takes is judged by that room alone, once the members stand.
     """
-    staying = np.zeros_like(going)
-    asked = _asked(room, seats)
-    stands = room.stands(seats)
+    staying = np.zeros_like(candidates)
+    asked = _asked(snapshot, places)
+    stands = snapshot.stands(places)
     again = True
     while again:
         again = False
-        for unit in np.flatnonzero(going & ~staying).tolist():
-            room.looks += 1
-            room.shift(unit, -1)
-            is_related = room.is_related(unit)
-            if room.stands(seats) if is_related or not stands else _has_room(room, unit, asked):
+        for unit in np.flatnonzero(candidates & ~staying).tolist():
+            snapshot.looks += 1
+            snapshot.shift(unit, -1)
+            is_related = snapshot.relations.concern(unit)
+            if snapshot.stands(places) if is_related or not stands else _has_room(snapshot, unit, asked):
                 staying[unit] = stands = True
-                again |= is_related and room.leaving_can_hurt and not room.single
+                again |= is_related and snapshot.leaving_can_hurt and not snapshot.single
             else:
-                room.shift(unit, 1)
+                snapshot.shift(unit, 1)
     return staying
 
 
-def _has_room(room: Room, unit: int, asked: dict[int, list[int]]) -> bool:
+def _has_room(snapshot: NodeSnapshot, unit: int, asked: dict[int, list[int]]) -> bool:
     """Whether a unit that is back leaves the members on its nodes the room that they have taken."""
-    nodes: list[int] = room.parts.node[room.parts.of(unit)].tolist()
-    return all(room.free[column, node] >= 0 for node in nodes for column in asked.get(node, ()))
+    nodes: list[int] = snapshot.parts.node[snapshot.parts.of(unit)].tolist()
+    return all(snapshot.free[column, node] >= 0 for node in nodes for column in asked.get(node, ()))

@@ -1,7 +1,7 @@
 """One pod against all nodes at once (S-15.4 per node, 15.5 between them).
 
-On one node the least priority that suffices changes nothing: coming back by importance keeps exactly whom it keeps. So
-the k-th unit of every node is offered its place together, by vector operations. Pods of a group that stand elsewhere
+On one node the least priority that suffices changes nothing: units that come back by importance are exactly those that
+it keeps. So the k-th units of all nodes come back together, by vector operations. Pods of a group that stand elsewhere
 count in the choice between nodes, never for room.
 """
 
@@ -11,26 +11,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from makeway.core.placement.choice import by_node
-from makeway.core.placement.nodes import Bools, Ints
-from makeway.core.placement.preemption.contest import contest
-from makeway.core.placement.room import MemberKind, Room
+from makeway.core.placement.cluster.arrays import Bools, Ints
+from makeway.core.placement.members import MemberKind
+from makeway.core.placement.preemption.cheapest import by_node
+from makeway.core.placement.preemption.victims import select_victims
+from makeway.core.placement.snapshot import NodeSnapshot
 from makeway.core.placement.units import Units, guarded_pods, violations
 
 _SHIFT = 2**31  # makes priorities positive, so that their sum counts pods first
 
 
 @dataclass(frozen=True, slots=True)
-class Offers:
-    """The nodes where somebody leaving makes a place, by name, and who would leave."""
+class CandidateNodes:
+    """The nodes where units that leave make a place, by name, and these units."""
 
     nodes: Ints
     bounds: Ints  # where the victims of each node begin, and the end
     victims: Ints  # units, by importance
     beyond: Ints  # of each victim its pods beyond budgets
 
-    def victims_of(self, offer: int) -> Ints:
-        return self.victims[self.bounds[offer] : self.bounds[offer + 1]]
+    def victims_of(self, number: int) -> Ints:
+        return self.victims[self.bounds[number] : self.bounds[number + 1]]
 
     def violations(self) -> Ints:
         return self._sums(self.beyond)
@@ -38,7 +39,7 @@ class Offers:
     def _sums(self, values: Ints) -> Ints:
         return np.add.reduceat(values, self.bounds[:-1]) if len(self.nodes) else values
 
-    def by_merit(self, units: Units) -> Ints:
+    def best_first(self, units: Units) -> Ints:
         """Their numbers, the best one first (S-15.5)."""
         if not len(self.nodes):
             return self.nodes
@@ -52,38 +53,38 @@ class Offers:
         return np.lexsort((self.nodes, late, self._sums(size), total, highest, self.violations()))
 
 
-def offers(room: Room) -> Offers:
-    """What each node would cost a single pod; ``room`` has it as its one member, and is left as it was."""
-    if not room.related:
-        return _plain_offers(room)
-    kind = room.kinds[0]
+def candidate_nodes(snapshot: NodeSnapshot) -> CandidateNodes:
+    """What each node would cost a single pod, the one member of ``snapshot``, which is left as it was."""
+    if not snapshot.related:
+        return _without_relations(snapshot)
+    kind = snapshot.kinds[0]
     everywhere = kind.open
-    special = _nodes_of_related(room)
+    special = _nodes_of_related(snapshot)
     open_now = np.logical_and.reduce([relation.open() for relation in kind.relations], axis=0)
-    kind.open = everywhere & open_now & ~special  # whoever leaves these, the relations stay what they are
-    plain = _plain_offers(room)
+    kind.open = everywhere & open_now & ~special  # whatever leaves these, the relations stay what they are
+    plain = _without_relations(snapshot)
     kind.open = everywhere
-    found = _merged(plain, _node_by_node(room, np.flatnonzero(everywhere & special)))
+    found = _merged(plain, _node_by_node(snapshot, np.flatnonzero(everywhere & special)))
     kind.open = everywhere
     return found
 
 
-def _nodes_of_related(room: Room) -> Bools:
-    """Nodes that a unit would leave which matters to the pod, there or elsewhere."""
-    related = np.array([room.is_related(unit) for unit in range(len(room.units))], bool)
-    nodes = np.zeros(len(room.state.nodes), bool)
-    nodes[room.parts.node[related[room.parts.unit]]] = True
+def _nodes_of_related(snapshot: NodeSnapshot) -> Bools:
+    """Nodes with a unit that matters to the pod, there or elsewhere."""
+    related = np.array([snapshot.relations.concern(unit) for unit in range(len(snapshot.units))], bool)
+    nodes = np.zeros(len(snapshot.state.nodes), bool)
+    nodes[snapshot.parts.node[related[snapshot.parts.unit]]] = True
     return nodes
 
 
-def _merged(one: Offers, other: Offers) -> Offers:
+def _merged(one: CandidateNodes, other: CandidateNodes) -> CandidateNodes:
     if not len(other.nodes):
         return one
     both = [(each, i) for each in (one, other) for i in range(len(each.nodes))]
-    both.sort(key=lambda offer: int(offer[0].nodes[offer[1]]))
+    both.sort(key=lambda node: int(node[0].nodes[node[1]]))
     parts = [(each.nodes[i], slice(int(each.bounds[i]), int(each.bounds[i + 1])), each) for each, i in both]
     sizes = [part.stop - part.start for _, part, _ in parts]
-    return Offers(
+    return CandidateNodes(
         np.array([node for node, _, _ in parts], np.int64),
         np.cumsum([0, *sizes]),
         np.concatenate([each.victims[part] for _, part, each in parts]),
@@ -91,38 +92,38 @@ def _merged(one: Offers, other: Offers) -> Offers:
     )
 
 
-def _plain_offers(room: Room) -> Offers:
-    kind, parts = room.kinds[0], room.parts
-    everyone = np.ones(len(room.units), bool)
-    order, first = by_node(room, everyone)
-    before = room.save()
-    room.take_out(everyone)
-    slack = room.free - kind.need[:, None]
-    room.load(before)
+def _without_relations(snapshot: NodeSnapshot) -> CandidateNodes:
+    kind, parts = snapshot.kinds[0], snapshot.parts
+    everyone = np.ones(len(snapshot.units), bool)
+    order, first = by_node(snapshot, everyone)
+    before = snapshot.save()
+    snapshot.take_out(everyone)
+    slack = snapshot.free - kind.need[:, None]
+    snapshot.load(before)
     good = kind.open & (np.diff(first) > 0)
     for column in kind.asked:
         good &= slack[column] >= 0
     nodes = np.flatnonzero(good)
-    beyond = _beyond(room, nodes, order, first)
+    beyond = _beyond(snapshot, nodes, order, first)
     stays = np.zeros(len(order), bool)
     if beyond.any():
-        _sweep(room, kind, slack, nodes, (order, first), beyond > 0, stays)
-    _sweep(room, kind, slack, nodes, (order, first), np.ones(len(order), bool), stays)
+        _sweep(snapshot, kind, slack, nodes, (order, first), beyond > 0, stays)
+    _sweep(snapshot, kind, slack, nodes, (order, first), np.ones(len(order), bool), stays)
     leaving = np.flatnonzero(~stays & good[parts.node[order]])
     at = parts.node[order[leaving]]
     starts = np.flatnonzero(np.diff(at, prepend=-1))
-    return Offers(at[starts], np.append(starts, len(at)), parts.unit[order[leaving]], beyond[leaving])
+    return CandidateNodes(at[starts], np.append(starts, len(at)), parts.unit[order[leaving]], beyond[leaving])
 
 
 def _sweep(
-    room: Room, kind: MemberKind, slack: Ints, nodes: Ints, lie: tuple[Ints, Ints], may: Bools, stays: Bools
+    snapshot: NodeSnapshot, kind: MemberKind, slack: Ints, nodes: Ints, lie: tuple[Ints, Ints], may: Bools, stays: Bools
 ) -> None:
-    """Offer all who ``may`` their place back, by importance on each node; ``stays`` says who took it."""
+    """Let the units that ``may`` come back, by importance on each node; ``stays`` says which did."""
     order, first = lie
     turn = 0
     while len(nodes := nodes[first[nodes] + turn < first[nodes + 1]]):
         place = first[nodes] + turn
-        use = room.parts.use[:, order[place]]
+        use = snapshot.parts.use[:, order[place]]
         fits = may[place] & ~stays[place]
         for column in kind.asked:
             fits &= slack[column, nodes] >= use[column]
@@ -131,14 +132,14 @@ def _sweep(
         turn += 1
 
 
-def _beyond(room: Room, nodes: Ints, order: Ints, first: Ints) -> Ints:
+def _beyond(snapshot: NodeSnapshot, nodes: Ints, order: Ints, first: Ints) -> Ints:
     """Of each place in ``order`` the pods beyond budgets, counted anew for every node, those elsewhere included."""
     found = np.zeros(len(order), np.int64)
-    guarded = guarded_pods(room.state, room.units)
+    guarded = guarded_pods(snapshot.state, snapshot.units)
     if not guarded:
         return found
-    unit = room.parts.unit[order]
-    concerned = np.zeros(len(room.units), bool)
+    unit = snapshot.parts.unit[order]
+    concerned = np.zeros(len(snapshot.units), bool)
     concerned[list(guarded)] = True
     for node in nodes.tolist():
         here = np.arange(first[node], first[node + 1])
@@ -149,21 +150,21 @@ def _beyond(room: Room, nodes: Ints, order: Ints, first: Ints) -> Ints:
     return found
 
 
-def _node_by_node(room: Room, candidates: Ints) -> Offers:
-    """Where what leaves a node changes what the pod heeds: each node is a contest of its own."""
+def _node_by_node(snapshot: NodeSnapshot, nodes_to_try: Ints) -> CandidateNodes:
+    """Where what leaves a node changes what the pod heeds: victims are selected for each node by itself."""
     nodes, victims, beyond, bounds = [], [], [], [0]
-    for node in candidates.tolist():
-        among = np.zeros(len(room.units), bool)
-        among[room.parts.unit[room.parts.node == node]] = True
-        only = np.zeros(len(room.state.nodes), bool)
+    for node in nodes_to_try.tolist():
+        may_leave = np.zeros(len(snapshot.units), bool)
+        may_leave[snapshot.parts.unit[snapshot.parts.node == node]] = True
+        only = np.zeros(len(snapshot.state.nodes), bool)
         only[node] = True
-        room.kinds[0].open = only
-        result = contest(room, 1, among)
-        if result is not None and result.going.any():
-            going = np.flatnonzero(result.going)
+        snapshot.kinds[0].open = only
+        result = select_victims(snapshot, 1, may_leave)
+        if result is not None and result.victims.any():
+            leaving = np.flatnonzero(result.victims)
             nodes.append(node)
-            victims.extend(going.tolist())
-            beyond.extend(result.beyond[going].tolist())
+            victims.extend(leaving.tolist())
+            beyond.extend(result.beyond[leaving].tolist())
             bounds.append(len(victims))
     whole = [np.array(each, np.int64) for each in (nodes, bounds, victims, beyond)]
-    return Offers(*whole)
+    return CandidateNodes(*whole)

@@ -8,11 +8,14 @@ import msgspec
 import pytest
 
 from makeway.api.quantity import Time
-from makeway.controllers.contract import Ref
-from makeway.core.model import QueueName
+from makeway.controllers.contract import Action, Change, Ref
+from makeway.controllers.workloads.eviction import Evict
+from makeway.core.cycle.cycle import Plan
+from makeway.core.model import QueueName, WorkloadKey
 from makeway.runtime.metrics.registry import MetricsRegistry
-from makeway.runtime.metrics.tally import TransitionTally
-from tests.controllers.views import FakeView, job
+from makeway.runtime.steps.observers import Cycle, Departed, Observer, Observers
+from makeway.testing.builders import workload as waiting
+from tests.controllers.views import NOW, FakeView, job
 from tests.runtime.measuring import names_of, table
 from tests.runtime.wires import cluster_queue, cohort, flavor, local_queue, workload
 
@@ -30,8 +33,25 @@ def said(*conditions: tuple[str, str, str, int], **status: Any) -> Any:
     return workload("w", meta={"uid": "u", "creationTimestamp": AT.format(0)}, status={"conditions": told, **status})
 
 
-def tally_of(metrics: MetricsRegistry, *objects: Any) -> TransitionTally:
-    return TransitionTally(metrics, FakeView.of(*(objects or (cluster_queue(), flavor(), local_queue()))))
+def observed(metrics: MetricsRegistry, view: FakeView) -> Observer:
+    return Observers(metrics.observers(view))
+
+
+def tally_of(metrics: MetricsRegistry, *objects: Any) -> Observer:
+    return observed(metrics, FakeView.of(*(objects or (cluster_queue(), flavor(), local_queue()))))
+
+
+def barred(tally: Observer, view: FakeView, count: int) -> None:
+    """A cycle, after which the circuit breaker of rounds has barred somebody in the queue so often."""
+    view.state.rounds.exhausted[Q] = count
+    tally.cycled(Cycle(1, Plan(NOW, ()), 0.0), NOW)
+
+
+def made_way(tally: Observer, reason: str) -> None:
+    """A Workload was asked to leave for one of the queue."""
+    why = Evict("Preempted", "", NOW, preempted=reason).departure
+    action = Action(Change(REF, lambda workload: workload), by=WorkloadKey("default/by"))
+    tally.departed(Departed(action, why, None, waiting("by", queue=Q)), NOW)
 
 
 def value(metrics: MetricsRegistry, name: str) -> float:
@@ -91,10 +111,10 @@ def test_one_that_was_made_anew_is_another() -> None:
 
 
 def test_the_circuit_breaker_is_counted_by_what_is_new() -> None:
-    metrics = MetricsRegistry()
-    tally = tally_of(metrics)
-    for counts in ({Q: 2}, {Q: 2}, {Q: 3}):
-        tally.exhausted(counts)
+    metrics, view = MetricsRegistry(), FakeView.of(cluster_queue(), flavor(), local_queue())
+    tally = observed(metrics, view)
+    for count in (2, 2, 3):
+        barred(tally, view, count)
     assert value(metrics, "makeway_preemption_rounds_exhausted_total") == 3
 
 
@@ -119,7 +139,8 @@ def test_an_admission_counts_for_all_cohorts_above() -> None:
 def test_nothing_is_counted_for_a_queue_that_does_not_exist(gone: Ref, left: str) -> None:
     metrics = MetricsRegistry()
     there = [each for each in (cluster_queue(), local_queue()) if Ref.of(each) != gone]
-    tally = tally_of(metrics, *there, flavor())
+    view = FakeView.of(*there, flavor())
+    tally = observed(metrics, view)
     ended = said(
         ("QuotaReserved", "True", "QuotaReserved", 2), ("Admitted", "True", "Admitted", 3),
         ("PodsReady", "True", "PodsReady", 3), ("Evicted", "True", "Preempted", 4), ("Finished", "True", "Failed", 5),
@@ -127,8 +148,8 @@ def test_nothing_is_counted_for_a_queue_that_does_not_exist(gone: Ref, left: str
     )  # fmt: skip
     for before, after in ((WAITS, RUNS), (RUNS, ended), (ended, WAITS)):
         tally.stored(REF, before, after, has_begun=True)
-    tally.preempted(Q, "InClusterQueue")
-    tally.exhausted({Q: 1})
+    made_way(tally, "InClusterQueue")
+    barred(tally, view, 1)
     owned = {name for name in names_of(metrics) if not name.startswith(("kueue_admission_attempt", "kueue_build"))}
     assert owned
     is_local = {name.startswith("kueue_local_queue_") for name in owned}
@@ -156,13 +177,13 @@ def test_the_counts_of_a_queue_that_is_deleted_or_made_anew_go(ref: Ref, value_:
 
 def test_a_cohort_that_is_only_named_keeps_its_count_until_nobody_names_it() -> None:
     metrics, view = MetricsRegistry(), FakeView.of(cluster_queue(cohortName="r"), flavor(), local_queue())
-    tally = TransitionTally(metrics, view)
-    tally.configured()
+    tally = observed(metrics, view)
+    tally.queues_changed(())
     tally.stored(REF, WAITS, RUNS, has_begun=True)
-    tally.configured()
+    tally.queues_changed(())
     assert table(metrics, "kueue_cohort_subtree_admitted_workloads_total") == {("r", ""): 1}
     view.put(cluster_queue(cohortName="elsewhere"))
-    tally.configured()
+    tally.queues_changed(())
     assert table(metrics, "kueue_cohort_subtree_admitted_workloads_total") == {}
 
 

@@ -1,0 +1,58 @@
+"""The kinds of jobs that makeway knows. A new kind takes its place in ``JOB_KINDS``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from makeway.api.objects.meta import OwnerReference
+from makeway.controllers.contract import Ref, View
+from makeway.controllers.jobs.kinds.batch import BATCH_JOB
+from makeway.controllers.jobs.kinds.generic import GenericJob, JobKind, has_started_templates
+from makeway.controllers.jobs.kinds.jobset import JOBSET
+from makeway.controllers.jobs.kinds.rayjob import RAYJOB
+
+JOB_KINDS: Final[Mapping[str, JobKind]] = {kind.name: kind for kind in (BATCH_JOB, JOBSET, RAYJOB)}
+
+
+def job_kind_of(value: Any) -> JobKind | None:
+    """The kind of a wire object that is a job."""
+    return JOB_KINDS.get(value.kind)
+
+
+def read_job(value: Any) -> GenericJob:
+    return JOB_KINDS[value.kind].read(value)
+
+
+def kind_of_owner(reference: OwnerReference | None) -> JobKind | None:
+    """The kind of the job that a reference names; None: it names no job."""
+    kind = None if reference is None else JOB_KINDS.get(reference.kind)
+    return kind if kind is not None and reference is not None and kind.owns(reference) else None
+
+
+def controller_of(value: Any) -> OwnerReference | None:
+    return next((owner for owner in value.metadata.owner_references if owner.controller), None)
+
+
+def job_of(value: Any, view: View) -> Any | None:
+    """The job that controls an object, as it is stored; None: no job does, or it is gone."""
+    owner = controller_of(value)
+    kind = kind_of_owner(owner)
+    if kind is None or owner is None:
+        return None
+    found = view.get(Ref(kind.name, value.metadata.namespace, owner.name))
+    return found if found is not None and found.metadata.uid == owner.uid else None
+
+
+def is_stopped(value: Any) -> bool:
+    """Whether a job is as if it had never started: its Workload can go without leaving a trace in its templates."""
+    job = read_job(value)
+    return job.is_suspended and not job.has_pods and not job.remembers_start and not has_started_templates(job)
+
+
+def lets_go(value: Any) -> bool:
+    """Whether its Workload may disappear: nobody else knows how its templates were. A job that goes needs none."""
+    job = read_job(value)
+    if value.metadata.deletion_timestamp is not None or job.end is not None:
+        return not job.has_pods
+    return is_stopped(value)

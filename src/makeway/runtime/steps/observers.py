@@ -1,0 +1,116 @@
+"""Those who hear what happens in the engine: the journal, the metrics, the notes that become Events.
+
+Nothing that is decided depends on an observer. A new record or figure is one more method of one of them, or one more
+observer; the engine does not know what they make of what they hear.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+from makeway.controllers.contract import Action, Departure, Note, Outcome, Ref
+from makeway.core.cycle.cycle import Plan
+from makeway.core.model import Millis, QueueName, Workload, WorkloadKey
+
+
+class Cycle(NamedTuple):
+    """A scheduling cycle that was carried out in the state; its writes are still to come."""
+
+    number: int
+    plan: Plan
+    seconds: float  # of the machine's time, shared by its verdicts; 0 where nobody measures
+
+    def decision(self, index: int) -> str:
+        """The id of a verdict of it, which its writes carry."""
+        return f"{self.number}/{index}"
+
+
+class Departed(NamedTuple):
+    """A stored write asked a workload or pod to go."""
+
+    action: Action
+    why: Departure
+    whom: Any | None  # the object as it is stored
+    preemptor: Workload | None  # for whom, as the state has it
+
+
+class Observer:
+    """Hears everything, and by itself makes nothing of it."""
+
+    def stored(self, ref: Ref, before: Any, after: Any, *, has_begun: bool) -> None:
+        """An object is stored anew, or gone; ``has_begun``: the engine had read all objects before."""
+
+    def queues_changed(self, queues: Collection[QueueName]) -> None:
+        """Who holds or waits in these queues has changed; the configuration may have, too."""
+
+    def looked(self, outcome: Outcome, seconds: float, now: Millis) -> None:
+        """A controller has looked at an object and answered; ``seconds`` of the machine's time."""
+
+    def cycled(self, cycle: Cycle, now: Millis) -> None:
+        """A cycle has decided something."""
+
+    def claim_ended(self, key: WorkloadKey, queue: QueueName, why: str, now: Millis) -> None:
+        """A claim ended without a cycle."""
+
+    def wrote(self, action: Action, now: Millis) -> None:
+        """A write is stored."""
+
+    def departed(self, departed: Departed, now: Millis) -> None:
+        """A write is stored that asks somebody to go; after ``wrote``."""
+
+    def failed(self, action: Action, now: Millis) -> None:
+        """A write will never be stored."""
+
+
+class Observers(Observer):
+    """Several of them as one; each hears it in their order."""
+
+    def __init__(self, all_: Sequence[Observer]) -> None:
+        self._all = tuple(all_)
+
+    def stored(self, ref: Ref, before: Any, after: Any, *, has_begun: bool) -> None:
+        for each in self._all:
+            each.stored(ref, before, after, has_begun=has_begun)
+
+    def queues_changed(self, queues: Collection[QueueName]) -> None:
+        for each in self._all:
+            each.queues_changed(queues)
+
+    def looked(self, outcome: Outcome, seconds: float, now: Millis) -> None:
+        for each in self._all:
+            each.looked(outcome, seconds, now)
+
+    def cycled(self, cycle: Cycle, now: Millis) -> None:
+        for each in self._all:
+            each.cycled(cycle, now)
+
+    def claim_ended(self, key: WorkloadKey, queue: QueueName, why: str, now: Millis) -> None:
+        for each in self._all:
+            each.claim_ended(key, queue, why, now)
+
+    def wrote(self, action: Action, now: Millis) -> None:
+        for each in self._all:
+            each.wrote(action, now)
+
+    def departed(self, departed: Departed, now: Millis) -> None:
+        for each in self._all:
+            each.departed(departed, now)
+
+    def failed(self, action: Action, now: Millis) -> None:
+        for each in self._all:
+            each.failed(action, now)
+
+
+class NoteKeeper(Observer):
+    """Keeps what is to become Events: what controllers say by itself, and what goes with a write once it is stored."""
+
+    def __init__(self, notes: deque[Note]) -> None:
+        self._notes = notes
+
+    def looked(self, outcome: Outcome, seconds: float, now: Millis) -> None:
+        self._notes.extend(outcome.notes)
+
+    def wrote(self, action: Action, now: Millis) -> None:
+        self._notes.extend(action.notes)

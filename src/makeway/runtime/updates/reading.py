@@ -1,0 +1,82 @@
+"""What an object comes to. One that cannot be read counts as not there, and is set aside (0081).
+
+A Workload with quota is the exception: what its status says it has is counted, for its pods may well run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from makeway.api.objects.kubernetes import LimitRange, RuntimeClass
+from makeway.api.objects.workload import Workload as WireWorkload
+from makeway.controllers.contract import Ref
+from makeway.core.lowering import LoweringContext, is_queueable, workload_of
+from makeway.core.lowering.workloads import is_accounted
+from makeway.core.model import QueueName, Workload
+from makeway.runtime.set_aside import Probe
+from makeway.runtime.updates.context import CYCLE, LOWERING, UpdateContext
+
+T = TypeVar("T")
+
+
+class ObjectReader:
+    """``probe``: called before an object is read, by whoever tests what becomes of it then."""
+
+    def __init__(self, context: UpdateContext, probe: Probe | None) -> None:
+        self._context = context
+        self._probe = probe
+        self.queue_of: dict[tuple[str, str], QueueName] = {}  # LocalQueues that are not stopped
+        self.limit_ranges: dict[str, tuple[LimitRange, ...]] = {}
+        self.runtime_classes: dict[str, RuntimeClass] = {}
+        policy = context.state.policy
+        self._lowering = LoweringContext(policy, self.queue_of, self.limit_ranges, self.runtime_classes)
+
+    def forget_lowered(self) -> None:
+        """What pods mean has changed, though they have not."""
+        self._lowering.forget_lowered()
+
+    def read(self, ref: Ref, lower: Callable[[], T]) -> T | None:
+        """None: it cannot be read, and is set aside."""
+        try:
+            if self._probe is not None:
+                self._probe(LOWERING, ref)
+            found = lower()
+        except Exception as error:
+            self._context.set_aside.put(ref, LOWERING, error, self._context.now)
+            return None
+        self._context.handled(ref, LOWERING)
+        return found
+
+    def all(self, kind: str, lower: Callable[[Any], T]) -> list[T]:
+        """All of a kind that can be read."""
+        stored = self._context.objects.all(kind)
+        found = (self.read(Ref.of(value), lambda value=value: lower(value)) for value in stored)  # type: ignore[misc]
+        return [value for value in found if value is not None]
+
+    def may_wait(self, workload: WireWorkload) -> bool:
+        return is_queueable(workload, heeds_gates=self._context.state.policy.gates.admission_gated_by)
+
+    def workload(self, ref: Ref, workload: WireWorkload) -> Workload | None:
+        """A Workload, whatever it says of its quota."""
+        return self.read(ref, lambda: workload_of(workload, self._lowering))
+
+    def in_line(self, ref: Ref, workload: WireWorkload) -> Workload | None:
+        """A Workload that has quota, or waits for it; None: it does neither, or cannot be read."""
+        holds = is_accounted(workload)
+        if not holds and not self.may_wait(workload):
+            self._context.handled(ref, LOWERING, CYCLE)  # nobody asks any more
+            return None
+        lowered = self.workload(ref, workload)
+        if lowered is None and not holds:
+            self._context.follow_ups.unread[ref] = None
+        if lowered is not None or not holds:
+            return lowered
+        try:
+            return workload_of(workload, self._lowering, asks=False)
+        except Exception as error:
+            self._context.set_aside.put(ref, f"{LOWERING}.quota", error, self._context.now)
+            return None
+
+    def is_unread(self, ref: Ref) -> bool:
+        return self._context.set_aside.cause(ref, LOWERING) is not None
