@@ -1,6 +1,6 @@
 """What all tests share: the draws of hypothesis, the end of a soak, the folder of shared data.
 
-Tests judge what code does, never how fast the machine is: no wall-clock limits on properties.
+Tests check what code does, never how fast the machine is: properties have no wall-clock limits.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ ROOT = Path(__file__).parents[1]
 SOAK_EXAMPLES = 5_000
 BRIEF_EXAMPLES = 25
 
-# fixed: the same draws on every run, so a red run was turned red by the change.
+# fixed: the same draws on every run, so that a failure comes from the change.
 # brief: a quarter of them, for `make check`, which must be quick.
-# soak: the same again and again too, 50 times as many; the first round of `make soak`.
-# search: as many, new ones; `make soak` gives each round a seed, and the seed alone decides them.
+# soak: the same draws on every run, 50 times as many; the first round of `make soak`.
+# search: as many new ones; `make soak` gives each round a seed, which alone decides the draws.
 settings.register_profile("fixed", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 settings.register_profile("brief", settings.get_profile("fixed"), max_examples=BRIEF_EXAMPLES)
 settings.register_profile("soak", settings.get_profile("fixed"), max_examples=SOAK_EXAMPLES, print_blob=True)
@@ -36,7 +36,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 
 def trying_within(shares: Shares, inner: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the body of a property: when its time is up it tries nothing new, but still shrinks what it found."""
+    """Wrap the body of a property: when its time is up it tries nothing new, but still shrinks a failure."""
     found = False
 
     @functools.wraps(inner)
@@ -59,7 +59,7 @@ COUNTED = ("tests/api/", "tests/core/", "tests/controllers/")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Counting branches makes a test twice as slow, so it is done only under the quick ones that take most of them."""
+    """Count branches only under the quick tests that take most of them: counting makes a test twice as slow."""
     if item.nodeid.startswith(COUNTED) and not item.get_closest_marker("slow"):
         item.add_marker("counted")
 
@@ -72,7 +72,7 @@ def weight(item: pytest.Item) -> float:
 
 
 # Tests that mostly wait, the longest first. One worker begins with them while the others compute; at the end of a run
-# they would keep everybody waiting.
+# all workers would wait for them.
 WAITING = ("tests/end_to_end/test_stories.py", "tests/end_to_end/", "tests/kubectl/", "tests/cli/")
 
 
@@ -80,9 +80,9 @@ def place(item: pytest.Item) -> int:
     return next((place for place, path in enumerate(WAITING) if item.nodeid.startswith(path)), len(WAITING))
 
 
-@pytest.hookimpl(trylast=True)  # when those that are not wanted have been left out
+@pytest.hookimpl(trylast=True)  # after unwanted tests have been left out
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In a soak, share the time that is left among all tests, and give every test its turn to be first."""
+    """In a soak, share the remaining time among all tests, and let every test be the first one in some round."""
     if SOAK_UNTIL is None:
         items.sort(key=place)
         return
@@ -107,12 +107,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture
 def in_time(request: pytest.FixtureRequest) -> InTime:
-    """For loops over seeds."""
+    """Ends a loop over seeds when the time of the test is up."""
     return InTime(request.config.stash.get(SHARES, None))
 
 
 class _Heard(logging.Handler):
-    """What is set aside in this process, of whatever engine."""
+    """All objects that are set aside in this process, by any engine."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ logging.getLogger("makeway.set_aside").addHandler(HEARD)
 
 @pytest.fixture(autouse=True)
 def nothing_is_set_aside() -> Iterator[None]:
-    """A server lives on with an object that it cannot handle; a test that did not mean that has found a fault."""
+    """Fail a test in which an object was set aside, unless it asks for ``set_aside``: a server would have gone on."""
     yield
     said, HEARD.said = HEARD.said, []
     assert not said, "\n".join(said)
@@ -136,7 +136,7 @@ def nothing_is_set_aside() -> Iterator[None]:
 
 @pytest.fixture
 def set_aside(nothing_is_set_aside: None) -> Iterator[list[str]]:
-    """For those who mean it: what was said of it, with where it happened."""
+    """For tests that set objects aside on purpose: the messages about them, with the part that wrote each."""
     yield HEARD.said
     HEARD.said = []
 

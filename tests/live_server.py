@@ -11,7 +11,7 @@ from makeway.embedded.control_plane import ControlPlane, ControlPlaneSettings
 
 @contextmanager
 def live_server(folder: Path) -> Iterator[ControlPlane]:
-    """Its data folder is where commands find it."""
+    """Run a server; the commands find it by its data folder."""
     plane = ControlPlane(folder, ControlPlaneSettings())
     plane.start()
     with plane:

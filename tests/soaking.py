@@ -1,6 +1,7 @@
-"""How the time of a soak is shared: a test gets its part of what is left when it begins, and tries nothing after it.
+"""How the time of a soak is shared: a test gets a part of the remaining time when it begins.
 
-So what a quick test leaves is for those after it, and all have their turn however slow the machine is.
+It tries nothing after that time. Later tests get the time that a quick test leaves, and all tests have a turn, however
+slow the machine is.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 _until = os.environ.get("MAKEWAY_SOAK_UNTIL")
 SOAK_UNTIL = float(_until) if _until else None  # monotonic seconds; nothing new is tried after it
-OVERRUN = 0.1  # of a round: tests end what they have begun, and some know no time
-SLOW_WEIGHT = 5.0  # a test that plays whole worlds gets so many times the share of others
+OVERRUN = 0.1  # the part of a round for tests that end late: they finish what they have begun
+SLOW_WEIGHT = 5.0  # a test that plays whole worlds gets this many times the share of others
 
 
 class Shares:
@@ -25,7 +26,7 @@ class Shares:
         self.ends_at = until  # of the test that runs
 
     def begin(self, weight: float, now: float) -> None:
-        part = weight / self._left if self._left > 2 * weight else 0.5  # one that nobody expected may follow
+        part = weight / self._left if self._left > 2 * weight else 0.5  # an unexpected test may follow
         self.ends_at = now + max(0.0, self._until - now) * part
         self._left -= weight
 
@@ -36,7 +37,7 @@ class Shares:
 
 
 class InTime:
-    """Goes through seeds while there is time, one at least; what is promised of all of them holds if it was not cut."""
+    """Goes through seeds while there is time, at least one. A promise about all seeds only holds if it was not cut."""
 
     def __init__(self, shares: Shares | None) -> None:
         self._shares = shares

@@ -2,9 +2,9 @@
 
 In a block marked ``console`` each line that starts with ``$ makeway`` is run in a copy of the examples,
 and what it prints is compared with the lines below it; a line ``...`` stands for any number of lines.
-In a block marked ``console server`` they talk to a server that is started for the page: what takes a moment there is
-asked for again, ages and made names may differ, and ``...`` within a line stands for anything. In a block marked
-``console node`` that server runs jobs too, as real processes.
+In a block marked ``console server`` they talk to a server that is started for the page. There a command is
+repeated until it prints what is expected, ages and made names may differ, and ``...`` within a line stands
+for anything. In a block marked ``console node`` that server runs jobs too, as real processes.
 Shell commands that are not replayed go into a block marked ``sh``. A block marked ``yaml`` is a manifest
 that ``makeway validate`` accepts; a piece of one is marked ``yaml fragment``. The ``python`` blocks of a
 page are one program, from the top down.
@@ -45,7 +45,7 @@ HEADING = re.compile(r"^#{1,6} +(?P<title>.+?) *$", re.M)
 ID = re.compile(r"<a id=\"(?P<id>[^\"]+)\"></a>")
 NAMED_FILE = re.compile(r"`(?P<path>[\w/]+/\w+\.py)`")
 CODE_FOLDERS = (ROOT, ROOT / "src", ROOT / "src" / "makeway", ROOT / "tests")
-CODE = re.compile(r"`[^`\n]+`")  # a pattern in it may look like a link
+CODE = re.compile(r"`[^`\n]+`")  # a pattern in code may look like a link
 ANY_LINES = "..."
 SERVER = "console server"
 NODE = "console node"
@@ -58,7 +58,7 @@ READING = (
 )  # commands that may be repeated until a server has come so far
 PATIENCE_SECONDS = 30
 PLAIN = {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "100"}
-VAGUE = (  # what differs from run to run on a server
+VAGUE = (  # differs from run to run on a server
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "TIME"),
     (re.compile(r"(?<![\w-])(?:\d+[smhd])+(?![\w-])"), "AGE"),
     (re.compile(r"(?<![\w-])(job-[a-z0-9-]*?)-[0-9a-f]{5}(?![\w-])"), r"\1-HASH"),
@@ -91,7 +91,7 @@ def blocks(text: str, *infos: str) -> Iterator[Block]:
 
 
 def prompts(body: str) -> Iterator[tuple[str, list[str]]]:
-    """Split a console block into commands, each with the lines it is said to print."""
+    """Split a console block into commands and the lines that each of them should print."""
     for part in re.split(r"^\$ ", body, flags=re.M)[1:]:
         command, *expected = part.rstrip("\n").split("\n")
         yield command, [line.rstrip() for line in expected]
@@ -126,7 +126,7 @@ def slug(title: str) -> str:
 
 @functools.cache
 def anchors(page: str) -> frozenset[str]:
-    """What a link may lead to in this text of a page: its headings, and the ids of its rules."""
+    """The targets of links in the text of a page: its headings, and the ids of its rules."""
     prose = FENCE.sub("", page)
     titles = {slug(ID.sub("", heading["title"])) for heading in HEADING.finditer(prose)}
     return frozenset(titles | {found["id"] for found in ID.finditer(prose)})
@@ -149,7 +149,7 @@ def broken_links(page: Path, text: str) -> list[str]:
 
 
 def missing_files(text: str) -> list[str]:
-    """The Python files that a page names in code marks and that are nowhere."""
+    """The Python files that a page names in code marks and that do not exist."""
     named = {found["path"] for found in NAMED_FILE.finditer(FENCE.sub("", text))}
     return sorted(each for each in named if not any((folder / each).exists() for folder in CODE_FOLDERS))
 
@@ -169,7 +169,7 @@ def replayed_pages() -> list[object]:
 def test_commands_print_what_the_page_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))  # no server of whoever runs this
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))  # not the server of the user
     with ExitStack() as stack:
         if page in with_blocks(SERVER):
             stack.enter_context(live_server(tmp_path / "makeway"))
@@ -190,7 +190,7 @@ def test_commands_print_what_the_page_says(page: Path, tmp_path: Path, monkeypat
 
 @contextmanager
 def machine(folder: Path) -> Iterator[None]:
-    """A whole makeway, which runs what it admits; whatever is left of that in the end fails the test."""
+    """A whole makeway, which also runs pods; a process that is left at the end fails the test."""
     folder.mkdir()
     found = Machine(folder)
     try:
@@ -201,7 +201,7 @@ def machine(folder: Path) -> Iterator[None]:
 
 
 def asked_of_a_server(arguments: list[str], expected: list[str]) -> str:
-    """What a command prints in this process; one that only reads is repeated until it prints what is expected."""
+    """The output of a command in this process. A command that only reads is repeated until it prints ``expected``."""
     until = time.monotonic() + PATIENCE_SECONDS
     while True:
         printed = CliRunner().invoke(main, arguments, prog_name="makeway").output
@@ -280,11 +280,11 @@ def test_the_security_page_tells_the_limits_that_hold() -> None:
         assert row in told
 
 
-# The readers themselves: each must find the fault it is there for.
+# The checks themselves: each must find its own fault.
 
 
 def test_a_page_with_an_open_place_is_found() -> None:
-    """A page is finished: no place is left open for output that somebody wanted to add."""
+    """A page must be finished: it has no placeholder for output that is to be added."""
     mark = "<!-- " + "OUTPUT -->"
     assert [name_of(page) for page in pages() if mark in page.read_text("utf-8")] == []
 

@@ -1,8 +1,8 @@
-"""Whatever a file holds, the answer is objects or problems, never an exception, and every problem can be shown.
+"""For any content of a file the answer is objects or problems, never an exception, and every problem can be shown.
 
-Good files are damaged, trees and texts are made up, and each takes the whole way: parse, read in all three modes,
-validate, cross checks. ``MAKEWAY_FUZZ_INPUTS`` says how many files are damaged, ``MAKEWAY_FUZZ_SEED`` which draws are
-made, ``MAKEWAY_FUZZ_FIRST`` where to begin; the failure names the values that replay it.
+Good files are damaged, trees and texts are made up. All of them go through parsing, reading in all three modes,
+validation and cross checks. ``MAKEWAY_FUZZ_INPUTS`` says how many files are damaged, ``MAKEWAY_FUZZ_SEED`` which
+draws are made, ``MAKEWAY_FUZZ_FIRST`` where to begin; the failure names the values that replay it.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ ODD = re.split(
 
 @cache
 def corpus() -> list[bytes]:
-    """Good files: ours, and those of the shared folder where it is there."""
+    """Good files: our own, and those of the shared folder if it exists."""
     shared = Path(os.environ.get("MAKEWAY_SHARED") or ROOT.parent / "shared") / "manifests"
     paths = [GOOD, *sorted((ROOT / "examples").rglob("*.yaml")), *sorted(shared.glob("*.yaml"))]
     return [document for path in paths for document in _pieces(path.read_bytes())]
 
 
 def _pieces(data: bytes) -> list[bytes]:
-    """A long file in handy pieces, so that a damaged one is read soon."""
+    """A long file in small pieces, so that a damaged one is read quickly."""
     parts = data.split(b"\n---\n")
     return [b"\n---\n".join(parts[i : i + 3]) for i in range(0, len(parts), 3)]
 
@@ -97,7 +97,7 @@ def assert_finding(finding: Finding, last_line: int) -> None:
 
 
 def assert_shown(problem: Problem) -> None:
-    """It can be printed: something is said, on one line, without end or control characters."""
+    """Check that a problem can be printed: not empty, on one line, not too long, without control characters."""
     assert problem.message, problem
     assert max(len(problem.message), len(problem.hint)) <= MESSAGE_MAX, problem
     assert (problem.message + problem.hint).isprintable(), problem

@@ -1,4 +1,4 @@
-"""House rules that no linter knows. Each rule is a function, tried on a bad sample as well as on the project."""
+"""House rules that no linter has. A rule is a function, which is tested on a bad sample and on the project."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def python_files(*folders: str) -> list[Path]:
 
 
 def tracked_files() -> list[Path]:
-    """List what is or would be committed; without git, all that was not made by a tool."""
+    """The files that are or would be committed; without git, all files that no tool made."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True
     )
@@ -58,7 +58,7 @@ def tracked_files() -> list[Path]:
 
 
 def function_lengths(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """Name every function with its lines. Only what holds statements is entered: most of a tree is expressions."""
+    """Every function with its number of lines. Only statements are walked, since most of a tree is expressions."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
@@ -74,7 +74,7 @@ class Outline(NamedTuple):
 
 @functools.cache
 def outline(text: str) -> Outline:
-    """What several rules ask of a file. Parsing is what they cost, so it is done once."""
+    """The parts of a file that several rules need. Parsing is slow, so it is done once."""
     tree = ast.parse(text)
     return Outline(ast.get_docstring(tree) or "", tuple(function_lengths(tree)), tuple(classes(tree)))
 
@@ -98,7 +98,7 @@ def ninetieth_percentile(lengths: list[int]) -> int:
 
 
 def banned_words(path: Path) -> set[str]:
-    """Find the banned words in the names of a file and its folders; a shared function lives with its noun."""
+    """The banned words in the names of a file and its folders: a shared function belongs to the module of its noun."""
     words = {word for part in path.with_suffix("").parts for word in part.lower().split("_")}
     return words & BANNED
 
@@ -108,7 +108,7 @@ def has_door_sign(text: str) -> bool:
 
 
 def has_unreleased_section(changelog: str) -> bool:
-    """True when there is an Unreleased section with something in it."""
+    """Whether there is an Unreleased section that is not empty."""
     return re.search(r"^## Unreleased\n+(?!## )\S", changelog, re.M) is not None
 
 
@@ -155,7 +155,7 @@ def test_a_class_name_means_one_thing() -> None:
     modules: dict[str, list[str]] = {}
     for path in SOURCES:
         for name, _ in outline(path.read_text("utf-8")).classes:
-            if not name.startswith("_"):  # nobody sees that beside its module
+            if not name.startswith("_"):  # visible in its module only
                 modules.setdefault(name, []).append(name_of(path))
     assert {name: paths for name, paths in modules.items() if len(paths) > 1 and name not in TWINS} == {}
     assert {name for name in TWINS if len(modules.get(name, ())) < 2} == set(), "no twin any more"
@@ -167,7 +167,7 @@ def test_nine_of_ten_functions_are_shorter_still() -> None:
 
 
 def undefined_exports(text: str) -> set[str]:
-    """The names that a module exports and does not have; ruff does not ask that of a door."""
+    """The names that a module exports but does not have; ruff does not check that of an ``__init__``."""
     tree = ast.parse(text)
     names: set[str] = set()
     exports: set[str] = set()
@@ -204,7 +204,7 @@ def words_in(module: str) -> frozenset[str] | None:
 
 
 def imports_of_nothing(text: str) -> list[str]:
-    """Names that a text imports and that are not there; no other check sees those of a program in a string."""
+    """Names that a program imports and that do not exist; no other check reads programs in strings."""
     found = []
     for module, names in IMPORTED.findall(text):
         known = words_in(module)
@@ -231,7 +231,7 @@ LOCKS = ("requirements.lock", "requirements-dev.lock")
 
 
 def pins_of(lock: str) -> set[str]:
-    """Each package with its version; who needs it where may differ between two locks."""
+    """Every package with its version, without the comments on what needs it, which may differ between two locks."""
     return set(re.findall(r"^[\w.\[\]-]+==\S+", lock, re.M))
 
 
@@ -265,7 +265,7 @@ def test_the_backend_is_pinned_once() -> None:
     assert all(f"hatchling=={pin} " in (ROOT / name).read_text("utf-8") for name in LOCKS)
 
 
-# The rules themselves: each must find the fault it is there for.
+# The rules themselves: each must find its own fault.
 
 
 def test_long_functions_and_files_are_found() -> None:

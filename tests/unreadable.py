@@ -1,4 +1,4 @@
-"""Objects with a word that their kind does not know, put into a Store or its file past all that would refuse them."""
+"""Objects with a word that their kind does not have, put into a Store or its file without any validation."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def kind_of_tree(tree: Tree) -> Kind:
 
 
 def put_past(store: MemoryStore, tree: Tree) -> None:
-    """Store it as it is, in the place of what is there."""
+    """Store the object as it is, in the place of the stored one."""
     kind, meta = kind_of_tree(tree), tree["metadata"]
     version = str(int(store.resource_version) + 1)
     data = msgspec.json.encode({**tree, "metadata": {**meta, "resourceVersion": version}})
@@ -92,7 +92,7 @@ def put_past(store: MemoryStore, tree: Tree) -> None:
 
 
 def put_into_file(path: Path, trees: Iterable[Tree]) -> None:
-    """The same in the file of a server that does not run."""
+    """The same, in the data file of a server that does not run."""
     with closing(connected(path, STEPS)) as connection:
         ((revision,),) = connection.execute("SELECT revision FROM latest")
         for tree in trees:

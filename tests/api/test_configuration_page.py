@@ -1,4 +1,4 @@
-"""The page about our settings tells all of them, with the defaults that they have."""
+"""The page about our settings has all of them, with their defaults."""
 
 from __future__ import annotations
 

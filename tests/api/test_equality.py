@@ -1,4 +1,4 @@
-"""Objects that mean the same though they are written otherwise, and those that only look alike."""
+"""Objects that mean the same although they are written differently, and objects that only look alike."""
 
 from __future__ import annotations
 

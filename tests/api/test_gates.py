@@ -1,4 +1,4 @@
-"""The table of gates, and what is told about a list of them."""
+"""The table of gates, and the problems of a list of gates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kubernetes kinds as objects: what we do not know is kept, views read what was written, ``amended`` does no more."""
+"""Kubernetes kinds as objects: unknown fields stay, views read what was written, ``amended`` changes only its keys."""
 
 from __future__ import annotations
 

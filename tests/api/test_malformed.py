@@ -1,4 +1,4 @@
-"""Malformed manifests, and to the letter what their authors are told.
+"""Malformed manifests, and the exact messages to their authors.
 
 The cases are in ``malformed/*.txt``: a sentence after ``===``, the file, ``=>``, and the lines of the answer. An
 answer begins with the line of the file it is about; errors are not marked as such, warnings are.

@@ -1,4 +1,4 @@
-"""What a pod asks for and our pod scheduler does not do is told; what it does is not."""
+"""There is a warning for every wish of a pod that our pod scheduler does not fulfil, and none for others."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def borrower(preemption: str, cpu: object = 0, name: str = "  cohortName: lab\n"
     return cluster_queue(cpu=cpu, more=name + preemption, limits=limits)
 
 
-# --- where nobody is displaced ----------------------------------------------------------------------------------------
+# --- where nothing is displaced ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

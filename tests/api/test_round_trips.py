@@ -1,4 +1,4 @@
-"""What is written comes back: every kind, as typed objects, as trees, and as others recorded them."""
+"""What is written can be read back: every kind, as typed objects, as trees, and as recorded elsewhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from makeway.testing.strategies import objects, objects_of, typed
 pytestmark = pytest.mark.slow  # much is drawn: for `make test` and the soak
 
 Case = tuple[Kind, str, dict[str, Tree]]
-# One property over all kinds is as many as there are kinds: it gets more than the profile gives to one.
+# This property covers all kinds, so it gets more draws than a property of one kind.
 for_all_kinds = settings(max_examples=settings().max_examples * 8)
 STORED = [(kind, kind.versions[0]) for kind in KINDS]
 SERVED = [(kind, version) for kind in KINDS for version in kind.versions]
@@ -80,7 +80,7 @@ def test_raw_parts_keep_their_meaning_fields_that_nobody_knows_included(case: Ca
 
 
 def without_empty(tree: Tree) -> Tree:
-    """Without lists and maps that are empty, at any depth: which of them a server writes is told elsewhere."""
+    """Without empty lists and maps at any depth; other tests check which of them a server writes."""
     if isinstance(tree, list):
         return [without_empty(each) for each in tree]
     if not isinstance(tree, dict):
@@ -90,7 +90,7 @@ def without_empty(tree: Tree) -> Tree:
 
 
 def test_no_default_that_says_something_is_left_out_of_what_is_written() -> None:
-    """Who reads an object elsewhere does not know our defaults; only what is empty may be left out."""
+    """Readers of an object elsewhere do not know our defaults, so only empty values may be left out."""
     silent = [
         f"{struct.__name__}.{field.encode_name}"
         for struct in sorted(structs_within([kind.type for kind in KINDS]), key=lambda each: each.__name__)

@@ -50,7 +50,7 @@ class UndoLog:
             self._saved.append((restore, before))
 
     def set(self, owner: object, name: str, value: object) -> None:
-        """Give an attribute of one of the state's structures another value."""
+        """Set an attribute of one of the state's structures."""
         if self.trials:
             self._saved.append((setattr, (owner, name, getattr(owner, name))))
         setattr(owner, name, value)

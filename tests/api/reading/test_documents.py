@@ -1,4 +1,4 @@
-"""Text to trees: what kubectl makes of it (recorded from its own reader), what is told, and on which line."""
+"""Text to trees: the trees that kubectl reads (recorded from its own reader), the problems, and their lines."""
 
 from __future__ import annotations
 

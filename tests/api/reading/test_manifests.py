@@ -1,4 +1,4 @@
-"""Sets of manifests: documents read one by one, then held against each other."""
+"""Sets of manifests: documents read one by one, then checked against each other."""
 
 from __future__ import annotations
 
@@ -581,7 +581,7 @@ def test_a_pod_set_may_insist_on_fewer_pods_and_on_flavors() -> None:
 
 
 def test_ten_times_the_objects_do_not_cost_a_hundred_times_the_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hints are the one place where names are compared with each other: they are sought for so many only."""
+    """Only hints compare names with each other, and only for a limited number of names."""
     sought: list[str] = []
 
     def did_you_mean(name: str, known: list[str]) -> str:

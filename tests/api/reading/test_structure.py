@@ -1,4 +1,4 @@
-"""A tree held against a shape: what is told, what comes back, in each of the three modes."""
+"""A tree checked against a shape: the problems and the resulting tree, in each of the three modes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the fields of Kubernetes types may hold: the table fits the types, and leaves out no closed set that we read."""
+"""The limits of Kubernetes types: the table fits the types, and has every closed set of words that we read."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_every_form_and_every_rule_is_used() -> None:
 
 
 def closed_sets() -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """The words that structs know, where a view would fail over another one."""
+    """The words that structs accept, where a view would fail with any other word."""
     for module in (kubernetes, pods, meta):
         for each in vars(module).values():
             if isinstance(each, type) and issubclass(each, Wire) and each.__name__ in type_names():
@@ -125,7 +125,7 @@ def test_a_zero_passes_where_it_means_the_default() -> None:
 
 
 def test_recorded_objects_are_read_by_their_types_alone() -> None:
-    """What another server stored may hold words that are younger than we are."""
+    """Objects of another server may have newer words than ours."""
     tree = pod(restartPolicy="Later", tolerations=[{"operator": "Near"}], activeDeadlineSeconds=-1)
     assert codec.read(tree, "Ignore", limits=False).problems == []
     assert len(codec.read(tree, "Ignore").problems) == 3
@@ -180,7 +180,7 @@ def test_forms(form: str, good: tuple[Any, ...], bad: tuple[Any, ...]) -> None:
 
 @pytest.mark.parametrize("text", ["0", "a", "-", ".", "a.", "a-", "0.", "/", "../", "%", "1%", "a/"])
 def test_a_megabyte_is_judged_like_a_word(text: str) -> None:
-    """A form that goes back and forth in its text would not come to an end here."""
+    """A pattern with backtracking would not come to an end here."""
     for form in FORMS.values():
         form.fits(text * (1_000_000 // len(text)) + "\0")
 

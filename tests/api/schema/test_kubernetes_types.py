@@ -1,4 +1,4 @@
-"""The table of Kubernetes types: it parses, it is closed, it is not larger than the kinds need, its facts hold."""
+"""The table of Kubernetes types: it parses, has every type that it names, and no type that no kind needs."""
 
 from __future__ import annotations
 

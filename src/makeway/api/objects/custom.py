@@ -1,7 +1,7 @@
-"""An object of a kind that a CustomResourceDefinition of somebody else defines: metadata, and the rest raw.
+"""An object of a kind that a CustomResourceDefinition of another project defines: metadata, and the rest raw.
 
-Every byte of ``spec`` and ``status`` stays as it came. ``kubernetes.amended`` and whoever knows the kind change some
-of them (``controllers.jobs.kinds.described``).
+Every byte of ``spec`` and ``status`` stays as it came, except where ``kubernetes.amended`` changes keys for the
+description of the kind (``controllers.jobs.kinds.described``).
 """
 
 from __future__ import annotations

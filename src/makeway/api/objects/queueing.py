@@ -146,12 +146,12 @@ class ClusterQueueSpec(Wire, frozen=True):
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it admits nobody, because it was told so."""
+        """Whether it is told to admit nothing."""
         return self.stop_policy != "None"
 
     @property
     def drains(self) -> bool:
-        """Whether the workloads that it admitted must leave, too."""
+        """Whether it is also told to evict the workloads that it admitted."""
         return self.stop_policy == "HoldAndDrain"
 
 
@@ -209,12 +209,12 @@ class LocalQueueSpec(Wire, frozen=True):
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it hands nobody to its ClusterQueue, because it was told so."""
+        """Whether it is told to pass no workload to its ClusterQueue."""
         return self.stop_policy != "None"
 
     @property
     def drains(self) -> bool:
-        """Whether the workloads that came by it must leave, too."""
+        """Whether it is also told to evict the workloads that were submitted to it."""
         return self.stop_policy == "HoldAndDrain"
 
 
