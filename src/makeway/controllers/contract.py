@@ -12,35 +12,102 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Protocol, TypeGuard, cast
 
-from makeway.api.objects.meta import Wire
+from makeway.api.objects.kubernetes import (
+    Job,
+    LimitRange,
+    Namespace,
+    Node,
+    Pod,
+    PodDisruptionBudget,
+    PriorityClass,
+    RuntimeClass,
+)
+from makeway.api.objects.meta import KubernetesObject
+from makeway.api.objects.queueing import (
+    AdmissionCheck,
+    ClusterQueue,
+    Cohort,
+    LocalQueue,
+    ResourceFlavor,
+    WorkloadPriorityClass,
+)
 from makeway.api.objects.scheduling import GangWorkload
+from makeway.api.objects.workload import Workload
 from makeway.api.versions import Kind
 from makeway.core.model import Millis, QueueName, WorkloadKey
 from makeway.core.policy import Policy
 from makeway.core.state import State
 from makeway.core.trace import Step
 
-GANG_WORKLOAD = "Workload.scheduling.k8s.io"  # two kinds are called Workload; a bare one is that of queueing
+# --- what is named ---------------------------------------------------------------------------------------------------
+
+if TYPE_CHECKING:  # with these defaults, which typing knows from Python 3.13 on, a bare Ref is one of whatever kind
+    from typing_extensions import TypeVar
+
+    Object = TypeVar("Object", bound=KubernetesObject, default=KubernetesObject)
+    Object_co = TypeVar("Object_co", bound=KubernetesObject, default=KubernetesObject, covariant=True)
+    Object_contra = TypeVar("Object_contra", bound=KubernetesObject, default=Any, contravariant=True)
+else:
+    from typing import TypeVar
+
+    Object = TypeVar("Object")
+    Object_co = TypeVar("Object_co", covariant=True)
+    Object_contra = TypeVar("Object_contra", contravariant=True)
 
 
-class Ref(NamedTuple):
-    """An object by kind and name; the namespace is "" where the kind has none."""
+class KindName(str, Generic[Object_co]):
+    """How a Ref calls a kind; type checkers learn from it what its objects are. When the program runs, a plain str."""
 
-    kind: str
+
+def _name_of(type_: type[Object], name: str = "") -> KindName[Object]:
+    """Where the name of a kind meets its type."""
+    return cast("KindName[Object]", name or type_.__name__)
+
+
+ADMISSION_CHECK: Final = _name_of(AdmissionCheck)
+CLUSTER_QUEUE: Final = _name_of(ClusterQueue)
+COHORT: Final = _name_of(Cohort)
+GANG_WORKLOAD: Final = _name_of(GangWorkload, "Workload.scheduling.k8s.io")  # a bare Workload is that of queueing
+JOB: Final = _name_of(Job)
+LIMIT_RANGE: Final = _name_of(LimitRange)
+LOCAL_QUEUE: Final = _name_of(LocalQueue)
+NAMESPACE: Final = _name_of(Namespace)
+NODE: Final = _name_of(Node)
+POD: Final = _name_of(Pod)
+POD_DISRUPTION_BUDGET: Final = _name_of(PodDisruptionBudget)
+PRIORITY_CLASS: Final = _name_of(PriorityClass)
+RESOURCE_FLAVOR: Final = _name_of(ResourceFlavor)
+RUNTIME_CLASS: Final = _name_of(RuntimeClass)
+WORKLOAD: Final = _name_of(Workload)
+WORKLOAD_PRIORITY_CLASS: Final = _name_of(WorkloadPriorityClass)
+
+
+class Ref(NamedTuple, Generic[Object_co]):
+    """An object by kind and name; the namespace is "" where the kind has none.
+
+    ``Ref[Job]`` names a Job, and a bare ``Ref`` an object of whatever kind.
+    """
+
+    kind: KindName[Object_co]
     namespace: str
     name: str
 
     @classmethod
-    def of(cls, value: Any) -> Ref:
-        kind = GANG_WORKLOAD if isinstance(value, GangWorkload) else value.kind
-        return cls(kind, value.metadata.namespace, value.metadata.name)
+    def of(cls, value: Object) -> Ref[Object]:
+        kind: Any = GANG_WORKLOAD if isinstance(value, GangWorkload) else value.kind
+        return Ref(kind, value.metadata.namespace, value.metadata.name)
 
     @classmethod
-    def kind_of(cls, kind: Kind) -> str:
+    def named(cls, kind: str, namespace: str, name: str) -> Ref:
+        """Where only the object that names it knows the kind."""
+        return Ref(cast("KindName", kind), namespace, name)
+
+    @classmethod
+    def kind_of(cls, kind: Kind) -> KindName:
         """How a Ref calls this kind."""
-        return GANG_WORKLOAD if kind.type is GangWorkload else kind.name
+        return GANG_WORKLOAD if kind.type is GangWorkload else cast("KindName", kind.name)
 
     @property
     def key(self) -> WorkloadKey:
@@ -48,10 +115,15 @@ class Ref(NamedTuple):
         return WorkloadKey(f"{self.namespace}/{self.name}")
 
 
-def workload_ref(key: WorkloadKey) -> Ref:
+def is_of(ref: Ref, kind: KindName[Object]) -> TypeGuard[Ref[Object]]:
+    """Whether an object is of this kind."""
+    return ref.kind == kind
+
+
+def workload_ref(key: WorkloadKey) -> Ref[Workload]:
     """The Workload that decisions name so."""
     namespace, _, name = key.partition("/")
-    return Ref("Workload", namespace, name)
+    return Ref(WORKLOAD, namespace, name)
 
 
 # --- what is read ----------------------------------------------------------------------------------------------------
@@ -67,25 +139,27 @@ class View(Protocol):
     def state(self) -> State:
         """What the scheduler believes, writes that are under way included."""
 
-    def get(self, ref: Ref) -> Any | None:
-        """A wire object as stored; None where there is none."""
+    def get(self, ref: Ref[Object]) -> Object | None:
+        """An object as stored; None where there is none."""
 
-    def all(self, kind: str) -> Iterable[Any]:
+    def all(self, kind: KindName[Object]) -> Iterable[Object]:
         """All of a kind, by namespace and name."""
 
-    def owned(self, uid: str, kind: str = "Workload") -> Iterable[Any]:
+    def owned(self, uid: str, kind: KindName[Object]) -> Iterable[Object]:
         """Workloads, or Pods, whose controller is the object with this uid, by name."""
 
-    def in_local_queue(self, namespace: str, name: str) -> Iterable[Any]:
+    def in_local_queue(self, namespace: str, name: str) -> Iterable[Workload]:
         """Workloads that name this LocalQueue and have not finished, by name."""
 
-    def queue_of(self, workload: Any) -> QueueName:
+    def queue_of(self, workload: Workload) -> QueueName:
         """The ClusterQueue of a Workload: where it has quota, else that of its LocalQueue; "" where there is none."""
 
 
 # --- what is answered ------------------------------------------------------------------------------------------------
 
-Edit = Callable[[Any], Any]  # a frozen dataclass with __call__: stored object -> new object, None: no longer applies
+Edit = Callable[
+    [Object], Object | None
+]  # a frozen dataclass with __call__: stored object -> new one; None: no longer applies
 
 
 class Note(NamedTuple):
@@ -101,7 +175,7 @@ class Note(NamedTuple):
 class Create:
     """Make an object. That it is there already counts as done if ``uid`` of its owner is ours, else as a failure."""
 
-    body: Wire
+    body: KubernetesObject
 
     @property
     def ref(self) -> Ref:
@@ -109,7 +183,7 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Change(Generic[Object]):
     """Edit an object, or its status. ``uid`` is that of the object the decision was made about; "" means any.
 
     ``strict``: a newer object than the one decided on makes it fail; otherwise the edit is made again from that one.
@@ -117,8 +191,8 @@ class Change:
     What frees quota is never assumed.
     """
 
-    ref: Ref
-    edit: Edit
+    ref: Ref[Object]
+    edit: Edit[Object]
     status: bool = True
     uid: str = ""
     strict: bool = False
@@ -133,7 +207,7 @@ class Delete:
     grace: int | None = None  # seconds that a pod may take; None: as long as it says itself
 
 
-Write = Create | Change | Delete
+Write = Create | Change[Any] | Delete
 
 
 class Departure(NamedTuple):
@@ -208,10 +282,10 @@ class Outcome:
 NOTHING = Outcome()
 
 
-class Controller(Protocol):
-    """One room of reactions. ``kinds`` are the kinds it is told about."""
+class Controller(Protocol[Object_contra]):
+    """One room of reactions. ``kinds`` are the kinds it is told about; a bare Controller is one of whatever kinds."""
 
     @property
     def kinds(self) -> frozenset[str]: ...
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome: ...
+    def react(self, whom: Ref[Object_contra], view: View, now: Millis) -> Outcome: ...

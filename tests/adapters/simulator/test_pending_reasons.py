@@ -11,7 +11,7 @@ from makeway.adapters.simulator.faults import Faults
 from makeway.adapters.simulator.simulation import Simulation
 from makeway.api.conditions import find, is_true
 from makeway.api.objects.workload import WorkloadStatus
-from makeway.controllers.contract import Ref
+from makeway.controllers.contract import WORKLOAD, Ref
 from makeway.core.cycle.cycle import Heads, decide, heads
 from makeway.core.messages import pending_reason
 from makeway.core.model import Millis
@@ -38,7 +38,7 @@ def said(workload: Any) -> tuple[str, str]:
 def untrue(engine: Engine, now: Millis) -> Iterator[str]:
     """Workloads that wait at rest without a word, or with one that is not true."""
     state = engine.state
-    for each in engine.objects.all("Workload"):
+    for each in engine.objects.all(WORKLOAD):
         conditions = (each.status or WorkloadStatus()).conditions
         if engine.executor.is_busy(Ref.of(each)) or any(
             is_true(conditions, type_) for type_ in ("QuotaReserved", "Finished")

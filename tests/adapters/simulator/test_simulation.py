@@ -135,7 +135,7 @@ class Comparing:
     def step(self, now: Millis) -> bool:
         happened = self._engine.step(now)
         engine = self._engine.engine
-        known = [each for kind in watched_kinds() for each in engine.objects.all(kind.name)]
+        known = [each for kind in watched_kinds() for each in engine.objects.all(Ref.kind_of(kind))]
         if not engine.set_aside and not any(engine.executor.is_busy(Ref.of(each)) for each in known):
             self.compared += 1
             self._compare(engine, known, now)

@@ -14,6 +14,8 @@ from click.testing import CliRunner
 
 from makeway.adapters.simulator.faults import POINTS, PROFILES, Faults, Unreadable
 from makeway.adapters.simulator.simulation import Simulation, was_meant
+from makeway.api.objects.kubernetes import Job
+from makeway.api.objects.workload import Workload
 from makeway.cli.main import main
 from makeway.controllers.contract import Ref
 from makeway.controllers.standard import standard
@@ -108,7 +110,7 @@ def test_the_trouble_of_one_workload_costs_no_other_its_place(
     for seed in in_time(range(fuzz_seed, fuzz_seed + max(1, fuzz_inputs // 400))):
         faults = Faults(seed, {})
         ready = simulation(seed, faults=faults, watching=Patience())
-        keys = sorted(ref.name for ref in map(Ref.of, objects(seed)) if ref.kind in ("Workload", "Job"))
+        keys = sorted(each.metadata.name for each in objects(seed) if isinstance(each, Workload | Job))
         bad = keys[seed % len(keys)]
 
         def probe(part: str, whom: Ref, bad: str = bad) -> None:

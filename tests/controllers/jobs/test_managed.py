@@ -125,7 +125,7 @@ def test_owners_in_a_circle_account_for_nobody(length: int) -> None:
 def test_a_chain_is_followed_so_far_and_no_further() -> None:
     chain = [job(f"j{n}", above=f"j{n + 1}") for n in range(100)]
     reads: list[Ref] = []
-    known = {Ref.of(each): each for each in chain}
+    known: dict[Ref, Job] = {Ref.of(each): each for each in chain}
 
     def find(ref: Ref) -> Any:
         reads.append(ref)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from makeway.controllers.contract import Change, Ref
+from makeway.controllers.contract import JOB, Change, Ref
 from makeway.controllers.jobs.counts import parse_indexes, print_indexes
 from makeway.controllers.jobs.pods import JobPods, ReleasePod
 from makeway.core.model import Millis
@@ -16,6 +16,7 @@ from makeway.runtime.executor import Call, DirectWriter
 from makeway.runtime.informers import watched_kinds
 from makeway.runtime.ports import Store
 from tests.controllers.pod_world import JOBS, PODS, PodWorld, queues
+from tests.controllers.views import edited
 from tests.soaking import InTime
 
 
@@ -256,7 +257,7 @@ def test_a_job_says_that_it_has_pods_before_it_makes_them() -> None:
     play.job("j", completions=3, parallelism=3)
     idle = Engine(play.store, play.policy, [], kinds=watched_kinds(on_nodes=True))
     idle.step(play.clock.now)
-    first = JobPods().react(Ref("Job", "default", "j"), idle.view, play.clock.now)
+    first = JobPods().react(Ref(JOB, "default", "j"), idle.view, play.clock.now)
     assert [type(action.write) for action in first.actions] == [Change]
     play.engine.step(play.clock.now)
     idle.step(play.clock.now)
@@ -280,7 +281,7 @@ def test_who_was_stopped_goes_although_we_were_gone_and_its_job_goes_on() -> Non
     play.job("j", runs=3)
     play.settle()
     running = play.store.list(PODS).items[0].value()
-    play.store.update(ReleasePod(stopped=True)(running))
+    play.store.update(edited(ReleasePod(stopped=True), running))
     play.engine = play.new_engine()
     play.run(60)
     assert play.status("j")["succeeded"] == 1

@@ -18,7 +18,7 @@ from makeway.api.objects.workload import (
     WorkloadMode,
 )
 from makeway.api.quantity import Time
-from makeway.controllers.contract import NOTHING, Change, Create, Ref
+from makeway.controllers.contract import NOTHING, RESOURCE_FLAVOR, Change, Create, Ref
 from makeway.controllers.jobs.kinds.batch import indexes_in, status_of_job
 from makeway.controllers.jobs.kinds.registry import is_stopped
 from makeway.controllers.jobs.running import JobRunning
@@ -49,7 +49,7 @@ from tests.controllers.job_stories import (
     tree,
     user_edits,
 )
-from tests.controllers.views import NOW, FakeView, at, check, local_queue, owned_by, workload
+from tests.controllers.views import NOW, FakeView, at, check, edited, local_queue, owned_by, workload
 
 # --- 18.1, 18.2: who gets a Workload ----------------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ def test_18_3_nothing_starts_that_is_not_admitted_to_stay(state: str) -> None:
             conditions = tuple(each for each in status_of(mine).conditions if each.type != "Admitted")
             mine = replace(mine, status=replace(status_of(mine), conditions=conditions))
         case "evicted":
-            mine = Evict("Preempted", "", at(1))(mine)
+            mine = edited(Evict("Preempted", "", at(1)), mine)
         case "inactive":
             mine = replace(mine, spec=replace(mine.spec, active=False))
         case "deleted":
@@ -244,7 +244,7 @@ def test_s_11_6_a_key_that_has_the_same_value_is_no_conflict() -> None:
 def test_18_3_pods_do_not_run_without_what_their_flavor_says() -> None:
     around = settled(job())
     admit(around)
-    del around.objects[Ref("ResourceFlavor", "", "spot")]
+    del around.objects[Ref(RESOURCE_FLAVOR, "", "spot")]
     outcome = look(around)
     assert (outcome.actions, outcome.again_at) == ((), NOW + 10_000)
 
@@ -311,9 +311,9 @@ def test_18_4_a_job_stops_with_the_end_of_its_admission(loss: str) -> None:
     around = running(job())
     mine = around.workload(MINE)
     if loss == "evicted":
-        mine = Evict("PodsReadyTimeout", "", at(60))(mine)
+        mine = edited(Evict("PodsReadyTimeout", "", at(60)), mine)
     elif loss == "released":
-        mine = Release(at(60))(mine)
+        mine = edited(Release(at(60)), mine)
     else:
         mine = replace(mine, spec=replace(mine.spec, active=False))
     around.put(mine)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.api.objects.workload import PreemptionGate, RequeueState, Workload, WorkloadMode
-from makeway.controllers.contract import Ref
+from makeway.controllers.contract import WORKLOAD, Ref
 from makeway.controllers.workloads.eviction import condition, says, status_of
 from makeway.controllers.workloads.lifecycle import Workloads
 from makeway.core.policy import PodsReady, Policy, Requeuing
@@ -27,7 +27,7 @@ from tests.controllers.views import (
     workload,
 )
 
-W = Ref("Workload", "default", "w")
+W = Ref(WORKLOAD, "default", "w")
 POLICY = Policy()
 PODS = amended(POLICY, pods_ready=PodsReady(timeout_ms=300_000, recovery_timeout_ms=60_000))
 

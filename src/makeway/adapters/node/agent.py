@@ -35,7 +35,7 @@ from makeway.adapters.node.statuses import dated, lost_supervisor, status_of, st
 from makeway.adapters.node.supervision import processes
 from makeway.api.objects.kubernetes import Pod, view
 from makeway.api.objects.pods import PodStatus
-from makeway.controllers.contract import Note, Ref
+from makeway.controllers.contract import NODE, POD, Note, Ref
 from makeway.core.model import Millis
 from makeway.runtime.executor import Writer
 from makeway.runtime.ports import Store, Stored
@@ -46,7 +46,7 @@ STRAYS_MS = 20  # between two looks at what a lost supervisor left; doubles
 INCOMPLETE_MS = 100  # until a pod without an object is looked at again, while not all objects have been told
 TROUBLE_MS = 5000  # until a pod that could not be looked after is looked at again
 log = logging.getLogger("makeway.node")
-NODE = "node"  # the part that gives up on an object here
+AGENT = "node"  # the part that gives up on an object here
 
 GaveUp = Callable[[Ref, str, Exception | None], None]
 
@@ -91,7 +91,7 @@ class Agent:
         happened = self._writes.take_answers(now) + self._take_calls() + self._take_pods()
         self._heartbeat.step(now)
         for name, error in self._heartbeat.unread.items():
-            self._gave_up(Ref("Node", "", name), NODE, error)
+            self._gave_up(Ref(NODE, "", name), AGENT, error)
         self._heartbeat.unread.clear()
         self._starts.take_ended(now)
         if now >= self._check_at:
@@ -125,7 +125,7 @@ class Agent:
     def _take_pods(self) -> int:
         count = 0
         for stored, error in self._feed.take_unread():
-            self._gave_up(Ref("Pod", stored.namespace, stored.name), NODE, error)
+            self._gave_up(Ref(POD, stored.namespace, stored.name), AGENT, error)
         for uid, seen in self._feed.poll():
             count += 1
             local = self._pods.by_uid.get(uid)
@@ -164,10 +164,10 @@ class Agent:
                 log.exception("pod %s", local.uid)
                 return
             self._events.add(local, "FailedSync", f"the node agent cannot look after it: {error}", is_warning=True)
-            self._gave_up(local.ref, NODE, error)
+            self._gave_up(local.ref, AGENT, error)
         else:
             if local.troubles and local.stored is not None:
-                self._gave_up(local.ref, NODE, None)
+                self._gave_up(local.ref, AGENT, None)
             local.troubles = 0
 
     def _act(self, local: LocalPod, now: Millis) -> None:

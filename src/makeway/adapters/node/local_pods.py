@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from makeway.adapters.node.folders import PodFolder
 from makeway.adapters.node.statuses import SupervisorLost
 from makeway.adapters.node.supervision.records import PodRecord
-from makeway.controllers.contract import Note, Ref
+from makeway.controllers.contract import POD, Note, Ref
 from makeway.core.model import Millis
 from makeway.runtime.ports import Stored
 from makeway.runtime.workqueue import ReconcileQueue, Timers
@@ -54,7 +54,7 @@ class LocalPod:
     @property
     def ref(self) -> Ref:
         assert self.stored is not None
-        return Ref("Pod", self.stored.namespace, self.stored.name)
+        return Ref(POD, self.stored.namespace, self.stored.name)
 
     @property
     def is_over(self) -> bool:

@@ -97,7 +97,7 @@ class Witness:
                 self._tree.charge_all(self._tree.queues[queue], usage)
 
     def _find(self, kind: str, name: str) -> Any | None:
-        return self._objects[kind].get(Ref(kind, "", name))
+        return self._objects[kind].get(Ref.named(kind, "", name))
 
     def _workload(self, revision: int, ref: Ref, before: Any, after: Any) -> None:
         held = self._held.get(ref)

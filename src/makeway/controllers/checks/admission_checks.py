@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from makeway.api.objects.workload import AdmissionCheckState, RequeueState, Workload
 from makeway.api.quantity import Time
@@ -74,7 +73,7 @@ class ListChecks:
     queue: Queue
     at: Millis
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         status = status_of(workload)
         known = {check.name: check for check in status.admission_checks}
         now = Time.of_millis(stored(self.at))
@@ -94,7 +93,7 @@ class Admit:
     queue: Queue
     at: Millis
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         if not may_be_admitted(self.queue, workload):
             return None
         status = status_of(workload)
@@ -113,7 +112,7 @@ class TryAgain:
 
     at: Millis
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         retrying = in_state(workload, "Retry")
         if not retrying or says(workload, "Finished"):
             return None

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
-from makeway.api.conditions import set_condition
+from makeway.api.conditions import Status, set_condition
 from makeway.api.names import ADMISSION_GATED_BY, JOB_UID_LABEL
-from makeway.api.objects.meta import OwnerReference
+from makeway.api.objects.meta import KubernetesObject, OwnerReference
 from makeway.api.objects.workload import PodSet, ReclaimablePod, Workload
 from makeway.api.quantity import Time
 from makeway.controllers.jobs.kinds.generic import AskedPods, End, NewPods, has_started_templates
@@ -37,7 +36,7 @@ replace = msgspec.structs.replace
 
 @dataclass(frozen=True, slots=True)
 class Suspend:
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: KubernetesObject) -> KubernetesObject | None:
         job = read_job(value)
         return None if job.is_suspended else job.suspended()
 
@@ -46,7 +45,7 @@ class Suspend:
 class ForgetStart:
     """A suspended job as if it had never started; before that a server takes no other template (api 18.4)."""
 
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: KubernetesObject) -> KubernetesObject | None:
         job = read_job(value)
         return job.without_start() if job.is_suspended and job.remembers_start else None
 
@@ -57,7 +56,7 @@ class Start:
 
     pods: tuple[NewPods, ...]
 
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: KubernetesObject) -> KubernetesObject | None:
         job = read_job(value)
         if not job.is_suspended or has_started_templates(job):
             return None
@@ -70,7 +69,7 @@ class Restore:
 
     originals: tuple[NewPods, ...]
 
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: KubernetesObject) -> KubernetesObject | None:
         job = read_job(value)
         if not job.is_suspended or not has_started_templates(job):
             return None
@@ -96,16 +95,16 @@ class Report:
     is_gone: bool = False  # stopped, and without pods: if it was evicted its quota is free
     end: End | None = None
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         if says(workload, "Finished"):
             return None
         if self.end is not None:
             return self._told(workload, "Finished", "True", self.end.reason, self.end.message)
         if self.is_gone and says(workload, "Evicted") and holds_quota(workload):
-            workload = Release(self.at)(workload)
+            workload = Release(self.at)(workload) or workload
         return self._reclaimed(self._pods_ready(workload))
 
-    def _told(self, workload: Workload, type: str, status: Any, reason: str, message: str) -> Workload:
+    def _told(self, workload: Workload, type: str, status: Status, reason: str, message: str) -> Workload:
         before, now = status_of(workload), Time.of_millis(stored(self.at))
         after = set_condition(
             before.conditions, type=type, status=status, reason=reason, message=message, now=now,
@@ -134,7 +133,7 @@ class Report:
         return replace(workload, status=replace(status, reclaimable_pods=pods))
 
 
-def _pods_ready(workload: Workload, ready: bool) -> Iterator[tuple[str, str, str]]:
+def _pods_ready(workload: Workload, ready: bool) -> Iterator[tuple[Status, str, str]]:
     """The condition PodsReady where it is to be written: status, reason, message."""
     before = condition(workload, "PodsReady")
     was_ready, reason = before is not None and before.status == "True", before.reason if before else ""
@@ -164,7 +163,7 @@ class Follow:
     revalue: Revalue | None = None
     gates: frozenset[str] = frozenset()  # who may still hold it back
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         if says(workload, "Finished"):
             return None
         spec = workload.spec
@@ -202,7 +201,7 @@ class Adopt:
 
     owner: OwnerReference
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         meta = workload.metadata
         if any(each.controller for each in meta.owner_references):
             return None

@@ -18,14 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
-from makeway.api.names import GANG, WORKLOAD, WORKLOAD_REF
+from makeway.api.names import GANG, WORKLOAD_REF
+from makeway.api.names import WORKLOAD as WORKLOAD_ANNOTATION
 from makeway.api.objects.kubernetes import Job, JobSpec, Pod
 from makeway.api.objects.kubernetes import view as read
-from makeway.api.objects.meta import ObjectMeta
+from makeway.api.objects.meta import KubernetesObject, ObjectMeta
 from makeway.api.objects.scheduling import (
     ControllerReference,
     GangPolicy,
@@ -36,7 +36,19 @@ from makeway.api.objects.scheduling import (
     PodGroupPolicy,
 )
 from makeway.api.objects.workload import PodSetUpdate, Workload
-from makeway.controllers.contract import GANG_WORKLOAD, NOTHING, Action, Change, Create, Delete, Outcome, Ref, View
+from makeway.controllers.contract import (
+    GANG_WORKLOAD,
+    NOTHING,
+    POD,
+    WORKLOAD,
+    Action,
+    Change,
+    Create,
+    Delete,
+    Outcome,
+    Ref,
+    View,
+)
 from makeway.controllers.jobs.counts import status_of_pod
 from makeway.controllers.jobs.kinds.batch import BATCH_JOB, indexes_in, status_of_job
 from makeway.controllers.jobs.kinds.registry import job_of
@@ -63,7 +75,9 @@ def is_gang(job: Job) -> bool:
     return job.metadata.annotations.get(GANG) == "true"
 
 
-def gang_update(job: Any, workload: Workload, pod_set: str, policy: Policy) -> Iterator[tuple[str, PodSetUpdate]]:
+def gang_update(
+    job: KubernetesObject, workload: Workload, pod_set: str, policy: Policy
+) -> Iterator[tuple[str, PodSetUpdate]]:
     """What the pods of a gang get at their start: to whom they belong."""
     if isinstance(job, Job) and is_gang(job) and policy.gates.generic_workload:
         reference = f"{workload.metadata.name}/{pod_set}"
@@ -117,9 +131,9 @@ def priority_in_queue(gang: GangWorkload, view: View) -> int | None:
 
 def _pair(namespace: str, name: str, view: View) -> tuple[Job, Workload] | None:
     """The queueing Workload of this name and its Job, if that is to be a gang."""
-    workload = view.get(Ref("Workload", namespace, name))
-    job = _job_of(workload, view) if isinstance(workload, Workload) else None
-    return (job, workload) if isinstance(workload, Workload) and job is not None and is_gang(job) else None
+    workload = view.get(Ref(WORKLOAD, namespace, name))
+    job = None if workload is None else _job_of(workload, view)
+    return (job, workload) if workload is not None and job is not None and is_gang(job) else None
 
 
 def _least(job: Job, workload: Workload) -> int:
@@ -145,7 +159,7 @@ class Rank:
 
     priority: int
 
-    def __call__(self, gang: Any) -> Any:
+    def __call__(self, gang: GangWorkload) -> GangWorkload:
         status = gang.status or GangWorkloadStatus()
         after = replace(
             status, priority=self.priority, preemption_priority=self.priority, preemption_policy="PreemptLowerPriority"
@@ -159,7 +173,7 @@ class Resize:
 
     least: int
 
-    def __call__(self, gang: Any) -> Any:
+    def __call__(self, gang: GangWorkload) -> GangWorkload:
         first, *others = gang.spec.pod_groups
         policy = first.policy.gang
         if policy is None or policy.min_count == self.least:
@@ -173,13 +187,13 @@ class JobGangs:
     def kinds(self) -> frozenset[str]:
         return frozenset({"Job", "Workload", GANG_WORKLOAD})
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
-        found = view.get(Ref("Workload", whom.namespace, whom.name) if whom.kind == GANG_WORKLOAD else whom)
+    def react(self, whom: Ref[Job | Workload | GangWorkload], view: View, now: Millis) -> Outcome:
+        found = view.get(Ref(WORKLOAD, whom.namespace, whom.name) if whom.kind == GANG_WORKLOAD else whom)
         job = _job_of(found, view) if isinstance(found, Workload) else found
         if not isinstance(job, Job) or not is_gang(job) or job.metadata.deletion_timestamp is not None:
             return NOTHING
-        workload = found if isinstance(found, Workload) else next(iter(view.owned(job.metadata.uid)), None)
-        if not isinstance(workload, Workload):
+        workload = found if isinstance(found, Workload) else next(iter(view.owned(job.metadata.uid, WORKLOAD)), None)
+        if workload is None:
             return NOTHING
         return Outcome(tuple(_GangOfJob(job, workload, view, now).actions()))
 
@@ -203,7 +217,7 @@ class _GangOfJob:
         ref = Ref(GANG_WORKLOAD, meta.namespace, meta.name)
         gang = self.view.get(ref)
         if self._stays:
-            pods = [each for each in self.view.owned(self.job.metadata.uid, "Pod") if _is_of(each, meta.name)]
+            pods = [each for each in self.view.owned(self.job.metadata.uid, POD) if _is_of(each, meta.name)]
             yield from self._evict(pods)
             if gang is None:
                 yield Action(Create(gang_of(self.job, self.workload, self.view.policy)))
@@ -225,7 +239,7 @@ class _GangOfJob:
             and workload.metadata.deletion_timestamp is None
         )
 
-    def _kept(self, ref: Ref, gang: GangWorkload) -> Iterator[Action]:
+    def _kept(self, ref: Ref[GangWorkload], gang: GangWorkload) -> Iterator[Action]:
         resize = Resize(_least(self.job, self.workload))
         rank = Rank(effective_priority(self.workload, self.view.policy))
         if resize(gang) is not gang:
@@ -251,9 +265,9 @@ class _GangOfJob:
             return
 
 
-def is_owned(gang: Any, job: Job) -> bool:
+def is_owned(gang: GangWorkload | None, job: Job) -> bool:
     return gang is not None and any(each.uid == job.metadata.uid for each in gang.metadata.owner_references)
 
 
 def _is_of(pod: Pod, workload: str) -> bool:
-    return pod.metadata.annotations.get(WORKLOAD) == workload
+    return pod.metadata.annotations.get(WORKLOAD_ANNOTATION) == workload

@@ -20,21 +20,20 @@ ends).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from makeway.api.names import DEFAULT_NAMESPACE, NAMESPACE_LABEL, QUEUE_LABEL
-from makeway.api.objects.meta import ObjectMeta
-from makeway.controllers.contract import Ref
+from makeway.api.objects.meta import KubernetesObject, ObjectMeta
+from makeway.controllers.contract import NAMESPACE, Ref
 from makeway.controllers.jobs.kinds.registry import JOB_KINDS, kind_of_owner
 from makeway.core.model import Expression, selects
 from makeway.core.policy import Jobs
 
 OWNERS_MAX = 10
 
-Find = Callable[[Ref], Any | None]  # an object as it is stored; None where there is none
+Find = Callable[[Ref], KubernetesObject | None]  # an object as it is stored; None where there is none
 
 
-def why_unmanaged(job: Any, jobs: Jobs, find: Find) -> str:
+def why_unmanaged(job: KubernetesObject, jobs: Jobs, find: Find) -> str:
     """Why a job is not managed; "": it is. ``find`` is asked for its Namespace and for the jobs above it."""
     meta, framework = job.metadata, JOB_KINDS[job.kind].framework
     namespace = meta.namespace or DEFAULT_NAMESPACE
@@ -56,7 +55,7 @@ def _asks(meta: ObjectMeta, jobs: Jobs) -> bool:
 def _is_selected(namespace: str, jobs: Jobs, find: Find) -> bool:
     if jobs.namespaces is None:
         return namespace not in ("kube-system", jobs.own_namespace)
-    found = find(Ref("Namespace", "", namespace))
+    found = find(Ref(NAMESPACE, "", namespace))
     known: Mapping[str, str] = {} if found is None else found.metadata.labels
     selector = tuple(Expression(each.key, each.operator, each.values) for each in jobs.namespaces)
     return selects(selector, {NAMESPACE_LABEL: namespace, **known})

@@ -33,7 +33,7 @@ from makeway.api.objects.kubernetes import Job, JobSpec, Pod
 from makeway.api.objects.kubernetes import view as read
 from makeway.api.objects.meta import ObjectMeta, OwnerReference
 from makeway.api.objects.pods import PodTemplate
-from makeway.controllers.contract import NOTHING, Action, Change, Create, Delete, Note, Outcome, Ref, View
+from makeway.controllers.contract import JOB, NOTHING, POD, Action, Change, Create, Delete, Note, Outcome, Ref, View
 from makeway.controllers.jobs.counts import INDEX, TRACKING, Counted, PodCounts, status_of_pod, tally
 from makeway.controllers.jobs.kinds.batch import BATCH_JOB, end_of, status_of_job
 from makeway.controllers.jobs.progress import JobEnd, JobProgress
@@ -57,7 +57,7 @@ class Tell:
     before: bytes
     after: Raw
 
-    def __call__(self, job: Any) -> Any:
+    def __call__(self, job: Job) -> Job | None:
         return replace(job, status=self.after) if bytes(job.status) == self.before else None
 
 
@@ -70,7 +70,7 @@ class ReleasePod:
 
     stopped: bool = False
 
-    def __call__(self, pod: Any) -> Any:
+    def __call__(self, pod: Pod) -> Pod | None:
         meta = pod.metadata
         finalizers = tuple(each for each in meta.finalizers if each != TRACKING)
         if not self.stopped:
@@ -90,7 +90,7 @@ class JobPods:
     def kinds(self) -> frozenset[str]:
         return frozenset({"Job", "Pod"})
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
+    def react(self, whom: Ref[Job | Pod], view: View, now: Millis) -> Outcome:
         found = view.get(whom)
         if isinstance(found, Pod):
             return _orphan(found, view)
@@ -99,7 +99,7 @@ class JobPods:
         spec = read(found.spec, JobSpec)
         if spec.managed_by not in JOB_CONTROLLER:
             return NOTHING
-        pods = list(view.owned(found.metadata.uid, "Pod"))
+        pods = list(view.owned(found.metadata.uid, POD))
         is_going = found.metadata.deletion_timestamp is not None
         if end_of(found) is not None:
             return Outcome(tuple(_tracked(pods))) if is_going else _after_end(found, spec, pods, now)
@@ -115,7 +115,7 @@ def _orphan(pod: Pod, view: View) -> Outcome:
         return NOTHING
     owner = next((each for each in meta.owner_references if each.controller and each.kind == "Job"), None)
     if owner is not None:
-        job = view.get(Ref("Job", meta.namespace, owner.name))
+        job = view.get(Ref(JOB, meta.namespace, owner.name))
         if meta.deletion_timestamp is None or (job is not None and job.metadata.uid == owner.uid):
             return NOTHING
     return Outcome((_let_go(pod),))

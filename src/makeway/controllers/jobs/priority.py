@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from makeway.api.names import DEFAULT_PRIORITY_CLASS, ORIGIN_LABEL, PRIORITY_CLASS_LABEL
-from makeway.api.objects.meta import ObjectMeta
+from makeway.api.objects.meta import KubernetesObject, ObjectMeta
 from makeway.api.objects.workload import PriorityClassRef, Workload
-from makeway.controllers.contract import Ref, View
+from makeway.controllers.contract import PRIORITY_CLASS, WORKLOAD, WORKLOAD_PRIORITY_CLASS, Ref, View
 from makeway.controllers.jobs.kinds.generic import pod_priority_class
 from makeway.controllers.jobs.kinds.registry import JOB_KINDS, read_job
 from makeway.controllers.jobs.workloads import KUBERNETES, OURS, Classes
@@ -26,7 +25,7 @@ replace = msgspec.structs.replace
 
 
 def classes_of(around: View) -> Classes:
-    classes = [*around.all("WorkloadPriorityClass"), *around.all("PriorityClass")]
+    classes = [*around.all(WORKLOAD_PRIORITY_CLASS), *around.all(PRIORITY_CLASS)]
     return Classes.among(classes, defaulting=around.policy.gates.workload_priority_class_defaulting)
 
 
@@ -65,7 +64,7 @@ class Revalue:
     ref: PriorityClassRef
     value: int
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         if workload.spec.priority_class_ref != self.ref or not follows_class(workload):
             return None
         return replace(workload, spec=replace(workload.spec, priority=self.value))
@@ -73,17 +72,16 @@ class Revalue:
 
 def who_names(named: Ref, around: View) -> Iterator[Ref]:
     """All whom a class concerns: Workloads that have it, and jobs that still wait for it to get one."""
-    for workload in around.all("Workload"):
+    for workload in around.all(WORKLOAD):
         ref = workload.spec.priority_class_ref
         if ref is not None and (ref.kind, ref.name) == (named.kind, named.name) and follows_class(workload):
             yield Ref.of(workload)
-    for job in (job for kind in JOB_KINDS for job in around.all(kind)):
-        if not any(around.owned(job.metadata.uid)) and _asked_for(job, named.kind) == named.name:
+    for job in (job for kind in JOB_KINDS.values() for job in around.all(kind.name)):
+        if not any(around.owned(job.metadata.uid, WORKLOAD)) and _asked_for(job, named.kind) == named.name:
             yield Ref.of(job)
 
 
-def _asked_for(job: Any, kind: str) -> str:
+def _asked_for(job: KubernetesObject, kind: str) -> str:
     if kind == OURS[1]:
-        label: str = job.metadata.labels.get(PRIORITY_CLASS_LABEL, "")
-        return label
+        return job.metadata.labels.get(PRIORITY_CLASS_LABEL, "")
     return pod_priority_class(read_job(job))

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from dataclasses import replace as with_changes
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -37,10 +37,25 @@ from makeway.api.names import (
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
 )
-from makeway.api.objects.meta import FOREGROUND, ORPHAN, Condition
+from makeway.api.objects.meta import FOREGROUND, ORPHAN, Condition, KubernetesObject
 from makeway.api.objects.queueing import ResourceFlavor
 from makeway.api.objects.workload import PodSet, PodSetAssignment, Workload
-from makeway.controllers.contract import NOTHING, Action, Change, Create, Delete, Edit, Note, Outcome, Ref, View
+from makeway.controllers.contract import (
+    ADMISSION_CHECK,
+    LOCAL_QUEUE,
+    NOTHING,
+    RESOURCE_FLAVOR,
+    WORKLOAD,
+    Action,
+    Change,
+    Create,
+    Delete,
+    Edit,
+    Note,
+    Outcome,
+    Ref,
+    View,
+)
 from makeway.controllers.jobs.edits import Adopt, Follow, ForgetStart, Report, Restore, Start, Suspend, gates_of
 from makeway.controllers.jobs.gangs import gang_update
 from makeway.controllers.jobs.kinds.generic import AskedPods, End, GenericJob, NewPods, pod_priority_class
@@ -106,7 +121,7 @@ def _paired(asked: tuple[AskedPods, ...], workload: Workload) -> Iterator[_PodsP
 class _Pair:
     """A job as it is stored, what it says, and its Workload; how they agree."""
 
-    value: Any  # the job as it is stored
+    value: KubernetesObject  # the job as it is stored
     job: GenericJob
     workload: Workload
     pods: tuple[_PodsPair, ...]
@@ -115,7 +130,7 @@ class _Pair:
     has_started_templates: bool
 
     @classmethod
-    def of(cls, value: Any, job: GenericJob, workload: Workload) -> _Pair:
+    def of(cls, value: KubernetesObject, job: GenericJob, workload: Workload) -> _Pair:
         asked = job.pod_sets
         pods = tuple(_paired(asked, workload))
         is_same = len(pods) == len(asked) == len(workload.spec.pod_sets) and all(each.are_the_same for each in pods)
@@ -123,7 +138,7 @@ class _Pair:
         return cls(value, job, workload, pods, is_same, bool(prebuilt_of(value.metadata)), has_started)
 
     @property
-    def ref(self) -> Ref:
+    def ref(self) -> Ref[Workload]:
         return Ref.of(self.workload)
 
     @property
@@ -183,16 +198,17 @@ class JobRunning:
                 # Whether it may go hangs on its job, and nobody else tells its controller of that.
                 return with_changes(outcome, enqueue=(Ref.of(workload),))
             return outcome
-        return _told_of_workload(found, view, now)
+        return _told_of_workload(found, view, now) if isinstance(found, Workload) else NOTHING
 
 
 def _told_of_workload(workload: Workload, view: View, now: Millis) -> Outcome:
     meta = workload.metadata
     owner = controller_of(workload)
     if owner is not None and owner.kind == "Workload":
-        parent = view.get(Ref("Workload", meta.namespace, owner.name))
-        waits = parent is not None and says(parent, "Evicted") and holds_quota(parent)
-        return Outcome(enqueue=(Ref.of(parent),)) if waits else NOTHING
+        parent = view.get(Ref(WORKLOAD, meta.namespace, owner.name))
+        if parent is None or not says(parent, "Evicted") or not holds_quota(parent):
+            return NOTHING
+        return Outcome(enqueue=(Ref.of(parent),))
     job = job_of(workload, view)
     if job is not None:
         outcome = _look_at(job, view, now)
@@ -216,18 +232,18 @@ def _revalue(workload: Workload, view: View) -> Revalue | None:
     return None if value is None else Revalue(ref, value)
 
 
-def _workload_of(job: Any, view: View) -> Workload | None:
+def _workload_of(job: KubernetesObject, view: View) -> Workload | None:
     """The Workload of a job: the one it names, else the one that it owns."""
     meta = job.metadata
     prebuilt = prebuilt_of(meta)
     if prebuilt:
-        found = view.get(Ref("Workload", meta.namespace, prebuilt))
+        found = view.get(Ref(WORKLOAD, meta.namespace, prebuilt))
         is_free = found is not None and all(
             each.uid == meta.uid for each in found.metadata.owner_references if each.controller
         )
         return found if is_free else None
     name = JOB_KINDS[job.kind].workload_name(meta.name, meta.uid)
-    owned = sorted(view.owned(meta.uid), key=lambda each: (each.metadata.name != name, each.metadata.name))
+    owned = sorted(view.owned(meta.uid, WORKLOAD), key=lambda each: (each.metadata.name != name, each.metadata.name))
     return owned[0] if owned else None
 
 
@@ -235,7 +251,7 @@ def _is_owned_by(workload: Workload, uid: str) -> bool:
     return any(each.controller and each.uid == uid for each in workload.metadata.owner_references)
 
 
-def _look_at(value: Any, view: View, now: Millis) -> Outcome:
+def _look_at(value: KubernetesObject, view: View, now: Millis) -> Outcome:
     meta, workload = value.metadata, _workload_of(value, view)
     if JOB_KINDS[value.kind].framework not in view.policy.jobs.frameworks:
         return NOTHING
@@ -270,7 +286,7 @@ def _going(pair: _Pair) -> Outcome:
     return NOTHING
 
 
-def _begin(value: Any, job: GenericJob, view: View, now: Millis) -> Outcome:
+def _begin(value: KubernetesObject, job: GenericJob, view: View, now: Millis) -> Outcome:
     """A job without a Workload: it does not run, and gets one."""
     about, meta = Ref.of(value), value.metadata
     if not job.is_suspended:
@@ -278,7 +294,7 @@ def _begin(value: Any, job: GenericJob, view: View, now: Millis) -> Outcome:
         return Outcome((_change(value, Suspend(), note),))
     if prebuilt_of(meta):
         return Outcome(again_at=Millis(now + LOOK_AGAIN_MS))
-    has_default = view.get(Ref("LocalQueue", meta.namespace, DEFAULT_QUEUE)) is not None
+    has_default = view.get(Ref(LOCAL_QUEUE, meta.namespace, DEFAULT_QUEUE)) is not None
     made = workload_for(
         value,
         classes=classes_of(view),
@@ -296,7 +312,7 @@ def _begin(value: Any, job: GenericJob, view: View, now: Millis) -> Outcome:
     return Outcome((Action(Create(body), notes=(note,)),))
 
 
-def _problem(job: Any, view: View, problem: str) -> Note:
+def _problem(job: KubernetesObject, view: View, problem: str) -> Note:
     label = job.metadata.labels.get(PRIORITY_CLASS_LABEL, "")
     missing = bool(label) and label not in classes_of(view).ours
     return Note(Ref.of(job), "Warning", "WorkloadPriorityClassNotFound" if missing else "ErrWorkloadCompose", problem)
@@ -307,7 +323,7 @@ def _wanted(sets: tuple[PodSet, ...], view: View) -> tuple[PodSet, ...]:
     return sets if view.policy.gates.partial_admission else tuple(replace(each, min_count=None) for each in sets)
 
 
-def _finish(value: Any, workload: Workload, end: End, now: Millis) -> Outcome:
+def _finish(value: KubernetesObject, workload: Workload, end: End, now: Millis) -> Outcome:
     if says(workload, "Finished"):
         return NOTHING
     ref, type = Ref.of(workload), "Normal" if end.reason in ("Succeeded", "Failed") else "Warning"
@@ -316,7 +332,9 @@ def _finish(value: Any, workload: Workload, end: End, now: Millis) -> Outcome:
     return Outcome((Action(change, notes=(note,)),))
 
 
-def _change(job: Any, edit: Edit, *notes: Note, status: bool = False, strict: bool = False) -> Action:
+def _change(
+    job: KubernetesObject, edit: Edit[KubernetesObject], *notes: Note, status: bool = False, strict: bool = False
+) -> Action:
     return Action(Change(Ref.of(job), edit, status=status, uid=job.metadata.uid, strict=strict), notes=notes)
 
 
@@ -381,7 +399,7 @@ class _Reconciling:
     def _flavors(self, assignment: PodSetAssignment | None) -> list[ResourceFlavor] | None:
         """The flavors that pods were assigned, by name; None: one of them is not there."""
         names = sorted(set(assignment.flavors.values())) if assignment is not None else []
-        flavors = [self.view.get(Ref("ResourceFlavor", "", name)) for name in names]
+        flavors = [self.view.get(Ref(RESOURCE_FLAVOR, "", name)) for name in names]
         present = [each for each in flavors if each is not None]
         return present if len(present) == len(flavors) else None
 
@@ -405,7 +423,7 @@ class _Reconciling:
             yield Action(Change(pair.ref, report, uid=uid))
             return
         meta = pair.value.metadata
-        follow: Edit = (
+        follow: Edit[Workload] = (
             Adopt(JOB_KINDS[pair.value.kind].owner(meta.name, meta.uid)) if pair.is_prebuilt else self._follow()
         )
         after = follow(pair.workload)
@@ -435,13 +453,13 @@ class _Reconciling:
         """Whether the local pods are all there is: none in another cluster (S-10.3), no Option still to be told."""
         workload = self.pair.workload
         if mode_of(workload) == "Parent":
-            options = self.view.owned(workload.metadata.uid)
+            options = self.view.owned(workload.metadata.uid, WORKLOAD)
             if any(says(each, "Admitted") and not says(each, "Evicted") for each in options):
                 return False
         if self.pair.job.managed_by != MULTIKUEUE_CONTROLLER:
             return True
         names = [each.name for each in status_of(workload).admission_checks]
-        checks = [self.view.get(Ref("AdmissionCheck", "", name)) for name in names]
+        checks = [self.view.get(Ref(ADMISSION_CHECK, "", name)) for name in names]
         return not any(each is not None and each.spec.controller_name == MULTIKUEUE_CONTROLLER for each in checks)
 
     def _follow(self) -> Follow:
@@ -453,7 +471,7 @@ class _Reconciling:
             if not pair.asks_for_the_same or [each.min_count for each in wanted] != [each.min_count for each in before]:
                 pod_sets = wanted
         queue: str | None = pair.queue or None
-        has_default = self.view.get(Ref("LocalQueue", meta.namespace, DEFAULT_QUEUE)) is not None
+        has_default = self.view.get(Ref(LOCAL_QUEUE, meta.namespace, DEFAULT_QUEUE)) is not None
         if queue is None and not pair.workload.spec.queue_name and has_default:
             queue = DEFAULT_QUEUE
         is_other = is_renamed(pair.workload, meta) and not asked.priority.problem

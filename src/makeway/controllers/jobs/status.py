@@ -7,12 +7,10 @@ Not here: how far the Job is (``progress``), when each of them is due (``pods``)
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from msgspec import Raw
 
-from makeway.api.conditions import find, is_true, set_condition
+from makeway.api.conditions import Status, find, is_true, set_condition
 from makeway.api.objects.kubernetes import Job, JobCondition, amended
 from makeway.api.objects.meta import Condition
 from makeway.api.quantity import Time
@@ -101,7 +99,7 @@ def _with_target(conditions: Conditions, end: JobEnd, now: Millis) -> Conditions
     return _with(conditions, "FailureTarget", "True", end.reason, end.message, now)
 
 
-def _with(conditions: Conditions, type_: str, status: Any, reason: str, message: str, now: Millis) -> Conditions:
+def _with(conditions: Conditions, type_: str, status: Status, reason: str, message: str, now: Millis) -> Conditions:
     at = Time.of_millis(stored(now))
     return set_condition(conditions, type=type_, status=status, reason=reason, message=message, now=at)
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 import msgspec
 
@@ -40,7 +40,7 @@ from makeway.api.names import (
     SYSTEM_CLASSES,
 )
 from makeway.api.objects.kubernetes import Namespace, PriorityClass
-from makeway.api.objects.meta import ObjectMeta, Wire
+from makeway.api.objects.meta import KubernetesObject, ObjectMeta, Wire
 from makeway.api.objects.queueing import LocalQueue, WorkloadPriorityClass
 from makeway.api.objects.workload import PodSet, PriorityClassRef, Workload, WorkloadSpec
 from makeway.api.quantity import Time
@@ -164,7 +164,11 @@ class Made(NamedTuple):
 
 
 def workload_for(
-    value: Any, *, classes: Classes, queues: Collection[tuple[str, str]] = (), copied_labels: Collection[str] = ()
+    value: KubernetesObject,
+    *,
+    classes: Classes,
+    queues: Collection[tuple[str, str]] = (),
+    copied_labels: Collection[str] = (),
 ) -> Made:
     """The Workload of a managed job (api 18.2). ``queues`` are the LocalQueues there are, as (namespace, name).
 
@@ -252,7 +256,9 @@ class _Making:
         self._policy = policy
         self._classes = classes
         self._queues = {_place(each.metadata) for each in objects if isinstance(each, LocalQueue)}
-        self._known = {_ref(each): each for each in objects if isinstance(each, Namespace) or _is_job(each)}
+        self._known: dict[Ref, KubernetesObject] = {
+            _ref(each): each for each in objects if isinstance(each, Namespace) or _is_job(each)
+        }
         workloads = [each for each in objects if isinstance(each, Workload)]
         self._workloads = {_place(each.metadata) for each in workloads}
         self._owned: dict[tuple[str, str, str], WorkloadKey] = {}  # by namespace, and the UID or name of the Job
@@ -271,7 +277,7 @@ class _Making:
             self._leave_out("Workload", workload.metadata, problem)
         self.result.objects.append(found)
 
-    def take_job(self, job: Any) -> None:
+    def take_job(self, job: KubernetesObject) -> None:
         why = self._why_not(job)
         if why:
             self._leave_out(job.kind, job.metadata, why)
@@ -290,7 +296,7 @@ class _Making:
     def _leave_out(self, kind: str, meta: ObjectMeta, why: str) -> None:
         self.result.left_out.append(LeftOut(kind, _key(meta), why))
 
-    def _why_not(self, job: Any) -> str:
+    def _why_not(self, job: KubernetesObject) -> str:
         """Why a job gets no Workload (api 18.1); "": it gets one, or has one."""
         meta = job.metadata
         namespace = meta.namespace or DEFAULT_NAMESPACE
@@ -302,7 +308,7 @@ class _Making:
             return f"it waits for the Workload {prebuilt}, which is not there"
         return why
 
-    def _is_there(self, job: Any) -> bool:
+    def _is_there(self, job: KubernetesObject) -> bool:
         """Whether the set has its Workload already, as an export of a running system does."""
         meta = job.metadata
         namespace = meta.namespace or DEFAULT_NAMESPACE
@@ -315,13 +321,13 @@ class _Making:
         return owned is not None
 
 
-def _is_job(each: Any) -> bool:
+def _is_job(each: Any) -> TypeGuard[KubernetesObject]:
     return job_kind_of(each) is not None
 
 
-def _ref(each: Any) -> Ref:
+def _ref(each: KubernetesObject) -> Ref:
     namespace = "" if isinstance(each, Namespace) else each.metadata.namespace or DEFAULT_NAMESPACE
-    return Ref(each.kind, namespace, each.metadata.name)
+    return Ref.named(each.kind, namespace, each.metadata.name)
 
 
 def _place(meta: ObjectMeta) -> tuple[str, str]:
@@ -354,7 +360,7 @@ def _dated(objects: list[Wire], now: Millis) -> list[Wire]:
     return found
 
 
-def _is_undated(each: Any) -> bool:
+def _is_undated(each: Wire) -> bool:
     return (isinstance(each, Workload) or _is_job(each)) and each.metadata.creation_timestamp is None
 
 

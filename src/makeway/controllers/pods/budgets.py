@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -24,7 +23,17 @@ from makeway.api.objects.kubernetes import (
 from makeway.api.objects.kubernetes import view as read
 from makeway.api.objects.meta import LabelSelector
 from makeway.api.quantity import Time
-from makeway.controllers.contract import NOTHING, Action, Change, Outcome, Ref, Trouble, View
+from makeway.controllers.contract import (
+    NOTHING,
+    POD,
+    POD_DISRUPTION_BUDGET,
+    Action,
+    Change,
+    Outcome,
+    Ref,
+    Trouble,
+    View,
+)
 from makeway.controllers.jobs.counts import may_run, status_of_pod
 from makeway.core.lowering.queues import selector_of
 from makeway.core.model import Millis, selects, stored
@@ -39,7 +48,7 @@ class TellBudget:
     before: bytes
     after: Raw
 
-    def __call__(self, budget: Any) -> Any:
+    def __call__(self, budget: PodDisruptionBudget) -> PodDisruptionBudget | None:
         return replace(budget, status=self.after) if bytes(budget.status) == self.before else None
 
 
@@ -48,14 +57,14 @@ class Budgets:
     def kinds(self) -> frozenset[str]:
         return frozenset({"PodDisruptionBudget", "Pod"})
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
+    def react(self, whom: Ref[PodDisruptionBudget | Pod], view: View, now: Millis) -> Outcome:
         if whom.kind == "Pod":  # one that is gone, or has other labels now, may have been covered
-            there = view.all("PodDisruptionBudget")
+            there = view.all(POD_DISRUPTION_BUDGET)
             return Outcome(enqueue=tuple(Ref.of(each) for each in there if each.metadata.namespace == whom.namespace))
         budget = view.get(whom)
         if not isinstance(budget, PodDisruptionBudget) or budget.metadata.deletion_timestamp is not None:
             return NOTHING
-        return _look(budget, [each for each in view.all("Pod") if each.metadata.namespace == whom.namespace], now)
+        return _look(budget, [each for each in view.all(POD) if each.metadata.namespace == whom.namespace], now)
 
 
 def covers(selector: LabelSelector | None, pod: Pod) -> bool:

@@ -18,7 +18,18 @@ from typing import Any
 
 from makeway.api.conditions import is_true
 from makeway.api.objects import kubernetes as wire
-from makeway.controllers.contract import GANG_WORKLOAD, Ref, View
+from makeway.controllers.contract import (
+    GANG_WORKLOAD,
+    NAMESPACE,
+    NODE,
+    POD,
+    POD_DISRUPTION_BUDGET,
+    PRIORITY_CLASS,
+    WORKLOAD,
+    Ref,
+    View,
+    is_of,
+)
 from makeway.controllers.pods.changes import ClusterChanges
 from makeway.controllers.pods.items import item_of
 from makeway.controllers.pods.leaving import LeavingMembers
@@ -29,7 +40,7 @@ from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.model import Cluster, Pod, PodKey, Preemptor
 from makeway.core.policy import Gates
 
-WORKLOADS = (GANG_WORKLOAD, "Workload")  # of either kind there may be one of a name; together they are one gang
+WORKLOADS = (GANG_WORKLOAD, WORKLOAD)  # of either kind there may be one of a name; together they are one gang
 
 
 class PodCluster:
@@ -50,16 +61,16 @@ class PodCluster:
         if self._has_begun:
             return
         self._has_begun = True
-        reader = self.reader = PodObjectReader(classes_of(view.all("PriorityClass")), view.policy.gates)
+        reader = self.reader = PodObjectReader(classes_of(view.all(PRIORITY_CLASS)), view.policy.gates)
         names = {(each.metadata.namespace, each.metadata.name) for kind in WORKLOADS for each in view.all(kind)}
-        nodes = list(view.all("Node"))
+        nodes = list(view.all(NODE))
         self.unready = {each.metadata.name for each in nodes if not reader.read(Ref.of(each), _is_ready, each)}
-        lowered = reader.read_all(view.all("Pod"), lambda pod: reader.pod(pod, None, now))
+        lowered = reader.read_all(view.all(POD), lambda pod: reader.pod(pod, None, now))
         self.state = ClusterState.of(Cluster(
             nodes=reader.read_all(nodes, node_of),
             workloads=tuple(gang for key in sorted(names) if (gang := reader.workload(key, view)) is not None),
-            budgets=reader.read_all(view.all("PodDisruptionBudget"), budget_of),
-            namespaces=reader.read_all(view.all("Namespace"), namespace_of),
+            budgets=reader.read_all(view.all(POD_DISRUPTION_BUDGET), budget_of),
+            namespaces=reader.read_all(view.all(NAMESPACE), namespace_of),
         ), scoring=view.policy.scoring)  # fmt: skip
         for pod in lowered:
             self._put(pod)
@@ -68,29 +79,28 @@ class PodCluster:
 
     def see(self, ref: Ref, view: View, now: Millis) -> None:
         """One object as it is stored now."""
-        stored = view.get(ref)
-        if ref.kind == "Pod":
-            self._see_pod((ref.namespace, ref.name), stored, now)
-        elif ref.kind == "Node":
-            self._see_node(ref.name, stored)
+        if is_of(ref, POD):
+            self._see_pod((ref.namespace, ref.name), view.get(ref), now)
+        elif is_of(ref, NODE):
+            self._see_node(ref.name, view.get(ref))
         elif ref.kind in WORKLOADS:
             self._see_workload((ref.namespace, ref.name), view)
-        elif ref.kind == "Job" and stored is not None:
-            for each in view.owned(stored.metadata.uid):
+        elif ref.kind == "Job" and (stored := view.get(ref)) is not None:
+            for each in view.owned(stored.metadata.uid, WORKLOAD):
                 self._see_workload((each.metadata.namespace, each.metadata.name), view)
-        elif ref.kind == "PodDisruptionBudget":
-            self._see_budget((ref.namespace, ref.name), stored)
-        elif ref.kind == "Namespace":
-            self._see_namespace(ref.name, stored)
+        elif is_of(ref, POD_DISRUPTION_BUDGET):
+            self._see_budget((ref.namespace, ref.name), view.get(ref))
+        elif is_of(ref, NAMESPACE):
+            self._see_namespace(ref.name, view.get(ref))
         elif ref.kind == "PriorityClass":
-            self.reader.classes = classes_of(view.all("PriorityClass"))
-            for each in view.all(GANG_WORKLOAD):
-                self._see_workload((each.metadata.namespace, each.metadata.name), view)
-            for each in view.all("Pod"):
-                self._see_pod((each.metadata.namespace, each.metadata.name), each, now)
+            self.reader.classes = classes_of(view.all(PRIORITY_CLASS))
+            for gang in view.all(GANG_WORKLOAD):
+                self._see_workload((gang.metadata.namespace, gang.metadata.name), view)
+            for pod in view.all(POD):
+                self._see_pod((pod.metadata.namespace, pod.metadata.name), pod, now)
 
     def _see_pod(self, key: PodKey, pod: wire.Pod | None, now: Millis) -> None:
-        known, ref = self.state.pods.get(key), Ref("Pod", *key)
+        known, ref = self.state.pods.get(key), Ref(POD, *key)
         fresh = None if pod is None else self.reader.read(ref, self.reader.pod, pod, known, now)
         if fresh == known or (self.reader.is_set_aside(ref) and known is not None and known.node is not None):
             return
@@ -110,7 +120,7 @@ class PodCluster:
 
     def _see_node(self, name: str, node: wire.Node | None) -> None:
         state = self.state
-        known, ref = state.nodes.get(name), Ref("Node", "", name)
+        known, ref = state.nodes.get(name), Ref(NODE, "", name)
         fresh = None if node is None else self.reader.read(ref, node_of, node)
         self.unready.discard(name)
         if node is not None and not (fresh is not None and self.reader.read(ref, _is_ready, node)):
@@ -152,7 +162,7 @@ class PodCluster:
                 self.mark_changed(pod)
 
     def _see_namespace(self, name: str, namespace: wire.Namespace | None) -> None:
-        ref, known = Ref("Namespace", "", name), self.state.namespaces.get(name)
+        ref, known = Ref(NAMESPACE, "", name), self.state.namespaces.get(name)
         fresh = None if namespace is None else self.reader.read(ref, namespace_of, namespace)
         if known == (None if fresh is None else fresh.labels):
             return
@@ -160,7 +170,7 @@ class PodCluster:
         self.changes.have_namespaces_changed = True
 
     def _see_budget(self, key: tuple[str, str], budget: wire.PodDisruptionBudget | None) -> None:
-        ref, known = Ref("PodDisruptionBudget", *key), self.state.budgets.get(key)
+        ref, known = Ref(POD_DISRUPTION_BUDGET, *key), self.state.budgets.get(key)
         fresh = None if budget is None else self.reader.read(ref, budget_of, budget)
         if fresh is None and budget is not None:
             return  # what it was known to ask for still counts

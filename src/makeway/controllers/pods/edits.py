@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -31,7 +30,7 @@ class Bind:
 
     node: str
 
-    def __call__(self, pod: Any) -> Any:
+    def __call__(self, pod: Pod) -> Pod | None:
         spec = read(pod.spec, PodSpec)
         if spec.node_name or pod.metadata.deletion_timestamp is not None:
             return None
@@ -46,7 +45,7 @@ class TellWhyNoNode:
     nominated: str
     at: Millis
 
-    def __call__(self, pod: Any) -> Any:
+    def __call__(self, pod: Pod) -> Pod | None:
         if read(pod.spec, PodSpec).node_name:
             return None
         changes: dict[str, object] = {}
@@ -86,7 +85,7 @@ class Disrupt:
     def departure(self) -> Departure:
         return Departure(self.reason, self.at, preempts=self.reason == PREEMPTED, by=self.by)
 
-    def __call__(self, pod: Any) -> Any:
+    def __call__(self, pod: Pod) -> Pod | None:
         status = read(pod.status, PodStatus)
         if self.promise is not None and not self.promise.is_kept:
             return None
@@ -112,9 +111,9 @@ def said(pod: Pod) -> str:
     return next((each.message for each in conditions if each.type == "PodScheduled" and each.status == "False"), "")
 
 
-def _with(raw: Raw, type_: str, status: str, reason: str, message: str, at: Millis) -> list[dict[str, Any]]:
-    before = msgspec.json.decode(raw).get("conditions") or []
-    old: dict[str, Any] = next((each for each in before if each["type"] == type_), {})
+def _with(raw: Raw, type_: str, status: str, reason: str, message: str, at: Millis) -> list[dict[str, object]]:
+    before: list[dict[str, object]] = msgspec.json.decode(raw).get("conditions") or []
+    old: dict[str, object] = next((each for each in before if each["type"] == type_), {})
     since = old.get("lastTransitionTime") if old.get("status") == status else None
     told = {
         "type": type_, "status": status, "reason": reason, "message": message,

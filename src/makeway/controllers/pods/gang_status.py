@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -114,7 +114,7 @@ class TellGang:
     conditions: tuple[ToldCondition, ...]
     at: Millis
 
-    def __call__(self, gang: Any) -> Any:
+    def __call__(self, gang: GangWorkload) -> GangWorkload:
         status = gang.status or GangWorkloadStatus()
         conditions = status.conditions
         for told in self.conditions:
@@ -156,10 +156,10 @@ class GangBoard:
     def say(self, name: Name, item: Preemptor, said: Said) -> None:
         self._said.setdefault(name, {})[item] = said
 
-    def react(self, whom: Ref, cluster: PodCluster, view: View, now: Millis) -> Outcome:
+    def react(self, whom: Ref[GangWorkload], cluster: PodCluster, view: View, now: Millis) -> Outcome:
         """The status of a Workload, where it is another than the stored one."""
         name = (whom.namespace, whom.name)
-        gang: GangWorkload | None = view.get(whom)
+        gang = view.get(whom)
         known = cluster.state.gangs.workloads.get(name)
         said = {item: each for item, each in self._said.pop(name, {}).items() if waiting_pods(cluster.state, item)}
         if said and known is not None:
@@ -171,7 +171,7 @@ class GangBoard:
         shown = standing(known, cluster.state, said)
         edit = TellGang(known, shown, tuple(_conditions(gang, known, shown, cluster.state, view)), now)
         fresh = edit(gang)
-        due = self._due(name, gang.status or GangWorkloadStatus(), fresh.status, now)
+        due = self._due(name, gang.status or GangWorkloadStatus(), fresh.status or GangWorkloadStatus(), now)
         if fresh is gang or now < due:
             return Outcome(again_at=None if fresh is gang else due)
         self._shown[name] = now

@@ -16,14 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
-from makeway.api.objects.kubernetes import Pod, amended
+from makeway.api.objects.kubernetes import Node, Pod, amended
 from makeway.api.objects.kubernetes import view as read
 from makeway.api.objects.meta import Wire, ready
-from makeway.controllers.contract import NOTHING, Action, Change, Delete, Note, Outcome, Ref, View
+from makeway.controllers.contract import NODE, NOTHING, POD, Action, Change, Delete, Note, Outcome, Ref, View, is_of
 from makeway.controllers.jobs.counts import may_run
 from makeway.controllers.pods.edits import NODE_LOST, Disrupt
 from makeway.core.model import Millis
@@ -47,7 +46,7 @@ class Fail:
 
     message: str
 
-    def __call__(self, pod: Any) -> Any:
+    def __call__(self, pod: Pod) -> Pod:
         if not may_run(pod):
             return pod
         return replace(
@@ -65,13 +64,13 @@ class LostNodes:
     def kinds(self) -> frozenset[str]:
         return frozenset({"Pod", "Node"})
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
-        if whom.kind == "Node":
+    def react(self, whom: Ref[Pod | Node], view: View, now: Millis) -> Outcome:
+        if is_of(whom, NODE):
             return self._react_to_node(whom, view, now)
-        pod = view.get(whom)
+        pod = view.get(Ref(POD, whom.namespace, whom.name))
         name = "" if pod is None else read(pod.spec, _Bound).node_name
         self._note(whom, name)
-        node = Ref("Node", "", name)
+        node = Ref(NODE, "", name)
         if pod is None or not name or view.get(node) is not None:
             return NOTHING
         since = self._missing.get(name)
@@ -79,7 +78,7 @@ class LostNodes:
             return Outcome(enqueue=(node,))
         return _let_go(pod, name, now) if now >= since + QUARANTINE_MS else NOTHING
 
-    def _react_to_node(self, node: Ref, view: View, now: Millis) -> Outcome:
+    def _react_to_node(self, node: Ref[Node], view: View, now: Millis) -> Outcome:
         pods = self._pods_on.get(node.name, {})
         if not pods or view.get(node) is not None:
             self._missing.pop(node.name, None)

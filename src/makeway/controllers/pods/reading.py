@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 from makeway.api.names import SCHEDULERS
 from makeway.api.objects import kubernetes as wire
 from makeway.api.objects.pods import PodSpec, PodStatus
-from makeway.api.objects.scheduling import GangWorkload
-from makeway.controllers.contract import GANG_WORKLOAD, Ref, Trouble, View
+from makeway.controllers.contract import GANG_WORKLOAD, WORKLOAD, Object, Ref, Trouble, View
 from makeway.controllers.jobs.counts import may_run
 from makeway.controllers.jobs.gangs import gang_in_queue, priority_in_queue
 from makeway.core.lowering.placement import gated, pod_of, scheduling_workload_of
@@ -37,7 +36,7 @@ class PodObjectReader:
             self._troubles[ref] = error
             return None
 
-    def read_all(self, stored: Iterable[Any], lower: Callable[[Any], T | None]) -> tuple[T, ...]:
+    def read_all(self, stored: Iterable[Object], lower: Callable[[Object], T | None]) -> tuple[T, ...]:
         read = (self.read(Ref.of(each), lower, each) for each in stored)
         return tuple(each for each in read if each is not None)
 
@@ -72,7 +71,7 @@ class PodObjectReader:
         """The gang of a queueing Workload is what its queue says it is, whatever is stored of it, or is not."""
         if not self._gates.generic_workload:
             return None
-        stored: GangWorkload | None = view.get(Ref(GANG_WORKLOAD, *key))
+        stored = view.get(Ref(GANG_WORKLOAD, *key))
 
         def lower() -> SchedulingWorkload | None:
             made = gang_in_queue(*key, view)
@@ -82,4 +81,5 @@ class PodObjectReader:
             priority = priority_in_queue(gang, view)
             return scheduling_workload_of(gang, self.classes, in_queue=priority, gates=self._gates)
 
-        return self.read(Ref("Workload" if stored is None else GANG_WORKLOAD, *key), lower)
+        ref: Ref = Ref(WORKLOAD, *key) if stored is None else Ref(GANG_WORKLOAD, *key)
+        return self.read(ref, lower)

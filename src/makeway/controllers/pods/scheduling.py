@@ -33,6 +33,7 @@ from makeway.controllers.contract import (
     Ref,
     Trouble,
     View,
+    is_of,
 )
 from makeway.controllers.pods.changes import ClusterChanges
 from makeway.controllers.pods.cluster import WORKLOADS, PodCluster
@@ -61,7 +62,7 @@ from makeway.core.placement.model import ForGroup, Pod, PodKey, Preemptor
 from makeway.core.placement.preemption.decision import ONGOING
 from makeway.core.trace import Rule
 
-QUEUE = Ref("PodQueue", "", "")  # no object: the controller is called for it when an item is ready
+QUEUE = Ref.named("PodQueue", "", "")  # no object: the controller is called for it when an item is ready
 DECISIONS_PER_LOOK = 20
 STRANDED_MS = 30_000  # so long a gang of which only a part stands may look for a place for the rest
 
@@ -118,7 +119,7 @@ class PodScheduling:
             writes = PlacementWrites(cluster, self._unanswered, view, now)
             actions = tuple(writes.evict(mates, PREEMPTED, "The gang that it is part of makes way"))
         shown = NOTHING
-        if whom.kind == GANG_WORKLOAD:
+        if is_of(whom, GANG_WORKLOAD):
             cluster.stale_gangs.pop((whom.namespace, whom.name), None)
             shown = self._board.react(whom, cluster, view, now)
         troubles = (*cluster.reader.take_troubles(), *self._still_set_aside(whom))

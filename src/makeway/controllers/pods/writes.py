@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from makeway.api.objects.kubernetes import view as read
+from makeway.api.objects import kubernetes as wire
 from makeway.api.objects.pods import PodSpec
 from makeway.api.validation.placement import in_one_line
-from makeway.controllers.contract import Action, Change, Delete, Note, Ref, View
+from makeway.controllers.contract import POD, Action, Change, Delete, Note, Ref, View
 from makeway.controllers.pods.cluster import PodCluster
 from makeway.controllers.pods.edits import PREEMPTED, Bind, Disrupt, Promise, TellWhyNoNode, said
 from makeway.core.model import Millis
@@ -92,10 +92,10 @@ class PlacementWrites:
     def _not_heeded(self, key: PodKey) -> Iterator[Note]:
         """What the pod asked for and had no say in where it went."""
         stored = self._view.get(ref_of(key))
-        words = "" if stored is None else in_one_line(read(stored.spec, PodSpec))
+        words = "" if stored is None else in_one_line(wire.view(stored.spec, PodSpec))
         if words:
             yield Note(ref_of(key), "Warning", "NotHeeded", words)
 
 
-def ref_of(key: PodKey) -> Ref:
-    return Ref("Pod", *key)
+def ref_of(key: PodKey) -> Ref[wire.Pod]:
+    return Ref(POD, *key)

@@ -9,13 +9,12 @@ Not here: when each is due (``lifecycle``), ``Evict`` and ``Release``, which oth
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from makeway.api.conditions import remove
 from makeway.api.names import RESOURCE_IN_USE
 from makeway.api.objects.workload import PreemptionGateState, RequeueState, Workload
 from makeway.api.quantity import Time
-from makeway.controllers.contract import Edit
+from makeway.controllers.contract import Edit, Object
 from makeway.controllers.workloads.eviction import (
     DEACTIVATED,
     OUT_OF_TIME,
@@ -42,7 +41,7 @@ class Aim:
     message: str
     at: Millis
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         if not workload.spec.active or says(workload, "Finished"):
             return None
         status = status_of(workload)
@@ -58,7 +57,7 @@ class Aim:
 class SwitchOff:
     """``spec.active`` := false, as DeactivationTarget wants it."""
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         if not says(workload, "DeactivationTarget") or says(workload, "Finished"):
             return None
         return replace(workload, spec=replace(workload.spec, active=False))
@@ -75,13 +74,13 @@ class Deactivate:
 
     at: Millis
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         if workload.spec.active or says(workload, "Finished"):
             return None
         target = condition(workload, "DeactivationTarget")
         cause = target.reason if target is not None and target.status == "True" else ""
         message = target.message if cause and target is not None else message_of_eviction(DEACTIVATED)
-        left: Workload = Evict(DEACTIVATED, message, self.at, cause)(workload) or workload
+        left = Evict(DEACTIVATED, message, self.at, cause)(workload) or workload
         now, status = Time.of_millis(stored(self.at)), status_of(left)
         conditions, checks = status.conditions, status.admission_checks
         if cause or not says(left, "Evicted"):
@@ -99,10 +98,10 @@ class Deactivate:
 class InTurn:
     """Two edits in one write; where the first has nothing to do any more, neither happens."""
 
-    first: Edit
-    second: Edit
+    first: Edit[Workload]
+    second: Edit[Workload]
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         changed = self.first(workload)
         return None if changed is None else self.second(changed) or changed
 
@@ -116,7 +115,7 @@ class BackOff:
     at: Millis
     requeuing: Requeuing
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         if says(workload, "Evicted"):
             return None
         left = Evict("PodsReadyTimeout", self.message, self.at, self.cause)(workload)
@@ -146,7 +145,7 @@ class Requeue:
     message: str
     at: Millis
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         if holds_quota(workload) or says(workload, "Finished"):
             return None
         status = status_of(workload)
@@ -165,7 +164,7 @@ class TellWhyWaiting:
     message: str
     at: Millis
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         if holds_quota(workload) or says(workload, "Finished"):
             return None
         status = status_of(workload)
@@ -181,7 +180,7 @@ class ListGates:
 
     at: Millis
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         status = status_of(workload)
         known = {gate.name: gate for gate in status.preemption_gates}
         if known.keys() == {gate.name for gate in workload.spec.preemption_gates}:
@@ -198,7 +197,7 @@ class ListGates:
 class RemoveFinalizer:
     """Take our finalizer off an object that is being deleted."""
 
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: Object) -> Object | None:
         meta = value.metadata
         if meta.deletion_timestamp is None or RESOURCE_IN_USE not in meta.finalizers:
             return None

@@ -12,7 +12,6 @@ Not here: whom to evict and when (``runtime.scheduling``, ``lifecycle``, ``over_
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -147,7 +146,7 @@ class Evict:
     def departure(self) -> Departure:
         return Departure(self.preempted or self.reason, self.at, preempts=bool(self.preempted))
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         if says(workload, "Finished") or not holds_quota(workload):
             return None
         if says(workload, "Evicted"):
@@ -226,7 +225,7 @@ class Release:
     reason: str = "PendingEvaluation"
     message: str = ""
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         status = status_of(workload)
         if not holds_quota(workload) and status.admission is None:
             return None

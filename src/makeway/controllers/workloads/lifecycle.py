@@ -24,10 +24,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from makeway.api.names import ADMISSION_GATED_BY, RESOURCE_IN_USE
-from makeway.api.objects.meta import OwnerReference
+from makeway.api.objects.meta import KubernetesObject, OwnerReference
 from makeway.api.objects.queueing import ClusterQueue, LocalQueue
 from makeway.api.objects.workload import RequeueState, Workload
 from makeway.api.quantity import Duration
@@ -41,7 +40,21 @@ from makeway.controllers.checks.admission_checks import (
     rejected_message,
     retry_message,
 )
-from makeway.controllers.contract import NOTHING, Action, Change, Delete, Edit, Note, Outcome, Ref, View
+from makeway.controllers.contract import (
+    CLUSTER_QUEUE,
+    LOCAL_QUEUE,
+    NOTHING,
+    POD,
+    WORKLOAD,
+    Action,
+    Change,
+    Delete,
+    Edit,
+    Note,
+    Outcome,
+    Ref,
+    View,
+)
 from makeway.controllers.jobs.counts import may_run
 from makeway.controllers.jobs.kinds.generic import JobKind
 from makeway.controllers.jobs.kinds.registry import job_kind_of, lets_go
@@ -95,7 +108,7 @@ def no_linger(workload: Workload) -> int:
 class WorkloadContext:
     """A Workload with what its rules ask about."""
 
-    whom: Ref
+    whom: Ref[Workload]
     workload: Workload
     view: View
     now: Millis
@@ -123,29 +136,25 @@ class WorkloadContext:
 
     @property
     def local_queue(self) -> LocalQueue | None:
-        found: LocalQueue | None = self.view.get(
-            Ref("LocalQueue", self.workload.metadata.namespace, self.workload.spec.queue_name)
-        )
-        return found
+        return self.view.get(Ref(LOCAL_QUEUE, self.workload.metadata.namespace, self.workload.spec.queue_name))
 
     @property
     def cluster_queue(self) -> ClusterQueue | None:
-        found: ClusterQueue | None = self.view.get(Ref("ClusterQueue", "", self.view.queue_of(self.workload)))
-        return found
+        return self.view.get(Ref(CLUSTER_QUEUE, "", self.view.queue_of(self.workload)))
 
     @property
     def queue(self) -> Queue | None:
         return self.view.state.queues.get(self.view.queue_of(self.workload))
 
-    def owner_object(self) -> Any | None:
+    def owner_object(self) -> KubernetesObject | None:
         """What the owner reference names, if it is still there."""
         owner = self.owner
         if owner is None:
             return None
-        found = self.view.get(Ref(owner.kind, self.workload.metadata.namespace, owner.name))
+        found = self.view.get(Ref.named(owner.kind, self.workload.metadata.namespace, owner.name))
         return found if found is not None and found.metadata.uid == owner.uid else None
 
-    def change(self, edit: Edit, *notes: Note, status: bool = True) -> Action:
+    def change(self, edit: Edit[Workload], *notes: Note, status: bool = True) -> Action:
         return Action(Change(self.whom, edit, status=status, uid=self.workload.metadata.uid), notes=notes)
 
     def note(self, type: str, reason: str, message: str) -> Note:
@@ -160,7 +169,7 @@ class Workloads:
     def __init__(self, linger: Callable[[Workload], int] = no_linger) -> None:
         self._linger = linger
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
+    def react(self, whom: Ref[Workload], view: View, now: Millis) -> Outcome:
         workload = view.get(whom)
         if workload is None:
             return NOTHING
@@ -194,7 +203,7 @@ def let_go(look: WorkloadContext) -> Answer:
         return None
     owner = None if says(workload, "Finished") else look.owner_object()
     kind = None if owner is None else job_kind_of(owner)
-    if kind is not None and _runs(owner, kind, look.policy):
+    if owner is not None and kind is not None and _runs(owner, kind, look.policy):
         return None
     if owner is None and _leaves_pods(look):
         return None
@@ -205,7 +214,7 @@ def let_go(look: WorkloadContext) -> Answer:
     return look.change(RemoveFinalizer(), status=False) if RESOURCE_IN_USE in finalizers else None
 
 
-def _runs(value: Any, kind: JobKind, policy: Policy) -> bool:
+def _runs(value: KubernetesObject, kind: JobKind, policy: Policy) -> bool:
     """Whether a job has pods, may get some, or still carries what its admission gave it.
 
     Whoever stops jobs mends that, if it stops this kind.
@@ -216,7 +225,7 @@ def _runs(value: Any, kind: JobKind, policy: Policy) -> bool:
 def _leaves_pods(look: WorkloadContext) -> bool:
     """Whether pods of a job that is gone are still on their way out, where that can be seen."""
     owner = None if says(look.workload, "Finished") else look.owner
-    return owner is not None and any(may_run(each) for each in look.view.owned(owner.uid, "Pod"))
+    return owner is not None and any(may_run(each) for each in look.view.owned(owner.uid, POD))
 
 
 def keep_finished(look: WorkloadContext) -> Answer:
@@ -372,7 +381,7 @@ def give_back(look: WorkloadContext) -> Answer:
     if not says(workload, "Evicted") or look.owner is not None or not holds_quota(workload):
         return None
     if mode_of(workload) == "Parent":
-        family = look.view.owned(workload.metadata.uid)
+        family = look.view.owned(workload.metadata.uid, WORKLOAD)
         if any(says(each, "Admitted") and not says(each, "Evicted") for each in family):
             return None
     until = Millis(since(condition(workload, "Evicted"), look.now) + look.linger(workload))
@@ -393,7 +402,7 @@ def pass_checks(look: WorkloadContext) -> Answer:
     if not holds_quota(workload) or says(workload, "Admitted"):
         return None
     owner = look.owner
-    siblings = look.view.owned(owner.uid) if look.is_option and owner is not None else ()
+    siblings = look.view.owned(owner.uid, WORKLOAD) if look.is_option and owner is not None else ()
     if not may_be_admitted(queue, workload, siblings):
         return None
     told = look.note("Normal", "Admitted", admitted_message(workload, look.now))

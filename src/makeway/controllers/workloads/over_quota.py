@@ -9,7 +9,7 @@ Promise: a look changes nothing in the state, and one that follows its own answe
 
 from __future__ import annotations
 
-from makeway.controllers.contract import NOTHING, Action, Change, Outcome, Ref, View
+from makeway.controllers.contract import CLUSTER_QUEUE, NOTHING, WORKLOAD, Action, Change, Outcome, Ref, View
 from makeway.controllers.workloads.eviction import Evict, event_of_eviction, message_of_eviction
 from makeway.core.model import FR, Millis, QueueName, Workload
 from makeway.core.queue_policies import EVERYBODY
@@ -29,7 +29,7 @@ class OverQuota:
             return NOTHING
         state = view.state
         if whom.kind == "Cohort":
-            return Outcome(enqueue=tuple(Ref("ClusterQueue", "", name) for name in _below(state, whom.name)))
+            return Outcome(enqueue=tuple(Ref(CLUSTER_QUEUE, "", name) for name in _below(state, whom.name)))
         leaving = in_excess(state, QueueName(whom.name))
         return Outcome(actions=tuple(_eviction(each, whom.name, now) for each in leaving))
 
@@ -80,7 +80,7 @@ def _in_order(state: State, queue: QueueName, fr: FR) -> list[Workload]:
 
 
 def _eviction(workload: Workload, queue: str, now: Millis) -> Action:
-    ref = Ref("Workload", *workload.key.split("/", 1))
+    ref = Ref(WORKLOAD, *workload.key.split("/", 1))
     message = f"{message_of_eviction(REASON)}: ClusterQueue {queue} is short"
     return Action(
         Change(ref, Evict(REASON, message, now), uid=workload.uid),

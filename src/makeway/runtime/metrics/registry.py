@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from makeway import __version__
+from makeway.api.objects.queueing import LocalQueue
 from makeway.api.objects.workload import Workload
 from makeway.controllers.contract import Ref, View
 from makeway.core.model import LocalName, QueueName, WorkloadKey
@@ -136,7 +137,7 @@ class _Changes(Observer):
         elif ref.kind == "Cohort" and is_gone:
             self._metrics.cohort_gone(ref.name)
 
-    def _local_queue(self, ref: Ref, before: Any, after: Any, *, is_gone: bool) -> None:
+    def _local_queue(self, ref: Ref, before: LocalQueue | None, after: LocalQueue | None, *, is_gone: bool) -> None:
         local = (ref.namespace, ref.name)
         led, leads = (QueueName("" if each is None else each.spec.cluster_queue) for each in (before, after))
         if before is not None and not is_gone and led == leads:

@@ -76,7 +76,7 @@ class Reserve:
     message: str
     at: Millis
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         status = status_of(workload)
         if says(workload, "QuotaReserved") or says(workload, "Finished") or not workload.spec.active:
             return None
@@ -103,7 +103,7 @@ class TellPending:
     blocked_reason: str = ""
     claim: PreemptionClaim | None = None
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         status = status_of(workload)
         if says(workload, "QuotaReserved") or says(workload, "Finished") or not workload.spec.active:
             return None
@@ -122,7 +122,7 @@ class EndClaim:
 
     issued_at: Millis
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         claim = status_of(workload).preemption_claim
         if claim is None or claim.issued_at is None or claim.issued_at.millis != self.issued_at:
             return workload

@@ -54,7 +54,7 @@ class _Told(NamedTuple):
     meaning: object  # of what was found; equal ones have equal words
     words: Words
     at: Millis  # when they were written; the beginning of time where that delays nothing
-    under_way: Edit | None = None  # what writes them, until that is answered
+    under_way: Edit[Workload] | None = None  # what writes them, until that is answered
 
 
 class Telling:
@@ -65,7 +65,7 @@ class Telling:
 
     # --- what was told ---
 
-    def told(self, found: Found, words: Words, now: Millis, edit: Edit) -> None:
+    def told(self, found: Found, words: Words, now: Millis, edit: Edit[Workload]) -> None:
         """A write is under way that says this. The first verdict after what no cycle found is told at once."""
         key = found.workload.key
         self._held_back.pop(key, None)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from makeway.api.objects.meta import KubernetesObject
 from makeway.controllers.contract import Action, Departure, Note, Outcome, Ref
 from makeway.core.cycle.cycle import Plan
 from makeway.core.model import Millis, QueueName, Workload, WorkloadKey
@@ -32,14 +33,16 @@ class Departed(NamedTuple):
 
     action: Action
     why: Departure
-    whom: Any | None  # the object as it is stored
+    whom: KubernetesObject | None  # the object as it is stored
     preemptor: Workload | None  # for whom, as the state has it
 
 
 class Observer:
     """Hears everything, and by itself makes nothing of it."""
 
-    def stored(self, ref: Ref, before: Any, after: Any, *, has_begun: bool) -> None:
+    def stored(
+        self, ref: Ref, before: KubernetesObject | None, after: KubernetesObject | None, *, has_begun: bool
+    ) -> None:
         """An object is stored anew, or gone; ``has_begun``: the engine had read all objects before."""
 
     def queues_changed(self, queues: Collection[QueueName]) -> None:
@@ -70,7 +73,9 @@ class Observers(Observer):
     def __init__(self, all_: Sequence[Observer]) -> None:
         self._all = tuple(all_)
 
-    def stored(self, ref: Ref, before: Any, after: Any, *, has_begun: bool) -> None:
+    def stored(
+        self, ref: Ref, before: KubernetesObject | None, after: KubernetesObject | None, *, has_begun: bool
+    ) -> None:
         for each in self._all:
             each.stored(ref, before, after, has_begun=has_begun)
 

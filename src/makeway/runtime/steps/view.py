@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from makeway.controllers.contract import Ref
+from makeway.api.objects.workload import Workload
+from makeway.controllers.contract import LOCAL_QUEUE, KindName, Object, Ref
 from makeway.core.model import QueueName
 from makeway.core.policy import Policy
 from makeway.core.state import State
@@ -22,21 +22,21 @@ class EngineView:
         self.state = state
         self._objects = objects
 
-    def get(self, ref: Ref) -> Any | None:
+    def get(self, ref: Ref[Object]) -> Object | None:
         return self._objects.get(ref)
 
-    def all(self, kind: str) -> Iterable[Any]:
+    def all(self, kind: KindName[Object]) -> Iterable[Object]:
         return self._objects.all(kind)
 
-    def owned(self, uid: str, kind: str = "Workload") -> Iterable[Any]:
+    def owned(self, uid: str, kind: KindName[Object]) -> Iterable[Object]:
         return self._objects.owned(uid, kind)
 
-    def in_local_queue(self, namespace: str, name: str) -> Iterable[Any]:
+    def in_local_queue(self, namespace: str, name: str) -> Iterable[Workload]:
         return self._objects.in_local_queue(namespace, name)
 
-    def queue_of(self, workload: Any) -> QueueName:
+    def queue_of(self, workload: Workload) -> QueueName:
         status = workload.status
         if status is not None and status.admission is not None:
             return QueueName(status.admission.cluster_queue)
-        local = self._objects.get(Ref("LocalQueue", workload.metadata.namespace, workload.spec.queue_name))
+        local = self._objects.get(Ref(LOCAL_QUEUE, workload.metadata.namespace, workload.spec.queue_name))
         return QueueName("" if local is None else local.spec.cluster_queue)

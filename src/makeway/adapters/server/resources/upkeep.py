@@ -24,7 +24,7 @@ from makeway.api.objects.kubernetes import Event, Namespace, NamespaceSpec, amen
 from makeway.api.quantity import MicroTime, Time
 from makeway.api.reading.documents import Tree
 from makeway.api.versions import kind_of
-from makeway.controllers.contract import Ref
+from makeway.controllers.contract import NAMESPACE, Ref
 from makeway.core.model import Millis
 from makeway.runtime.informers import ref_of
 from makeway.runtime.ports import Clock, NotFound, Revision, Stored, StoreError, kind_key
@@ -119,7 +119,7 @@ class Upkeep:
             except StoreError:
                 raise
             except Exception as error:  # it is looked at again with the next look, the others are now
-                self._gave_up(Ref("Namespace", "", name), UPKEEP, error)
+                self._gave_up(Ref(NAMESPACE, "", name), UPKEEP, error)
         return more | await self._forget_events()
 
     async def _forget_events(self) -> bool:

@@ -31,7 +31,15 @@ from msgspec import Raw
 from makeway.api.conditions import is_true
 from makeway.api.names import CHECKPOINT_INTERVAL, DEFAULT_NAMESPACE, RUNTIME
 from makeway.api.objects.kubernetes import Job, JobStatus, view
-from makeway.api.objects.meta import DNS_SUBDOMAIN, Condition, LabelSelector, ObjectMeta, OwnerReference, Wire
+from makeway.api.objects.meta import (
+    DNS_SUBDOMAIN,
+    Condition,
+    KubernetesObject,
+    LabelSelector,
+    ObjectMeta,
+    OwnerReference,
+    Wire,
+)
 from makeway.api.objects.queueing import (
     ClusterQueue,
     ClusterQueueSpec,
@@ -152,10 +160,13 @@ class Arriving:
 
     def _as_created(self, body: Wire) -> Wire:
         """A managed job as a server lets it in: suspended (api 18.1)."""
-        if job_kind_of(body) is None or why_unmanaged(body, self._jobs, self._find):
+        if (
+            not isinstance(body, KubernetesObject)
+            or job_kind_of(body) is None
+            or why_unmanaged(body, self._jobs, self._find)
+        ):
             return body
-        suspended: Wire = read_job(body).suspended()
-        return suspended
+        return read_job(body).suspended()
 
 
 # --- what is wrong with a file ----------------------------------------------------------------------------------------

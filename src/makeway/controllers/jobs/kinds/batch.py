@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -135,7 +134,7 @@ class BatchJob:
         is_indexed = self.spec.completion_mode == "Indexed"
         return {"parallelism": count, **({"completions": count} if tied and is_indexed else {})}
 
-    def _with_spec(self, changes: Mapping[str, Any]) -> Job:
+    def _with_spec(self, changes: Mapping[str, object]) -> Job:
         return replace(self.job, spec=amended(self.job.spec, changes))
 
 

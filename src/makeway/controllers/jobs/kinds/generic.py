@@ -16,9 +16,10 @@ from msgspec import Raw
 
 from makeway.api.names import workload_name
 from makeway.api.objects.kubernetes import view
-from makeway.api.objects.meta import OwnerReference
+from makeway.api.objects.meta import KubernetesObject, OwnerReference
 from makeway.api.objects.pods import PodTemplate
 from makeway.api.versions import Kind
+from makeway.controllers.contract import KindName, Ref
 from makeway.controllers.jobs.templates import is_started
 
 BATCH_FRAMEWORK = "batch/job"
@@ -86,12 +87,12 @@ class GenericJob(Protocol):
     def remembers_start(self) -> bool:
         """Whether its status must be told to forget the start before its templates can be restored (api 18.4)."""
 
-    def suspended(self) -> Any: ...
+    def suspended(self) -> KubernetesObject: ...
 
-    def without_start(self) -> Any:
+    def without_start(self) -> KubernetesObject:
         """As if it had never started, as far as its status says."""
 
-    def with_pods(self, pods: Sequence[NewPods], *, suspend: bool) -> Any:
+    def with_pods(self, pods: Sequence[NewPods], *, suspend: bool) -> KubernetesObject:
         """With other templates and counts for those of its ``pod_sets`` that are named."""
 
 
@@ -99,11 +100,11 @@ class GenericJob(Protocol):
 class JobKind:
     resource: Kind
     framework: str  # its name in ``integrations.frameworks``
-    read: Callable[[Any], GenericJob]
+    read: Callable[[Any], GenericJob]  # of an object of this kind
 
     @property
-    def name(self) -> str:
-        return self.resource.name
+    def name(self) -> KindName:
+        return Ref.kind_of(self.resource)
 
     def owner(self, name: str, uid: str) -> OwnerReference:
         """What makes a job of this kind the controller of another object."""
