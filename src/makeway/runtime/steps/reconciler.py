@@ -87,7 +87,8 @@ class Reconciler:
         context = self._context
         began = context.stopwatch()
         try:
-            context.test(known.part, ref)
+            if context.probe is not None:
+                context.probe(known.part, ref)
             outcome = known.controller.react(ref, context.view, context.now)
         except Exception as error:  # what it would have answered is dropped as a whole
             context.gave_up(ref, known.part, error)
