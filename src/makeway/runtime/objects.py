@@ -184,20 +184,18 @@ class ObjectCache:
 
     # --- who belongs to whom ---
 
-    def _index(self, ref: Ref, before: Any, after: Any) -> None:
+    def _index(self, ref: Ref, before: KubernetesObject | None, after: KubernetesObject | None) -> None:
         if ref.kind not in OWNED:
             return
-        if ref.kind == "Workload" and before is not None and after is not None and _belongs_alike(before, after):
+        if isinstance(before, Workload) and isinstance(after, Workload) and _belongs_alike(before, after):
             return
         for uid in _controllers(before):
             _forget(self._owned, (ref.kind, uid), ref)
         for uid in _controllers(after):
             self._owned.setdefault((ref.kind, uid), {})[ref] = None
-        if ref.kind != "Workload":
-            return
-        if before is not None:
+        if isinstance(before, Workload):
             _forget(self._queued, (ref.namespace, before.spec.queue_name), ref)
-        if after is not None and not _has_finished(after):
+        if isinstance(after, Workload) and not _has_finished(after):
             self._queued.setdefault((ref.namespace, after.spec.queue_name), {})[ref] = None
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeGuard, TypeVar
+from typing import NamedTuple, TypeGuard
 
 import msgspec
 
@@ -44,7 +44,7 @@ from makeway.api.objects.meta import KubernetesObject, ObjectMeta, Wire
 from makeway.api.objects.queueing import LocalQueue, WorkloadPriorityClass
 from makeway.api.objects.workload import PodSet, PriorityClassRef, Workload, WorkloadSpec
 from makeway.api.quantity import Time
-from makeway.controllers.contract import Ref
+from makeway.controllers.contract import Object, Ref
 from makeway.controllers.jobs.kinds.generic import AskedPods, GenericJob, pod_priority_class, wrong_number
 from makeway.controllers.jobs.kinds.registry import JOB_KINDS, job_kind_of, kind_of_owner, read_job
 from makeway.controllers.jobs.managed import why_unmanaged
@@ -57,8 +57,6 @@ from makeway.core.policy import Policy
 COPIED_ANNOTATIONS = (ADMISSION_GATED_BY, RUNTIME, CHECKPOINT_INTERVAL)
 OURS = ("kueue.x-k8s.io", "WorkloadPriorityClass")
 KUBERNETES = ("scheduling.k8s.io", "PriorityClass")
-
-T = TypeVar("T", bound=Wire)
 
 
 class LeftOut(NamedTuple):
@@ -321,8 +319,8 @@ class _Making:
         return owned is not None
 
 
-def _is_job(each: Any) -> TypeGuard[KubernetesObject]:
-    return job_kind_of(each) is not None
+def _is_job(each: Wire) -> TypeGuard[KubernetesObject]:
+    return isinstance(each, KubernetesObject) and job_kind_of(each) is not None
 
 
 def _ref(each: KubernetesObject) -> Ref:
@@ -342,7 +340,6 @@ def _named(objects: Iterable[Wire]) -> list[Wire]:
     """All with names: a server would complete a ``generateName``."""
     counts: dict[str, int] = {}
     found: list[Wire] = []
-    each: Any
     for each in objects:
         if (isinstance(each, Workload) or _is_job(each)) and not each.metadata.name:
             counts[each.kind] = counts.get(each.kind, 0) + 1
@@ -353,20 +350,19 @@ def _named(objects: Iterable[Wire]) -> list[Wire]:
 
 def _dated(objects: list[Wire], now: Millis) -> list[Wire]:
     """All with times: file order stands in for the order in which they came."""
-    undated = [i for i, each in enumerate(objects) if _is_undated(each)]
+    undated = [(i, each) for i, each in enumerate(objects) if _is_undated(each)]
     found = list(objects)
-    for rank, i in enumerate(undated):
-        found[i] = _with_meta(found[i], creation_timestamp=Time.of_millis(now - (len(undated) - rank)))
+    for rank, (i, each) in enumerate(undated):
+        found[i] = _with_meta(each, creation_timestamp=Time.of_millis(now - (len(undated) - rank)))
     return found
 
 
-def _is_undated(each: Wire) -> bool:
+def _is_undated(each: Wire) -> TypeGuard[KubernetesObject]:
     return (isinstance(each, Workload) or _is_job(each)) and each.metadata.creation_timestamp is None
 
 
-def _with_meta(each: T, **changes: object) -> T:
-    metadata = msgspec.structs.replace(each.metadata, **changes)  # type: ignore[attr-defined]
-    return msgspec.structs.replace(each, metadata=metadata)
+def _with_meta(each: Object, **changes: object) -> Object:
+    return msgspec.structs.replace(each, metadata=msgspec.structs.replace(each.metadata, **changes))
 
 
 # --- who does not even queue ------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from makeway.api.conditions import is_true
 from makeway.api.objects import kubernetes as wire
@@ -180,15 +179,16 @@ class PodCluster:
     # --- as decided ---
 
     def bound(self, key: PodKey, node: str, now: Millis) -> None:
-        self._exchange(key, node=node, nominated=None, start=now)
+        self._exchange(replace(self.state.pods[key], node=node, nominated=None, start=now))
         self.mark_stale(self.state.pods[key])
 
     def nominated(self, key: PodKey, node: str | None) -> None:
-        self._exchange(key, nominated=node)
+        self._exchange(replace(self.state.pods[key], nominated=node))
 
     def evicted(self, key: PodKey, *, for_others: bool) -> None:
-        for_others = for_others or self.state.pods[key].preempted_by_scheduler
-        self._exchange(key, terminating=True, preempted_by_scheduler=for_others)
+        known = self.state.pods[key]
+        for_others = for_others or known.preempted_by_scheduler
+        self._exchange(replace(known, terminating=True, preempted_by_scheduler=for_others))
         self.mark_stale(self.state.pods[key])
 
     def mark_changed(self, pod: Pod) -> None:
@@ -200,9 +200,8 @@ class PodCluster:
         if pod.member is not None:
             self.stale_gangs[(pod.key[0], pod.member.workload)] = None
 
-    def _exchange(self, key: PodKey, **changes: Any) -> None:
-        known = self.state.pods[key]
-        fresh = replace(known, **changes)
+    def _exchange(self, fresh: Pod) -> None:
+        known = self.state.pods[fresh.key]
         self.changes.pod_changed(known, fresh)
         self._drop(known)
         self._put(fresh)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from makeway.api.conditions import find
 from makeway.api.objects.workload import Workload
@@ -20,6 +20,7 @@ from makeway.core.cycle.why_waiting import Unseen
 from makeway.core.messages import message_class, pending_message, pending_reason, shown_reason
 from makeway.core.model import DAWN, Millis, WorkloadKey
 from makeway.core.policy import Policy
+from makeway.core.trace import Step
 
 Found = Verdict | Unseen  # why a workload waits
 
@@ -163,5 +164,5 @@ class Telling:
 
 def meaning_of(verdict: Verdict) -> object:
     """What decides about its words."""
-    steps: Iterable[Any] = (*verdict.steps, *verdict.assignment.steps)
+    steps: Iterable[Step] = (*verdict.steps, *verdict.assignment.steps)
     return verdict.status, verdict.requeue, tuple((step.rule, step.subjects) for step in steps), verdict.claim
