@@ -65,7 +65,7 @@ class Observer:
 
 
 class Observers(Observer):
-    """Several of them as one; each hears it in their order. What an observer makes nothing of is not passed on to it."""
+    """Several observers as one, in their order; what happens most often is passed on only to those that use it."""
 
     def __init__(self, all_: Sequence[Observer]) -> None:
         self._all = tuple(all_)
