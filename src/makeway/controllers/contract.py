@@ -102,12 +102,14 @@ class Ref(NamedTuple, Generic[Object_co]):
     @classmethod
     def named(cls, kind: str, namespace: str, name: str) -> Ref:
         """Where only the object that names it knows the kind."""
-        return Ref(cast("KindName", kind), namespace, name)
+        of_whatever_kind: Any = kind
+        return Ref(of_whatever_kind, namespace, name)
 
     @classmethod
     def kind_of(cls, kind: Kind) -> KindName:
         """How a Ref calls this kind."""
-        return GANG_WORKLOAD if kind.type is GangWorkload else cast("KindName", kind.name)
+        name: Any = kind.name
+        return GANG_WORKLOAD if kind.type is GangWorkload else name
 
     @property
     def key(self) -> WorkloadKey:
