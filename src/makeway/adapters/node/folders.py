@@ -102,7 +102,7 @@ class PodFolder:
         return text.strip().rpartition("\n")[2][:TROUBLE_MAX]
 
     def stop(self, grace_ms: int, now_ms: int, reason: str = "", message: str = "") -> int:
-        """Order the supervisor to stop, unless an earlier order leaves less time; return the time left, below 0 if late.
+        """Order the supervisor to stop, unless an earlier order leaves less time; return the time left (late: below 0).
 
         The time is counted by a clock that cannot be set: setting the machine's clock forward takes no time from a pod.
         """

@@ -101,16 +101,16 @@ class Faults:
         self.fired[point] += 1
         return True
 
-    def probe(self, part: str, whom: Ref) -> None:
+    def probe(self, part: str, ref: Ref) -> None:
         """``part`` of the engine is about to handle an object. Raises Unreadable, then and for a while after it."""
-        until = self._unreadable.get((part, whom))
+        until = self._unreadable.get((part, ref))
         if until is None and self.fires(f"unreadable.{part.partition('.')[0]}"):
-            until = self._unreadable[part, whom] = Millis(self.now() + self.span(UNREADABLE_MS_MAX))
+            until = self._unreadable[part, ref] = Millis(self.now() + self.span(UNREADABLE_MS_MAX))
         if until is None:
             return
         if self.now() < until:
             raise Unreadable(f"it cannot be read until {until}")
-        del self._unreadable[part, whom]
+        del self._unreadable[part, ref]
 
     def span(self, most: int) -> Millis:
         return Millis(self._dice.randrange(1, most))

@@ -288,9 +288,9 @@ class Simulation:
 
 def _saves_too_seldom(queue: str, turn_ms: int, slow: Sequence[tuple[int, str]]) -> str:
     turn = span(turn_ms, exact=True)
-    who = ", ".join(f"{name} ({span(-interval, exact=True)})" for interval, name in sorted(slow)[:SHOWN])
+    names = ", ".join(f"{name} ({span(-interval, exact=True)})" for interval, name in sorted(slow)[:SHOWN])
     more = f" and {len(slow) - SHOWN} more" if len(slow) > SHOWN else ""
     return (
-        f"minAdmitDuration of ClusterQueue {queue}, {turn}, is shorter than the checkpoint interval of {who}{more}: "
+        f"minAdmitDuration of ClusterQueue {queue}, {turn}, is shorter than the checkpoint interval of {names}{more}: "
         f"all work of a turn that ends after {turn} is lost"
     )

@@ -158,41 +158,41 @@ class _Stage:
         """Until all have ended, at most so long."""
         until = None if seconds is None else time.monotonic() + seconds
         while self.left() and (until is None or time.monotonic() < until):
-            for who in [job for job in self._jobs if job not in self._codes]:
+            for job in [job for job in self._jobs if job not in self._codes]:
                 try:
-                    self._look(who)
+                    self._look(job)
                 except StoreError:
                     continue
             time.sleep(LOOK_SECONDS)
 
     def left(self) -> list[str]:
-        return ["/".join(who) for who in self._jobs if who not in self._codes]
+        return ["/".join(job) for job in self._jobs if job not in self._codes]
 
     def summary(self) -> str:
         words = f"{plural(len(self._codes), 'job')} ended in {time.monotonic() - self._began:.0f} s"
         count = sum(self._evicted.values())
         return f"{words}; {plural(count, 'time')} somebody made way" if count else words
 
-    def _look(self, who: tuple[str, str]) -> None:
-        found = seen(self._client, *who)
+    def _look(self, job: tuple[str, str]) -> None:
+        found = seen(self._client, *job)
         count = evictions(found.workload)
-        if count > self._evicted.get(who, 0):
-            self._evicted[who] = count
-            self._say(who, f"makes way{self._reason(found.workload)}", colour="yellow")
+        if count > self._evicted.get(job, 0):
+            self._evicted[job] = count
+            self._say(job, f"makes way{self._reason(found.workload)}", colour="yellow")
         end = ended(found)
         if end is not None:
-            self._codes[who] = end.code
+            self._codes[job] = end.code
             self.failed += end.code != 0
-            self._say(who, end.words, colour="red" if end.code else "green")
+            self._say(job, end.words, colour="red" if end.code else "green")
             return
         words = standing(found)
         admitted = condition(found.workload, "Admitted")
         if words.startswith("runs") and admitted is not None and found.workload is not None:
             words = f"{words} on {_flavors(found.workload)}"
         words = words.replace("couldn't assign flavors to pod set main: ", "")
-        if words not in ("", "starts", self._jobs[who]) and not words.startswith("has to stop"):
-            self._jobs[who] = words
-            self._say(who, words, colour="cyan" if words.startswith("runs") else "")
+        if words not in ("", "starts", self._jobs[job]) and not words.startswith("has to stop"):
+            self._jobs[job] = words
+            self._say(job, words, colour="cyan" if words.startswith("runs") else "")
 
     def _reason(self, workload: Object | None) -> str:
         """For whom, and on what ground."""
@@ -203,10 +203,10 @@ class _Stage:
         by = self._names.get(told.group("job"))
         return f" for {by}: {told.group('reason')}" if by else f": {told.group('reason')}"
 
-    def _say(self, who: tuple[str, str], words: str, *, colour: str = "") -> None:
+    def _say(self, job: tuple[str, str], words: str, *, colour: str = "") -> None:
         seconds = int(time.monotonic() - self._began)
         told = click.style(plain(words), fg=colour) if colour else plain(words)
-        echo(f"  {seconds // 60:02d}:{seconds % 60:02d}  {plain('/'.join(who)):<16} {told}")
+        echo(f"  {seconds // 60:02d}:{seconds % 60:02d}  {plain('/'.join(job)):<16} {told}")
 
 
 def _condition(tree: Object | None, type_: str) -> Object | None:

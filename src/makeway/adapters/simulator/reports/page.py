@@ -288,8 +288,8 @@ def _preemptions(measures: Measures) -> str:
         f'<tr><th scope="row">{text(by)}</th>{"".join(_cell(by, of, cells[by, of], most) for of in columns)}</tr>'
         for by in rows
     )
-    nobody = measures.total.evicted - sum(measures.preemptions.values())
-    note = f"<p>{nobody} evictions were asked for by nobody, or it is not known by whom.</p>" if nobody else ""
+    unknown = measures.total.evicted - sum(measures.preemptions.values())
+    note = f"<p>{unknown} evictions were asked for by nobody, or it is not known by whom.</p>" if unknown else ""
     return _section(
         "preemptions",
         "Who preempted whom",
