@@ -1,6 +1,6 @@
-"""``makeway place``: where the pods of these manifests go, who must make way for them, and why. Nothing runs.
+"""``makeway place``: the nodes for the pods of these manifests, the pods that must make way, and why. Nothing runs.
 
-The answer is data and goes to stdout; what is wrong with the manifests goes to stderr. With errors nothing is placed.
+The answer is data and goes to stdout; problems of the manifests go to stderr. With errors nothing is placed.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from makeway.core.placement.model import Cluster, ForGroup, ForPod, GroupKey, Pl
 from makeway.core.policy import Policy
 from makeway.core.trace import Rule, Step
 
-TOLD_APART = (Rule.PLACE_NODE, Rule.PLACE_MAKES_WAY)  # they have lines of their own
+TOLD_APART = (Rule.PLACE_NODE, Rule.PLACE_MAKES_WAY)  # shown in lines of their own
 
-ABOUT_ONE_OF_THEM = (Rule.PLACE_LACKS, Rule.PLACE_CLOSED, Rule.PLACE_APART)  # of a gang: they say which pod
+ABOUT_ONE_OF_THEM = (Rule.PLACE_LACKS, Rule.PLACE_CLOSED, Rule.PLACE_APART)  # for a gang these name the pod
 
 
 @click.command()
@@ -70,7 +70,7 @@ def place(
 
 
 def _queue(cluster: Cluster) -> list[Preemptor]:
-    """Who waits, the most important first, then who came first; a gang once, with its first pod (S-15.2.1)."""
+    """The waiting pods, the most important first, then the oldest; a gang once, with its first pod (S-15.2.1)."""
     ranks = {(each.namespace, each.name): each.priority for each in cluster.workloads}
     waiting = [pod for pod in cluster.pods if pod.node is None]
     waiting.sort(key=lambda pod: (-_rank(pod, ranks), pod.arrived))
@@ -145,7 +145,7 @@ def _missing(kind: str, name: str, namespace: str, known: list[str]) -> click.Cl
 
 
 def _placed(cluster: Cluster, seekers: list[Preemptor], policy: Policy) -> Iterator[_Found]:
-    """One after another; a pod that is promised a place has it for those after, and what makes way for it is gone."""
+    """Place them one after another; a nominated pod keeps its place for the next ones, and its victims are gone."""
     state = ClusterState.of(cluster, scoring=policy.scoring)
     for each in seekers:
         answer = sought(state, each, pod_by_pod=not policy.gates.workload_aware_preemption)

@@ -175,7 +175,7 @@ def _seconds_of(text: str) -> int:
 
 
 def philly_quotas(jobs: Sequence[PhillyJob]) -> dict[str, int]:
-    """The GPUs of every virtual cluster, by name; jobs are by time. If all came at once, the span is the longest run."""
+    """The GPUs of every virtual cluster, by name; jobs are by time. If all came at once, the longest run counts."""
     used: Counter[str] = Counter()
     for job in jobs:
         used[job.cluster] += job.runtime_ms * job.gpus
