@@ -34,14 +34,14 @@ KIND = kind_of(Workload)
 
 @dataclass
 class Watcher:
-    """A controller that notes whom it was asked to look at, and wants to look again when the test says so."""
+    """A controller that notes ref it was asked to look at, and wants to look again when the test says so."""
 
     kinds: frozenset[str] = frozenset({"Workload"})
     looks: list[tuple[str, int]] = field(default_factory=list)
     again_at: Millis | None = None
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
-        self.looks.append((whom.name, now - NOON))
+    def react(self, ref: Ref, view: View, now: Millis) -> Outcome:
+        self.looks.append((ref.name, now - NOON))
         return NOTHING if self.again_at is None or self.again_at <= now else Outcome(again_at=self.again_at)
 
 

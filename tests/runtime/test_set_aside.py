@@ -87,8 +87,8 @@ class Play:
         found: Pod = self.store.get(kind_of(Pod), "default", name).value()
         return view(found.spec, PodSpec)
 
-    def told(self, whom: Ref) -> list[str]:
-        return [note.message for note in self.engine.notes if note.about == whom and note.reason == "SetAside"]
+    def told(self, ref: Ref) -> list[str]:
+        return [note.message for note in self.engine.notes if note.about == ref and note.reason == "SetAside"]
 
     def used(self) -> int:
         return self.engine.state.tree.queues[QueueName("q")].usage.get((FlavorName("f"), ResourceName("cpu")), 0)
@@ -140,11 +140,11 @@ def test_an_object_that_cannot_be_read_is_set_aside_and_all_others_go_on(what: s
     play.run()
     assert {name: play.is_admitted(name) for name in ("good", "later")} == {"good": True, "later": True}
     assert [play.pod(name).node_name for name in ("good", "later")] == ["here", "here"]
-    whom = ref_of(UNREADABLE[what])
-    assert whom in {ref for ref, _, _ in play.engine.set_aside.all()}
-    assert play.told(whom)
-    assert "Traceback" not in play.told(whom)[0]
-    assert f'makeway_objects_set_aside_total{{kind="{whom.kind}"' in play.metrics.text()
+    ref = ref_of(UNREADABLE[what])
+    assert ref in {known for known, _, _ in play.engine.set_aside.all()}
+    assert play.told(ref)
+    assert "Traceback" not in play.told(ref)[0]
+    assert f'makeway_objects_set_aside_total{{kind="{ref.kind}"' in play.metrics.text()
 
 
 # --- workloads --------------------------------------------------------------------------------------------------------
@@ -178,8 +178,8 @@ def test_a_workload_that_cannot_be_lowered_says_so_and_comes_back_when_it_is_men
 def test_a_workload_that_can_be_read_again_says_what_it_waits_for() -> None:
     is_mended = False
 
-    def probe(part: str, whom: Ref) -> None:
-        if part == "lowering" and whom == BAD and not is_mended:
+    def probe(part: str, ref: Ref) -> None:
+        if part == "lowering" and ref == BAD and not is_mended:
             raise ValueError("not now")
 
     play = Play(holder("holds", 4), workload("alike"), workload("bad"), probe=probe)
@@ -224,8 +224,8 @@ def test_one_that_can_be_read_no_more_counts_for_what_it_did() -> None:
 def test_a_workload_goes_on_when_what_it_needs_can_be_read_again_beside_another_change(bad: Ref) -> None:
     is_mended = False
 
-    def probe(part: str, whom: Ref) -> None:
-        if part == "lowering" and whom == bad and not is_mended:
+    def probe(part: str, ref: Ref) -> None:
+        if part == "lowering" and ref == bad and not is_mended:
             raise ValueError("not now")
 
     queues = cluster_queue("borrows", 0, cohortName="all"), local_queue("of-all", "borrows"), cohort("all", 4)
@@ -251,9 +251,9 @@ class Stumbling:
     looks: list[tuple[str, int]] = field(default_factory=list)
     is_mended: bool = False
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
-        self.looks.append((whom.name, now - NOON))
-        if whom == BAD and not self.is_mended:
+    def react(self, ref: Ref, view: View, now: Millis) -> Outcome:
+        self.looks.append((ref.name, now - NOON))
+        if ref == BAD and not self.is_mended:
             raise KeyError("no such thing")
         return Outcome()
 
@@ -290,8 +290,8 @@ class Editing:
     kinds: frozenset[str] = frozenset({"Workload"})
     looks: int = 0
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
-        if whom != BAD or self.looks > LOOKS_MAX:
+    def react(self, ref: Ref, view: View, now: Millis) -> Outcome:
+        if ref != BAD or self.looks > LOOKS_MAX:
             return Outcome()
         self.looks += 1
         return Outcome((Action(Change(BAD, Spoiling(), assumed="told")),))
@@ -323,7 +323,7 @@ def test_a_pod_that_cannot_be_read_is_expected_by_its_budget_and_not_healthy() -
     kind = kind_of(PodDisruptionBudget)
     status = play.store.get(kind, "default", "b").tree()["status"]
     assert (status["expectedPods"], status["currentHealthy"]) == (1, 0)
-    assert Ref("PodDisruptionBudget", "default", "b") not in {ref for ref, _, _ in play.engine.set_aside.all()}
+    assert Ref("PodDisruptionBudget", "default", "b") not in {known for known, _, _ in play.engine.set_aside.all()}
 
 
 def test_a_pod_for_which_no_place_can_be_sought_waits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,9 +354,9 @@ def test_a_head_that_no_cycle_can_decide_about_is_out_of_the_line_and_others_hav
     is_mended = False
     tries = 0
 
-    def probe(part: str, whom: Ref) -> None:
+    def probe(part: str, ref: Ref) -> None:
         nonlocal tries
-        if part == "cycle" and whom == BAD and not is_mended:
+        if part == "cycle" and ref == BAD and not is_mended:
             tries += 1
             raise RecursionError("too deep")
 

@@ -1,4 +1,4 @@
-"""What happens in the engine, as lines of the journal."""
+"""The events of the engine, as lines of the journal."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class JournalKeeper(Observer):
                 steps=action.because,
             )  # fmt: skip
         else:
-            pod = departed.whom
+            pod = departed.stored
             self._journal.write(
                 now, "displaced", None if pod is None else whose(pod), decision=action.decision, reason=why.reason,
                 by=why.by, item=f"pod {ref.key}",
@@ -85,7 +85,7 @@ def note_placing(journal: DecisionJournal, placing: Placing, now: Millis) -> Non
     if placing.what == "gone":
         journal.forget(item)
     elif placing.what == "unplaced":
-        lasting = [step for step in steps if step.rule is not Rule.PLACE_KEPT]  # who holds it changes
+        lasting = [step for step in steps if step.rule is not Rule.PLACE_KEPT]  # its holder changes
         meaning = (placing.reason, tuple((step.rule, step.subjects) for step in lasting))
         journal.refuse(
             now, placing.workload, meaning, what=placing.what, decision=placing.decision, reason=placing.reason,

@@ -94,7 +94,7 @@ def test_X5_shares_are_counted_anew_too(weight: str) -> None:
         assert isinstance(family, Counter)
         right, family.values[labels] = family.values[labels], 77.5
         (told,) = recount(objects, view.state, metrics)
-        assert (told.where, told.whom, told.found) == (name, labels, 77.5)
+        assert (told.where, told.subject, told.found) == (name, labels, 77.5)
         family.values[labels] = right
 
 
@@ -205,8 +205,8 @@ def test_a_difference_in_a_metric_is_found(name: str, labels: tuple[str, ...]) -
     assert family.values[labels], "a series that counts nothing proves nothing"
     family.values[labels] = 123_456
     (found,) = recount(world(), state, metrics)
-    whom = labels[:-1] if name.endswith("pending_workloads") else labels
-    assert (found.where, found.whom, found.found >= 123_456) == (name, whom, True)
+    subject = labels[:-1] if name.endswith("pending_workloads") else labels
+    assert (found.where, found.subject, found.found >= 123_456) == (name, subject, True)
     assert name in str(found)
 
 
@@ -228,7 +228,7 @@ def test_classes_that_are_too_many_or_too_few_are_found() -> None:
     for wrong in (right + 1, right - 1):
         family.values["q", "active"] = wrong
         (told,) = recount(world(), state, metrics)
-        assert (told.where, told.whom, told.counted) == ("kueue_pending_scheduling_hashes", ("q",), right)
+        assert (told.where, told.subject, told.counted) == ("kueue_pending_scheduling_hashes", ("q",), right)
 
 
 def test_an_active_workload_in_a_stopped_queue_is_found() -> None:

@@ -1,10 +1,10 @@
-"""Workloads that no cycle evaluates: when each of them is to be told why it waits, and what is true of it (0076).
+"""Workloads that no cycle evaluates: when each of them is told why it waits, and what is true of it (0076).
 
-A workload that is parked with an equivalent one (S-4.5.3) is told what a cycle would find about it. That is found once
-for all that are parked together and of which the same is true, and stands until their queue is woken. The others wait
-for what ``unseen`` says.
+A workload that is parked with an equivalent one (S-4.5.3) is told what a cycle would decide about it. That is computed
+once for all workloads that are parked together and of which the same is true, and holds until their queue is woken.
+For the others ``unseen`` says what they wait for.
 
-Not here: whether that is news, and how it is written (``scheduling``); what keeps a workload out of its queue
+Not here: whether that is news, and how it is written (``plans``, ``telling``); what keeps a workload out of its queue
 (``workloads.lifecycle``).
 """
 
@@ -26,38 +26,38 @@ from makeway.core.model import Workload as Waiting
 from makeway.core.queueing.waiting_list import EquivalenceClass
 from makeway.runtime.scheduling.unheard import Unheard
 
-RESTS_MS = 1000  # how long a workload and its queue rest before it gets its first status
-BUSY_INTERVALS = 2  # in a queue that never rests it gets it after so many times ``statusWriteInterval``
+RESTS_MS = 1000  # so long a workload waits, and its queue stays unchanged, before the workload gets its first status
+BUSY_INTERVALS = 2  # in a queue that always changes, a workload gets it after so many times ``statusWriteInterval``
 SOON_MS = 500  # how long a status may be outdated
 EVALUATED_LATER = ("PendingEvaluation", "Pending")
 
 
 class Resting:
-    """``troubles`` takes workloads of whom nothing can be found out."""
+    """``troubles`` takes workloads for which no reason can be computed."""
 
     def __init__(self, troubles: list[Trouble] | None = None) -> None:
         self._troubles = [] if troubles is None else troubles
         self._silent = Unheard(RESTS_MS)  # workloads without a status, and those that were evicted
         self._outdated = Unheard(SOON_MS)  # those whose status says no more than that they wait to be evaluated
-        self._at_times: list[tuple[Millis, WorkloadKey]] = []  # when which status will be outdated
-        self._time_of: dict[WorkloadKey, Millis] = {}  # the last of them
+        self._at_times: list[tuple[Millis, WorkloadKey]] = []  # when a status will be outdated
+        self._time_of: dict[WorkloadKey, Millis] = {}  # the newest of these times
         self._of_kin: dict[
             tuple[QueueName, EquivalenceClass], tuple[int, Verdict | Unseen]
-        ] = {}  # beside it how often it was woken
+        ] = {}  # for each equivalence class: how often its queue was woken, and why it waits
 
     def note(self, workload: Workload, view: View, now: Millis) -> None:
-        """A workload that waits is stored anew, or joins a queue: it may be one that no cycle evaluates."""
+        """A waiting workload is stored anew, or joins a queue: it may be one that no cycle evaluates."""
         queue = view.queue_of(workload)
         if queue not in view.state.queues or view.policy.is_parity:
-            return  # the recorded system tells those that it evaluates, and no other
+            return  # the recorded system writes a status only for workloads that it evaluates
         reserved = find(status_of(workload).conditions, "QuotaReserved")
         is_outdated = reserved is not None and reserved.reason in EVALUATED_LATER and not _has_just_left(workload)
         (self._outdated if is_outdated else self._silent).note(queue, (Ref.of(workload).key,), now)
 
     def note_queue(self, queue: QueueName, view: View, now: Millis) -> None:
-        """Something has changed that all words of workloads in this queue may depend on.
+        """Something has changed that the statuses of all workloads in this queue may depend on.
 
-        A workload that has no words yet gets them in its time.
+        A workload that has no status yet gets one as usual.
         """
         line = view.state.pending.lists.get(queue)
         if line is None or not line.members or view.policy.is_parity:
@@ -70,19 +70,19 @@ class Resting:
                 (self._outdated if has_words else self._silent).note(queue, keys, now)
 
     def note_later(self, workload: Waiting, at: Millis) -> None:
-        """Its status speaks of a time: when that is over, and cycles had their chance, it is outdated."""
+        """A status speaks of a time. Once that is over, and cycles had their chance, the status is outdated."""
         at = Millis(at + RESTS_MS)
         if self._time_of.get(workload.key) != at:
             self._time_of[workload.key] = at
             heappush(self._at_times, (at, workload.key))
 
     def forget(self, key: WorkloadKey) -> None:
-        """It has quota, or is gone."""
+        """The workload has quota, or is gone."""
         self._silent.forget(key)
         self._outdated.forget(key)
 
     def stir(self, queues: Collection[QueueName], now: Millis) -> None:
-        """Something happens in these queues that may let a workload in."""
+        """Something happens in these queues that may admit a workload."""
         self._silent.stir(queues, now)
 
     def next_at(self) -> Millis | None:
@@ -94,9 +94,9 @@ class Resting:
         return at is not None and at <= now
 
     def found(self, view: View, now: Millis) -> Iterator[tuple[WorkloadKey, Verdict | Unseen | None]]:
-        """Workloads that are to be told now, and why each of them waits; None where it does not, or ``lifecycle`` says.
+        """Workloads that get a status now, and why each waits; None where it does not wait, or ``lifecycle`` says why.
 
-        To be asked while no head is due. A caller may stop at any time, and gets the others when it asks again.
+        To be called while no head is due. A caller may stop at any time, and gets the others when it calls again.
         """
         while self._at_times and self._at_times[0][0] <= now:
             at, key = heappop(self._at_times)
@@ -138,13 +138,13 @@ def _has_words(key: WorkloadKey, view: View) -> bool:
 
 
 def _has_just_left(workload: Workload) -> bool:
-    """Whether it was evicted: most of those are admitted again soon. One that was switched off is no such workload."""
+    """Whether it was evicted: most of those are admitted again soon. A deactivated workload is not meant."""
     evicted = condition(workload, "Evicted")
     return evicted is not None and evicted.status == "True" and not evicted.reason.startswith(DEACTIVATED)
 
 
 def _of(found: Verdict | Unseen, waiting: Waiting) -> Verdict | Unseen:
-    """What was found about a workload as what is true of one that is parked with it."""
+    """The reason of one workload, as the reason of another one that is parked with it."""
     if isinstance(found, Unseen):
         return found._replace(workload=waiting)
     return found if found.workload is waiting else replace(found, workload=waiting)

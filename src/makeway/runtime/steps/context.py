@@ -1,4 +1,4 @@
-"""What all parts of a step share: the time of the step, the state, what is known, and who is told of what happens."""
+"""What all parts of a step share: its time, the state, the known objects, and the observers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class StepContext:
         self.executor.submit(action, self.now)
 
     def test(self, part: str, ref: Ref) -> None:
-        """Before a part handles an object: a test of us may make that fail."""
+        """Called before a part handles an object; a test may make it raise."""
         if self.probe is not None:
             self.probe(part, ref)
 

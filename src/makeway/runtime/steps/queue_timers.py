@@ -1,4 +1,4 @@
-"""When queues and their workloads are looked at because of a time, and when queues are woken (S-4.6, 4.7)."""
+"""When queues and their workloads are reconciled because of a time, and when queues are woken (S-4.6, 4.7)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class QueueTimers:
     """Timers of queues whose holders or spans change, and of workloads that back off."""
 
     def __init__(self, context: StepContext, figures_ms: int) -> None:
-        """``figures_ms``: who holds and waits in a queue changes often; it is looked at at most so often for that."""
+        """``figures_ms``: the figures of a queue change often; it is reconciled for them at most so often."""
         self._context = context
         self._figures_ms = figures_ms
         self._expiries: Timers[QueueName] = Timers()
         self._turns: Timers[QueueName] = Timers()  # queues in which a workload may displace its equals again
         self._backoffs: Timers[WorkloadKey] = Timers()
-        self._figures: Timers[Ref] = Timers()  # queues to be looked at because of their figures
+        self._figures: Timers[Ref] = Timers()  # queues to be reconciled because of their figures
         self._figured: dict[Ref, Millis] = {}  # when that was last
 
     def register(self, deadlines: Deadlines) -> None:
@@ -59,7 +59,7 @@ class QueueTimers:
         follow_ups.figures.clear()
 
     def _pace(self, ref: Ref) -> None:
-        """Its figures have changed: look at it, but no more often than that makes sense to anybody."""
+        """Its figures have changed: reconcile it, but at most once per ``figures_ms``."""
         last = self._figured.get(ref)
         if last is not None and self._context.now - last < self._figures_ms:
             stored = self._context.view.get(ref)

@@ -1,6 +1,6 @@
-"""What a change of a Workload means: where it belongs from now on, and whether its rounds have ended.
+"""Changes of Workloads: where each belongs from now on, and whether its rounds have ended.
 
-A change that fails half way has changed nothing. A workload that no cycle could decide about stays out of its line
+A change that fails half way has changed nothing. A workload that no cycle could decide about stays out of its queue
 until it changes, or is tried again.
 """
 
@@ -33,7 +33,7 @@ class WorkloadUpdates:
         try:
             with self._state.attempt():
                 self._change(ref, before, after)
-        except Exception as error:  # it counts for what it did before
+        except Exception as error:  # its last state counts
             self._places.put_back(ref.key, queue)
             self._context.set_aside.put(ref, STATE, error, self._context.now)
         else:
@@ -66,14 +66,14 @@ class WorkloadUpdates:
         return "waiting" if move.lowered.queue else "absent"
 
     def _stays_out(self, move: Move) -> bool:
-        """Whether no cycle could decide about it, and nothing of it has changed that decisions depend on."""
+        """Whether no cycle could decide about it, and nothing has changed that decisions depend on."""
         before, after = move.before, move.after
         if move.ref not in self._out_of_line or before is None or after is None:
             return False
         return not is_worth_a_look(before, after, self._state.policy)
 
     def _keeps_quota(self, move: Move) -> bool:
-        """Whether it has quota, though nobody can read any more how much: then it counts for what it did."""
+        """Whether it has quota of which the amount cannot be read any more: then its last state counts."""
         if place_of(move.known) != "holding" or move.after is None:
             return False
         return self._reader.is_unread(move.ref) and is_accounted(move.after)
@@ -89,7 +89,7 @@ class WorkloadUpdates:
             self._state.rounds.end_after(gone)
 
     def take_out(self, ref: Ref) -> None:
-        """No cycle can decide about it: it waits outside of the line until it changes, or is tried again."""
+        """No cycle can decide about it: it waits outside of its queue until it changes, or is tried again."""
         known = self._places.find(ref.key)
         if known is not None:
             self._places.forget(known)
@@ -98,13 +98,13 @@ class WorkloadUpdates:
         self._follow_ups.enqueue(ref)
 
     def try_again(self, ref: Ref) -> None:
-        """The state is to hold of it what its object says, as if that had just come."""
+        """Bring the state in line with the object, as if it were new."""
         self._out_of_line.discard(ref)
         self.changed(ref, None, self._context.objects.expected(ref))
         self._follow_ups.queued[ref] = None  # its status may still say that it was set aside
 
     def lower_again(self, workload: WireWorkload) -> None:
-        """Its meaning changed although it did not (S-4.8, 3.9); who holds quota keeps what it has."""
+        """Its meaning changed although its object did not (S-4.8, 3.9); a holder keeps the quota it has."""
         ref = Ref.of(workload)
         expected = self._context.objects.expected(ref)
         self._follow_ups.enqueue(ref)
