@@ -178,7 +178,7 @@ def test_who_is_gone_is_not_looked_at_at_the_time_it_named() -> None:
 
 
 def test_there_is_an_end_to_the_looks_of_one_step_and_the_rest_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconciler, "LOOKS_PER_STEP", 3)
+    monkeypatch.setattr(reconciler, "RECONCILES_PER_STEP", 3)
     watcher = Watcher()
     play = Play(*(workload(f"w{number}") for number in range(8)), all_of=[watcher])
     assert play.engine.step(play.now), "there is more to do"

@@ -432,7 +432,7 @@ def aside(notes: deque[Note] | None = None, metrics: MetricsRegistry | None = No
 def test_the_same_cause_is_told_once_and_another_one_anew(set_aside: list[str]) -> None:
     notes: deque[Note] = deque()
     snapshot = aside(notes)
-    snapshot.heard.append(logged)
+    snapshot.listeners.append(logged)
     for text in ("a", "a", "b", "b"):
         snapshot.put(BAD, "cycle", ValueError(text), NOON)
     assert len(notes) == len(set_aside) == snapshot.total == 2

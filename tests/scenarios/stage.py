@@ -207,7 +207,7 @@ class Stage:
         self.evictions: list[Eviction] = []
         self._reported: dict[str, set[str]] = {}  # by preemptor, whom it was decided to displace
         self.simulation = Simulation(settings, Source((), (), clock(begins), 0), witness=True)
-        self.simulation.journal.heard.append(self._heard)
+        self.simulation.journal.listeners.append(self._heard)
         self.create(*_bare_flavors(given), *given)
         self.run(begins)
 

@@ -78,7 +78,7 @@ class Engine:
         self._reconciler = Reconciler(self._context, controllers)
         self.scheduler = Scheduler(self._context, self._reconciler)
         self._queue_timers = QueueTimers(self._context, figures_ms)
-        self._wakes = Wakes(self._context, self.scheduler.plans.resting)
+        self._wakes = Wakes(self._context, self.scheduler.plans.unevaluated)
         self._deadlines = self._all_deadlines()
         self._has_begun = False
 
@@ -114,7 +114,7 @@ class Engine:
         turn = self.scheduler.cycle()
         if turn == "decided":
             self._follow_up()
-        happened += self.scheduler.tell_rested() if turn == "idle" else 1
+        happened += self.scheduler.tell_unevaluated() if turn == "idle" else 1
         return bool(happened) or self._reconciler.has_more
 
     def next_at(self) -> Millis | None:

@@ -136,7 +136,7 @@ class Executor:
         self._kinds: dict[str, Kind] = {
             Ref.kind_of(kind): kind for kind in (watched_kinds() if kinds is None else kinds)
         }
-        self._lines: dict[Ref, deque[_Task]] = {}  # the first one is under way, or pauses
+        self._queues: dict[Ref, deque[_Task]] = {}  # the first one is under way, or pauses
         self._sent: dict[int, _Task] = {}
         self._pauses: Timers[Ref] = Timers()
         self._count = 0
@@ -147,7 +147,7 @@ class Executor:
 
     def is_busy(self, ref: Ref) -> bool:
         """Whether a write of this object is under way or waits for another."""
-        return ref in self._lines
+        return ref in self._queues
 
     def submit(self, action: Action, now: Millis) -> None:
         """Write this, after all writes of the same object that are under way."""
@@ -164,9 +164,9 @@ class Executor:
         return task
 
     def _enter(self, task: _Task, now: Millis) -> None:
-        line = self._lines.setdefault(task.ref, deque())
-        line.append(task)
-        if line[0] is task:
+        queue = self._queues.setdefault(task.ref, deque())
+        queue.append(task)
+        if queue[0] is task:
             self._send(task, now)
 
     # --- sending ---
@@ -218,8 +218,8 @@ class Executor:
             self._take(answer, now)
         due = list(self._pauses.due(now))
         for ref in due:
-            if ref in self._lines:
-                self._send(self._lines[ref][0], now)
+            if ref in self._queues:
+                self._send(self._queues[ref][0], now)
         return len(found) + len(due)
 
     def _take(self, answer: WriteAnswer, now: Millis) -> None:
@@ -297,10 +297,10 @@ class Executor:
             del self.refusals[next(iter(self.refusals))]
 
     def _finish(self, task: _Task, stored: bool, now: Millis) -> None:
-        line = self._lines[task.ref]
-        line.popleft()
-        if not line:
-            del self._lines[task.ref]
+        queue = self._queues[task.ref]
+        queue.popleft()
+        if not queue:
+            del self._queues[task.ref]
         self._pauses.set(task.ref, None)
         if stored:
             self.refusals.pop(task.ref, None)
@@ -311,8 +311,8 @@ class Executor:
         if task.assumed:
             self._objects.settle(task.ref, task.number)
         self._done(task.action, stored)
-        if task.ref in self._lines and self._lines[task.ref][0].number not in self._sent:
-            self._send(self._lines[task.ref][0], now)
+        if task.ref in self._queues and self._queues[task.ref][0].number not in self._sent:
+            self._send(self._queues[task.ref][0], now)
 
     def _drop(self, tasks: list[_Task]) -> None:
         """Give up the actions that were to follow."""

@@ -51,7 +51,7 @@ class DecisionJournal:
         self._repeats: dict[str, int] = {}
         self._digest = hashlib.sha256()
         self.count = 0
-        self.heard: list[Callable[[JournalEntry], None]] = []  # listeners
+        self.listeners: list[Callable[[JournalEntry], None]] = []
 
     def write(
         self, now: Millis, what: str, workload: WorkloadKey | None = None, *, queue: str = "", decision: str = "",
@@ -71,7 +71,7 @@ class DecisionJournal:
         self._keep(now, tuple(each for each in (workload, item) if each), line)
         if self._sink is not None:
             self._sink(line)
-        for listener in self.heard:
+        for listener in self.listeners:
             listener(entry)
 
     def refuse(

@@ -22,7 +22,7 @@ class JournalKeeper(Observer):
         if after is None and ref.kind == "Workload":
             self._journal.forget(ref.key)
 
-    def looked(self, outcome: Outcome, seconds: float, now: Millis) -> None:
+    def reconciled(self, outcome: Outcome, seconds: float, now: Millis) -> None:
         for placing in outcome.placings:
             note_placing(self._journal, placing, now)
 

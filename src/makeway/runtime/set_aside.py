@@ -31,7 +31,7 @@ TRIES_MAX = 8  # by itself; later it is tried again only after a change of the o
 CAUSE_CHARS_MAX = 400
 
 Tolerates = Callable[[Exception], bool]
-Heard = Callable[[Ref, str, Exception], None]  # object, part, what went wrong
+Listener = Callable[[Ref, str, Exception], None]  # object, part, what went wrong
 Probe = Callable[[str, Ref], None]  # part, object: called before an object is handled; a test may make it raise
 
 
@@ -64,7 +64,7 @@ class SetAside:
         self._cases: dict[Ref, dict[str, _Case]] = {}  # by object and part, the oldest first
         self._now: Counter[tuple[str, str]] = Counter()  # how many there are by kind and room
         self._retries: Timers[Ref] = Timers()
-        self.heard: list[Heard] = []  # listeners
+        self.listeners: list[Listener] = []
         self.total = 0  # how often an object was set aside, for tests and figures
 
     def __bool__(self) -> bool:
@@ -102,7 +102,7 @@ class SetAside:
 
     def _tell(self, ref: Ref, part: str, error: Exception, cause: str) -> None:
         self.total += 1
-        for listener in self.heard:
+        for listener in self.listeners:
             listener(ref, part, error)
         self._notes.append(Note(ref, "Warning", REASON, words(part, cause)))
         if self._metrics is not None:

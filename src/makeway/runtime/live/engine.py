@@ -58,7 +58,7 @@ class LiveEngine:
             store, policy, controllers, writer=self.writer, journal=journal, metrics=self.metrics,
             figures_ms=figures_ms, kinds=kinds, stopwatch=time.perf_counter, tolerates=anything,
         )  # fmt: skip
-        self.engine.set_aside.heard.append(logged)
+        self.engine.set_aside.listeners.append(logged)
         self.recorder = Recorder(self.engine.notes, self.engine.view.get, store.submit, self.poke)
         self.queries = QueryQueue(self.engine.view, self.poke)
         self._troubles: deque[tuple[Ref, str, Exception | None]] = deque(maxlen=TROUBLES_MAX)

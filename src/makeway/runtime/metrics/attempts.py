@@ -41,7 +41,7 @@ class AttemptMetrics(QueueObserver):
             *CLUSTER_QUEUE, "from_flavor", "to_flavor",
         )  # fmt: skip
 
-    # --- what is heard ---
+    # --- what happened ---
 
     def cycled(self, cycle: Cycle, now: Millis) -> None:
         verdicts = cycle.plan.verdicts

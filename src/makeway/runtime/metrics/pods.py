@@ -51,7 +51,7 @@ class PodMetrics(Observer):
             "preemption_execution_duration_seconds", "Time from the decision until a pod is told to leave", SECONDS
         )
 
-    def looked(self, outcome: Outcome, seconds: float, now: Millis) -> None:
+    def reconciled(self, outcome: Outcome, seconds: float, now: Millis) -> None:
         for attempt in outcome.attempts:
             self.attempted(attempt, seconds / len(outcome.attempts))
 

@@ -61,7 +61,7 @@ class MetricsRegistry:
     def text(self) -> str:
         return self.registry.text()
 
-    # --- what is heard ---
+    # --- what happened ---
 
     def observers(self, view: View) -> list[Observer]:
         """All that count, for the engine behind this view."""

@@ -99,7 +99,7 @@ class WorkloadMetrics(QueueObserver):
             *CLUSTER_QUEUE, *WHY,
         )  # fmt: skip
 
-    # --- what is heard ---
+    # --- what happened ---
 
     def stored(self, ref: Ref, before: Any, after: Any, *, has_begun: bool) -> None:
         if ref.kind != "Workload" or after is None:

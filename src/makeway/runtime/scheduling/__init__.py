@@ -4,5 +4,5 @@
 - ``plans``: a plan becomes edits: admissions, evictions, and the statuses of workloads that wait
 - ``telling``: which status of a waiting workload is news, and which one is held back
 - ``eviction_batches``: the evictions of one decision, until all of them are answered
-- ``resting`` and ``unheard``: statuses of workloads that no cycle evaluates
+- ``unevaluated`` and ``outdated``: statuses of workloads that no cycle evaluates
 """

@@ -4,7 +4,7 @@ The claim of a preemptor is stored before the evictions of its victims; they fol
 fails. Workloads that no cycle evaluates get a status as well, while no head is due, a bounded number at a time (0076).
 
 Not here: the decisions (``core.cycle.cycle``), whether a status is news and when it may be written (``telling``), when
-workloads that no cycle evaluates get one (``resting``), and what becomes of an eviction (``workloads.lifecycle``,
+workloads that no cycle evaluates get one (``unevaluated``), and what becomes of an eviction (``workloads.lifecycle``,
 ``jobs.running``).
 """
 
@@ -51,8 +51,8 @@ from makeway.core.model import Claim, Millis, WorkloadKey, stored
 from makeway.core.preemption.classical import Target
 from makeway.core.trace import Rule
 from makeway.runtime.scheduling.eviction_batches import EvictionBatches, Failed
-from makeway.runtime.scheduling.resting import Resting
 from makeway.runtime.scheduling.telling import Telling, Words
+from makeway.runtime.scheduling.unevaluated import Unevaluated
 
 CLAIM_VICTIMS_MAX = 256
 MAY_BLOCK = ("PreemptionGated", "NoFit", "PreemptionNoCandidates")  # after these QuotaReservationBlocked may change
@@ -203,7 +203,7 @@ class PlanWriter:
     def __init__(self) -> None:
         self._telling = Telling()
         self.troubles: list[Trouble] = []  # workloads for which no reason could be computed
-        self.resting = Resting(self.troubles)
+        self.unevaluated = Unevaluated(self.troubles)
         self.issues = EvictionBatches()
 
     def actions(self, plan: Plan, view: View, cycle: int) -> Iterator[Action]:
@@ -232,13 +232,13 @@ class PlanWriter:
             yield from actions
 
     def next_at(self) -> Millis | None:
-        times = (self._telling.next_at(), self.resting.next_at())
+        times = (self._telling.next_at(), self.unevaluated.next_at())
         return min((at for at in times if at is not None), default=None)
 
     def forget(self, key: WorkloadKey) -> None:
         """The workload has quota, or is gone: no status is due any more."""
         self._telling.forget(key)
-        self.resting.forget(key)
+        self.unevaluated.forget(key)
 
     def passed_over(self, key: WorkloadKey) -> None:
         """Its last "no" is still true: that it lost its turn in between is not told any more (0018)."""
@@ -254,12 +254,12 @@ class PlanWriter:
     def note(self, workload: Workload, view: View, now: Millis) -> None:
         """A waiting workload is stored anew. Unless we wrote its status, that may be missing or outdated."""
         if not self._telling.is_writing(Ref.of(workload).key):
-            self.resting.note(workload, view, now)
+            self.unevaluated.note(workload, view, now)
 
-    def rested(self, view: View, now: Millis) -> Iterator[Action]:
+    def tell_unevaluated(self, view: View, now: Millis) -> Iterator[Action]:
         """Statuses for some of the workloads that no cycle evaluates; to be called while no head is due."""
         told = 0
-        for _, (key, found) in zip(range(CHECKED_MAX), self.resting.found(view, now), strict=False):
+        for _, (key, found) in zip(range(CHECKED_MAX), self.unevaluated.found(view, now), strict=False):
             for action in () if found is None else self._tell_as_it_stands(key, found, view, now):
                 told += 1
                 yield action
@@ -303,7 +303,7 @@ class PlanWriter:
         evictions = tuple(self._evictions(verdict, view, now, decision))
         self.issues.note(decision, verdict, len(evictions))
         key = verdict.workload.key
-        self.resting.forget(key)
+        self.unevaluated.forget(key)
         self._heed_time(verdict, now)
         at_once = verdict.claim is not None or self._blocks(verdict, view) != ("", "")
         if not at_once and not self._telling.tells_news(verdict, view):
@@ -323,7 +323,7 @@ class PlanWriter:
         """The status may speak of a time, and no cycle evaluates the workload at that time."""
         until = None if isinstance(found, Unseen) else _until(found)
         if until is not None and now < until:
-            self.resting.note_later(found.workload, until)
+            self.unevaluated.note_later(found.workload, until)
 
     def _tell(
         self, found: Verdict | Unseen, view: View, now: Millis, decision: str, evictions: tuple[Action, ...]

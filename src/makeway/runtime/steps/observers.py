@@ -45,7 +45,7 @@ class Observer:
     def queues_changed(self, queues: Collection[QueueName]) -> None:
         """The workloads that hold quota or wait in these queues have changed; the configuration may have, too."""
 
-    def looked(self, outcome: Outcome, seconds: float, now: Millis) -> None:
+    def reconciled(self, outcome: Outcome, seconds: float, now: Millis) -> None:
         """A controller has reconciled an object and answered; ``seconds`` of the machine's time."""
 
     def cycled(self, cycle: Cycle, now: Millis) -> None:
@@ -78,9 +78,9 @@ class Observers(Observer):
         for each in self._all:
             each.queues_changed(queues)
 
-    def looked(self, outcome: Outcome, seconds: float, now: Millis) -> None:
+    def reconciled(self, outcome: Outcome, seconds: float, now: Millis) -> None:
         for each in self._all:
-            each.looked(outcome, seconds, now)
+            each.reconciled(outcome, seconds, now)
 
     def cycled(self, cycle: Cycle, now: Millis) -> None:
         for each in self._all:
@@ -109,7 +109,7 @@ class NoteKeeper(Observer):
     def __init__(self, notes: deque[Note]) -> None:
         self._notes = notes
 
-    def looked(self, outcome: Outcome, seconds: float, now: Millis) -> None:
+    def reconciled(self, outcome: Outcome, seconds: float, now: Millis) -> None:
         self._notes.extend(outcome.notes)
 
     def wrote(self, action: Action, now: Millis) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from makeway.controllers.contract import Ref
 from makeway.core.model import Millis, QueueName, WorkloadKey
 from makeway.core.queueing.waking import after_expiry, next_expiry
-from makeway.runtime.scheduling.resting import Resting
+from makeway.runtime.scheduling.unevaluated import Unevaluated
 from makeway.runtime.steps.context import StepContext
 from makeway.runtime.steps.deadlines import Deadlines
 from makeway.runtime.workqueue import Timers
@@ -28,7 +28,7 @@ class QueueTimers:
         deadlines.add_timers(self._expiries, self._expired)
         deadlines.add_timers(self._turns, self._turn_came)
         deadlines.add_timers(self._backoffs, self._context.updates.places.back_off_ended)
-        deadlines.add_timers(self._figures, self._look)
+        deadlines.add_timers(self._figures, self._reconcile)
 
     def _expired(self, queue: QueueName) -> None:
         follow_ups = self._context.updates.follow_ups
@@ -39,7 +39,7 @@ class QueueTimers:
         self._context.state.pending.list_of(queue).turns.end_at(self._context.now)
         self._context.updates.follow_ups.held.add(queue)
 
-    def _look(self, ref: Ref) -> None:
+    def _reconcile(self, ref: Ref) -> None:
         self._figured[ref] = self._context.now
         self._context.updates.follow_ups.enqueue(ref)
 
@@ -67,15 +67,15 @@ class QueueTimers:
                 self._figures.set(ref, Millis(last + self._figures_ms))
                 return
         self._figures.set(ref, None)
-        self._look(ref)
+        self._reconcile(ref)
 
 
 class Wakes:
     """Wakes are gathered, and executed at the end of the step or of their interval (S-4.6)."""
 
-    def __init__(self, context: StepContext, resting: Resting) -> None:
+    def __init__(self, context: StepContext, unevaluated: Unevaluated) -> None:
         self._context = context
-        self._resting = resting
+        self._unevaluated = unevaluated
         self._at: Millis | None = None  # the end of the interval that is running
 
     def next_at(self) -> Millis | None:
@@ -91,7 +91,7 @@ class Wakes:
         if self._at is not None and now < self._at:
             return
         released = follow_ups.released - follow_ups.woken
-        self._resting.stir(follow_ups.released | follow_ups.woken, now)
+        self._unevaluated.stir(follow_ups.released | follow_ups.woken, now)
         if released:
             state.wake_after_release(released, now)
         if follow_ups.woken:

@@ -15,7 +15,7 @@ from makeway.runtime.steps.context import StepContext
 from makeway.runtime.steps.deadlines import Deadlines
 from makeway.runtime.workqueue import ReconcileQueue, Timers, backoff_ms
 
-LOOKS_PER_STEP = 1000
+RECONCILES_PER_STEP = 1000
 
 
 class _Known(NamedTuple):
@@ -68,7 +68,7 @@ class Reconciler:
         context = self._context
         enqueued, executor = context.updates.follow_ups.enqueued, context.executor
         count = 0
-        while count < LOOKS_PER_STEP:
+        while count < RECONCILES_PER_STEP:
             for ref in enqueued:
                 if ref.kind in self._controllers:
                     self._queue.add(ref)
@@ -111,7 +111,7 @@ class Reconciler:
         for other in outcome.enqueue:
             context.updates.follow_ups.enqueue(other)
         if outcome.notes or outcome.placings or outcome.attempts:
-            context.observer.looked(outcome, seconds, context.now)
+            context.observer.reconciled(outcome, seconds, context.now)
         for action in outcome.actions:
             if context.executor.is_busy(action.write.ref):
                 self._put_off.setdefault(action.write.ref, {})[ref] = None

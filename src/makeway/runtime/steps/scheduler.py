@@ -133,20 +133,20 @@ class Scheduler:
         for action in list(self.plans.late(self._context.view, now)):
             self._context.submit(action)
             count += 1
-        self._heed_silence()
+        self._report_troubles()
         return count
 
-    def tell_rested(self) -> int:
+    def tell_unevaluated(self) -> int:
         """No head is due: workloads that no cycle evaluates are told why they wait, a bounded number per step."""
         context = self._context
-        if not self.plans.resting.is_due(context.now):
+        if not self.plans.unevaluated.is_due(context.now):
             return 0
-        for action in list(self.plans.rested(context.view, context.now)):
+        for action in list(self.plans.tell_unevaluated(context.view, context.now)):
             context.submit(action)
-        self._heed_silence()
+        self._report_troubles()
         return 1
 
-    def _heed_silence(self) -> None:
+    def _report_troubles(self) -> None:
         """Report the workloads for which no reason could be computed."""
         troubles, self.plans.troubles[:] = list(self.plans.troubles), []
         for trouble in troubles:
@@ -169,13 +169,13 @@ class Scheduler:
             self.note_waiting(ref)
         follow_ups.queued.clear()
         for queue in sorted(follow_ups.reworded):
-            self.plans.resting.note_queue(queue, self._context.view, self._context.now)
+            self.plans.unevaluated.note_queue(queue, self._context.view, self._context.now)
         follow_ups.reworded.clear()
         for ref in follow_ups.unread:
-            self._say_aside(ref)
+            self._tell_set_aside(ref)
         follow_ups.unread.clear()
 
-    def _say_aside(self, ref: Ref) -> None:
+    def _tell_set_aside(self, ref: Ref) -> None:
         """A Workload cannot wait in any queue: its condition says so."""
         stored, aside = self._context.view.get(ref), self._context.set_aside
         told = [words(part, cause) for part in (LOWERING, CYCLE) if (cause := aside.cause(ref, part)) is not None]

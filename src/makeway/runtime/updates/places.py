@@ -121,7 +121,7 @@ class WorkloadPlaces:
 
     def _join(self, move: Move) -> None:
         self._state.push(move.new, self._context.now)
-        self._is_in_line(move)
+        self._waits(move)
 
     def _begin_to_hold(self, move: Move) -> None:
         if move.known is not None:
@@ -144,9 +144,9 @@ class WorkloadPlaces:
                 state.rounds.end_for(lowered)
         else:
             state.pending.refresh(lowered)
-        self._is_in_line(move)
+        self._waits(move)
 
-    def _leave_line(self, move: Move) -> None:
+    def _leave_queue(self, move: Move) -> None:
         self.forget(move.old)
 
     def _hold_on(self, move: Move) -> None:
@@ -168,7 +168,7 @@ class WorkloadPlaces:
         if move.after is not None and is_blameless(move.after):
             self._state.rounds.end_for(move.new)
         self._state.push(move.new, self._context.now)
-        self._is_in_line(move)
+        self._waits(move)
 
     def _give_quota_back(self, move: Move) -> None:
         known = move.old
@@ -176,7 +176,7 @@ class WorkloadPlaces:
         if move.after is not None and is_blameless(move.after):
             self._state.rounds.end_for(known)
 
-    def _is_in_line(self, move: Move) -> None:
+    def _waits(self, move: Move) -> None:
         new = move.new
         waits_for_nothing = may_queue(new, self._context.now) or new.backing_off
         self._follow_ups.backoffs[new.key] = None if waits_for_nothing else new.requeue_at
@@ -188,7 +188,7 @@ _MOVES: dict[tuple[Place, Place], Callable[[WorkloadPlaces, Move], None]] = {
     ("absent", "absent"): WorkloadPlaces._stay_absent,
     ("absent", "waiting"): WorkloadPlaces._join,
     ("absent", "holding"): WorkloadPlaces._begin_to_hold,
-    ("waiting", "absent"): WorkloadPlaces._leave_line,
+    ("waiting", "absent"): WorkloadPlaces._leave_queue,
     ("waiting", "waiting"): WorkloadPlaces._wait_on,
     ("waiting", "holding"): WorkloadPlaces._begin_to_hold,
     ("holding", "absent"): WorkloadPlaces._give_quota_back,

@@ -61,7 +61,7 @@ class ObjectReader:
         """A lowered Workload, with or without quota."""
         return self.read(ref, lambda: workload_of(workload, self._lowering))
 
-    def in_line(self, ref: Ref, workload: WireWorkload) -> Workload | None:
+    def waiting_or_holding(self, ref: Ref, workload: WireWorkload) -> Workload | None:
         """A Workload that has quota, or waits for it; None: it does neither, or cannot be read."""
         holds = is_accounted(workload)
         if not holds and not self.may_wait(workload):

@@ -1,7 +1,7 @@
 """Waiting workloads whose status may not say what they wait for, kept until their queue has settled.
 
 Most workloads that are noted here are admitted, or evaluated and told, before they are handed out; those cost nothing
-more. The others are handed out once they have waited for ``rests_ms`` and nothing has changed in their queue for as
+more. The others are handed out once they have waited for ``quiet_ms`` and nothing has changed in their queue for as
 long. In a queue that always changes they are handed out after a time that the caller names. So a busy queue costs few
 writes, and its workloads still get a status.
 
@@ -36,9 +36,9 @@ class _Noted:
     count: int = 0  # without the forgotten ones
 
 
-class Unheard:
-    def __init__(self, rests_ms: int) -> None:
-        self._rests_ms = rests_ms
+class OutdatedStatuses:
+    def __init__(self, quiet_ms: int) -> None:
+        self._quiet_ms = quiet_ms
         self._noted: dict[QueueName, _Noted] = {}
         self._entries: dict[WorkloadKey, _Entry] = {}
         self._due: list[tuple[Millis, QueueName]] = []
@@ -47,7 +47,7 @@ class Unheard:
         """The status of these workloads may be missing or outdated."""
         noted = self._noted.get(queue)
         if noted is None:
-            noted = self._noted[queue] = _Noted(Millis(now + self._rests_ms), now)
+            noted = self._noted[queue] = _Noted(Millis(now + self._quiet_ms), now)
             heappush(self._due, (noted.due, queue))
         for key in keys:
             if key not in self._entries:
@@ -71,17 +71,17 @@ class Unheard:
             if noted is not None and queue in queues:
                 noted.stirred_at = now
 
-    def rested(self, at_latest_ms: int, now: Millis) -> Iterator[WorkloadKey]:
+    def settled(self, at_latest_ms: int, now: Millis) -> Iterator[WorkloadKey]:
         """Workloads that have waited long enough; a caller that stops early gets the others next time."""
-        if (self.next_at() or now) > now + self._rests_ms:  # the clock was set back
+        if (self.next_at() or now) > now + self._quiet_ms:  # the clock was set back
             for queue, noted in self._noted.items():
                 noted.due = now
                 heappush(self._due, (now, queue))
         while self.is_due(now):
             queue = self._due[0][1]
             noted = self._noted[queue]
-            is_stirred = 0 <= now - noted.stirred_at < self._rests_ms
-            patience = max(self._rests_ms, at_latest_ms) if is_stirred else self._rests_ms
+            is_stirred = 0 <= now - noted.stirred_at < self._quiet_ms
+            patience = max(self._quiet_ms, at_latest_ms) if is_stirred else self._quiet_ms
             while noted.entries and not now - patience < noted.entries[0].since <= now:
                 entry = noted.entries.popleft()
                 if self._entries.get(entry.key) is entry:
@@ -90,8 +90,8 @@ class Unheard:
                     yield entry.key
             if noted.count:
                 since = noted.entries[0].since
-                rests_at = (noted.stirred_at if is_stirred else since) + self._rests_ms
-                noted.due = Millis(min(rests_at, since + patience))
+                quiet_at = (noted.stirred_at if is_stirred else since) + self._quiet_ms
+                noted.due = Millis(min(quiet_at, since + patience))
                 heapreplace(self._due, (noted.due, queue))
             else:
                 del self._noted[queue]
@@ -107,6 +107,6 @@ class Unheard:
         return None
 
     def is_due(self, now: Millis) -> bool:
-        """Whether ``rested`` has something to do."""
+        """Whether ``settled`` has something to do."""
         at = self.next_at()
         return at is not None and at <= now
