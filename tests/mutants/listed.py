@@ -1,7 +1,7 @@
-"""Forty wrong versions of quota and preemption: where, what, instead of what, and what that breaks.
+"""Forty wrong versions of quota and preemption: the file, the old text, the new text, and the rule that it breaks.
 
 ``old`` stands exactly once in its file. When the code changes, change the mutant with it: each is a mistake that
-somebody could make there.
+a programmer could make there.
 """
 
 from __future__ import annotations

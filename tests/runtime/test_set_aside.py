@@ -37,7 +37,7 @@ BAD = Ref("Workload", "default", "bad")
 
 
 class Play:
-    """An engine that tolerates what a server's does, with all controllers, in virtual time."""
+    """An engine that tolerates the same errors as a server, with all controllers, in virtual time."""
 
     def __init__(
         self, *objects: Any, more: list[Controller] | None = None, probe: Callable[[str, Ref], None] | None = None
@@ -58,14 +58,14 @@ class Play:
         )  # fmt: skip
 
     def run(self) -> None:
-        """To its end, which comes by itself: nothing is tried for ever."""
+        """Run to the end, which comes by itself: nothing is tried for ever."""
         until = Millis(self.clock.now + HOUR)
         Virtual(self.clock, [self.engine]).run(until)
         at = self.engine.next_at()
         assert at is None or at > until
 
     def come_to_rest(self) -> None:
-        """As far as it comes without waiting."""
+        """Run as far as it goes without waiting."""
         while self.engine.step(self.clock.now):
             pass
 
@@ -78,7 +78,7 @@ class Play:
         return status is not None and is_true(status.conditions, "Admitted")
 
     def says(self, name: str) -> tuple[str, str]:
-        """Why it waits."""
+        """Why it waits: reason and message."""
         status = self.workload(name).status
         found = None if status is None else find(status.conditions, "QuotaReserved")
         return ("", "") if found is None else (found.reason, found.message)
@@ -234,7 +234,7 @@ def test_a_workload_goes_on_when_what_it_needs_can_be_read_again_beside_another_
     assert play.told(bad)
     assert not play.is_admitted("waits")
     is_mended = True
-    play.store.load([flavor("another")])  # the whole configuration is read anew, before ``bad`` is tried again
+    play.store.load([flavor("another")])  # all of the configuration is read anew, before ``bad`` is tried again
     play.come_to_rest()
     assert play.engine.set_aside.all() == []
     assert play.is_admitted("waits")
@@ -245,7 +245,7 @@ def test_a_workload_goes_on_when_what_it_needs_can_be_read_again_beside_another_
 
 @dataclass
 class Stumbling:
-    """A controller that fails for one Workload, after it was looked at often enough."""
+    """A controller that fails for one Workload, after some reconciles of it."""
 
     kinds: frozenset[str] = frozenset({"Workload"})
     looks: list[tuple[str, int]] = field(default_factory=list)
@@ -285,7 +285,7 @@ class Spoiling:
 
 @dataclass
 class Editing:
-    """Wants it again and again."""
+    """A controller that wants the edit again and again."""
 
     kinds: frozenset[str] = frozenset({"Workload"})
     looks: int = 0

@@ -1,4 +1,4 @@
-"""Whom to look at, and when."""
+"""Which objects to reconcile, and when."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The checker of placements finds what is wrong with an answer: each of its rules refuses an answer that breaks it."""
+"""The checker of placements finds faults: each of its rules refuses an answer that breaks it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plays until preemption rests: recorded loops, random states, victims that never leave, a day of other jobs."""
+"""Plays until preemption settles: recorded loops, random states, victims that never leave, a day of other jobs."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_p1_every_recorded_loop_settles(loops: list[Mapping[str, Any]], leaving:
 
 
 def neighbour(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """A queue in the midst of the loop that neither lends nor borrows: its jobs concern nobody."""
+    """A queue in the midst of the loop that neither lends nor borrows: its jobs do not concern other queues."""
     api = "kueue.x-k8s.io/v1beta2"
     objects = record["scenario"]["objects"]
     beside = next(each for each in objects if each["kind"] == "ClusterQueue")["spec"]
@@ -301,7 +301,7 @@ def test_random_states_settle_within_quota_and_nobody_entitled_is_barred(
 
 @pytest.mark.property
 def test_random_states_go_on_when_victims_never_leave(fuzz_inputs: int, fuzz_seed: int, in_time: InTime) -> None:
-    """Every claim ends at its deadline, nothing spins, and whatever fits is admitted."""
+    """Every claim ends at its deadline, nothing spins, and every workload that fits is admitted."""
     for number in states(fuzz_inputs, in_time):
         play = Settling(world(fuzz_seed, number).state(GATES_ON), START, "never")
         played = play.run(3_000)
@@ -323,7 +323,7 @@ def test_random_states_go_on_when_victims_never_leave(fuzz_inputs: int, fuzz_see
 def test_random_states_settle_when_evictions_are_slow(
     fuzz_inputs: int, fuzz_seed: int, in_time: InTime, evictions: str
 ) -> None:
-    """15 to 60 minutes. Within their grace period nobody leaves in vain; beyond it claims end: at most ten rounds."""
+    """15 to 60 minutes. Within the grace period no victim leaves in vain; beyond it claims end: at most ten rounds."""
     grace_ms = SLOW_MAX * STEP if evictions == "slow" else None
     for number in states(fuzz_inputs, in_time):
         played = Settling(world(fuzz_seed, number).state(GATES_ON, grace_ms), START, "slow").run()
@@ -338,7 +338,7 @@ def test_random_states_settle_when_evictions_are_slow(
 
 
 def test_who_stopped_its_scan_at_a_closed_gate_waits_for_those_who_leave() -> None:
-    """S-14.9: it looks no further than the flavor in which it could preempt; S-5.1: nor again before they have left."""
+    """Its scan ends where it could preempt (S-14.9), and it is evaluated again after the departures (S-5.1)."""
     state = world(1208746119, 1645).state(GATES_ON)
     stuck = Settling(state, START, "never")
     assert stuck.run(3_000).settled
@@ -349,7 +349,7 @@ def test_who_stopped_its_scan_at_a_closed_gate_waits_for_those_who_leave() -> No
 
 
 def test_an_admission_in_the_cycle_of_its_last_look_wakes_nobody() -> None:
-    """S-4.6: it could take from who was admitted beside it, and learns so when somebody leaves."""
+    """It could take from a workload admitted beside it, and is evaluated again when a workload leaves (S-4.6)."""
     state = world(1, 9730).state(GATES_ON)
     play = Settling(state, START, "instant")
     assert play.run().settled

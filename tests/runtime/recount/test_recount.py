@@ -48,7 +48,7 @@ def world() -> list[Any]:
 
 
 def measured(objects: list[Any], **settings: Any) -> tuple[State, MetricsRegistry]:
-    """As an engine would: every queue that is there or that a Workload names was touched."""
+    """As an engine would measure them: every queue that exists or that a Workload names is touched."""
     view, metrics = FakeView.of(*objects, now=NOW), MetricsRegistry(**settings)
     metrics.touch(map(QueueName, view.state.tree.queues))
     for each in view.all("Workload"):
@@ -62,7 +62,7 @@ def test_where_all_is_well_nothing_is_told() -> None:
     state, metrics = measured(world())
     assert recount(world(), state, metrics) == []
     assert recount(world(), state) == []
-    assert state.tree.queues["q"].usage[FR] == 6000 + 500 + 1000 + 2000  # so that it was not nothing that agreed
+    assert state.tree.queues["q"].usage[FR] == 6000 + 500 + 1000 + 2000  # the test does not compare empty tables
     assert state.tree.cohorts["r"].usage[FR] == 9500 - 3000 + 3000
     assert state.tree.cohorts["top"].subtree[FR] == 2000 + 3000 + 1000 + 2000
 
@@ -257,7 +257,7 @@ def test_a_workload_more_in_the_objects_is_a_difference_the_other_way() -> None:
 
 
 def test_options_wait_only_while_their_parent_might() -> None:
-    """S-3.5: the Parent's gates and hold count for the whole family."""
+    """The Parent's gates and hold count for the whole family (S-3.5)."""
     gated = {"annotations": {"kueue.x-k8s.io/admission-gated-by": "me"}}
     parent = workload("p", meta=gated, workloadMode={"type": "Parent"})
     objects = [flavor(), cluster_queue(), local_queue(), parent, workload("o", **option("p"))]

@@ -1,4 +1,4 @@
-"""When a workload is handed out that may have to be told why it waits."""
+"""When a workload is handed out whose status may be missing or outdated."""
 
 from __future__ import annotations
 

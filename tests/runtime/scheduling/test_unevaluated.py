@@ -31,7 +31,7 @@ BEHIND = ("PendingEvaluation", "Waits behind the head of ClusterQueue q, whose q
 
 
 class Play:
-    """A queue of two cores that ``h`` holds, and whoever else is named; ``at`` are milliseconds after noon."""
+    """A queue of two cores that ``h`` holds, and the named workloads; ``at`` is in milliseconds after noon."""
 
     def __init__(
         self, *objects: Any, policy: Policy | None = None, writer: Any = DirectWriter, priority: int = 0, **spec: Any
@@ -52,7 +52,7 @@ class Play:
         return self.engine.step(self.now)
 
     def until(self, at: int) -> None:
-        """Let time pass, and what is due in it happen."""
+        """Let time pass, and do what is due in it."""
         while True:
             for _ in range(1000):
                 if not self.step():
@@ -162,7 +162,7 @@ def test_an_evicted_one_is_told_why_it_waits_once_it_has_rested() -> None:
 
 
 def displaced(name: str, at: str, **fields: Any) -> Workload:
-    """It had quota until its time was up."""
+    """A workload that had quota until its time was up."""
     since = {"lastTransitionTime": f"2026-01-01T{at}Z"}
     said = [
         condition("Evicted", reason="Preempted") | since,
@@ -231,7 +231,7 @@ def test_a_queue_that_is_stopped_and_resumed(stop: str) -> None:
 
 
 def test_a_queue_that_is_inactive_because_of_its_check_says_so_to_all_that_wait() -> None:
-    """The queue itself has not changed: its workloads were not looked at."""
+    """The queue itself has not changed, so its workloads were not reconciled."""
     checks = {"admissionChecks": [{"name": "c"}]}
     play = Play(arrives("x"), arrives("y", 31), check("c"), admissionChecksStrategy=checks)
     play.until(QUIET_MS)
@@ -267,7 +267,7 @@ def test_a_held_back_word_is_not_told_to_one_whose_queue_is_stopped_by_then() ->
 
 
 def test_a_held_back_word_that_is_true_no_more_is_not_told() -> None:
-    """Of three alike one is evaluated by cycles; the others are told what is true of them when they rest."""
+    """Of three alike one is evaluated by cycles; the others are told what is true of them when their queue is quiet."""
     play = Play(*(arrives(each, 30 + at) for at, each in enumerate("xyz")))
     play.until(QUIET_MS)
     for seconds, quota in ((10, 0), (20, 2)):
@@ -281,7 +281,7 @@ def test_a_held_back_word_that_is_true_no_more_is_not_told() -> None:
 
 
 def test_a_change_of_quota_reaches_all_that_it_concerns() -> None:
-    """Of these only one is evaluated, or none where sums say that it is in vain (0017)."""
+    """Of these at most one is evaluated: none where sums say that it is in vain (0017)."""
     play = Play(arrives("a"), arrives("b", 31, count=2), arrives("c", 32, count=2))
     play.until(QUIET_MS)
     assert {play.says(each)[0] for each in "abc"} == {"WaitingForQuota"}
