@@ -147,9 +147,7 @@ class World:
     held_back: set[str] = field(default_factory=set)
     standing: dict[str, Standing] = field(default_factory=dict)
     turns: dict[str, str] = field(default_factory=dict)  # workload -> the one that it lets go first (S-7.14b)
-    entitled: dict[str, Amounts] = field(
-        default_factory=dict
-    )  # workload -> its request, kept out by lent quota (S-5.14)
+    entitled: dict[str, Amounts] = field(default_factory=dict)  # requests of workloads kept out by lent quota (S-5.14)
     generation: dict[str, int] = field(default_factory=dict)
     claims: dict[str, Claim] = field(default_factory=dict)
     rounds: dict[tuple[str, ...], Rounds] = field(default_factory=dict)
