@@ -285,4 +285,5 @@ def test_a_good_client_is_not_starved_and_memory_is_bounded(tmp_path: Path) -> N
         assert errors == []
         assert served >= 4, "not even one write a second came through"
         assert slowest < 5
-        assert resident_bytes() - before < 150 * MEGABYTE
+        grown = (resident_bytes() - before) // MEGABYTE
+        assert grown < 150, f"{grown} MB more"

@@ -174,7 +174,10 @@ class Rounds:
         self._rename(self._owners.add(workload))
 
     def of(self, workload: Workload) -> Count:
-        return self._counts.get(self._owners.identity(workload)) or Count(workload.queue)
+        return self._known(workload) or Count(workload.queue)
+
+    def _known(self, workload: Workload) -> Count | None:
+        return self._counts.get(self._owners.identity(workload))
 
     def add(self, workload: Workload, kind: Round, at: Millis) -> None:
         if kind:
@@ -207,14 +210,14 @@ class Rounds:
 
     def held(self, workload: Workload, tree: Tree) -> None:
         """It holds quota from now on."""
-        count = self.of(workload)
-        if count.total and workload.reserved_at is not None:
+        count = self._known(workload)
+        if count is not None and count.total and workload.reserved_at is not None:
             self._put(workload, replace(count, tree=tree, held_since=workload.reserved_at))
 
     def released(self, workload: Workload, now: Millis | None) -> None:
         """It holds quota no more, since ``now``; None: that is only supposed."""
-        count = self.of(workload)
-        if count.held_since is not None:
+        count = self._known(workload)
+        if count is not None and count.held_since is not None:
             if now is not None and self._had_peace(count, now):
                 self.end_for(workload)
             else:
@@ -229,7 +232,8 @@ class Rounds:
 
     def disturb(self, tree: Tree, now: Millis) -> None:
         """A claim is made, or somebody leaves, and time is not the reason: until now there may have been peace."""
-        self._counts.drop([who for who, count in self._counts.holding_in(tree) if self._had_peace(count, now)])
+        if self.peace.since(tree) is not None:
+            self._counts.drop([who for who, count in self._counts.holding_in(tree) if self._had_peace(count, now)])
         self.peace.disturb(tree)
 
     def _had_peace(self, count: Count, now: Millis) -> bool:

@@ -23,7 +23,7 @@ class StepContext:
     set_aside: SetAside
     observer: Observer
     stopwatch: Callable[[], float]  # seconds; only figures depend on it
-    probe: Probe | None = None
+    probe: Probe | None = None  # called before a part handles an object: a test may make that fail
     now: Millis = DAWN  # of the step that is running
 
     def begin(self, now: Millis) -> None:
@@ -32,11 +32,6 @@ class StepContext:
 
     def submit(self, action: Action) -> None:
         self.executor.submit(action, self.now)
-
-    def test(self, part: str, ref: Ref) -> None:
-        """Called before a part handles an object; a test may make it raise."""
-        if self.probe is not None:
-            self.probe(part, ref)
 
     def gave_up(self, ref: Ref, part: str, error: Exception, *, again: bool = True) -> None:
         """A part cannot handle an object, and goes on without it. Raises the error where that is not tolerated."""

@@ -65,14 +65,16 @@ class Observer:
 
 
 class Observers(Observer):
-    """Several observers as one; they are called in their order."""
+    """Several observers as one, in their order; what happens most often is passed on only to those that use it."""
 
     def __init__(self, all_: Sequence[Observer]) -> None:
         self._all = tuple(all_)
+        self._stored = [each.stored for each in all_ if type(each).stored is not Observer.stored]
+        self._answered = [each.wrote for each in all_ if type(each).wrote is not Observer.wrote]
 
     def stored(self, ref: Ref, before: Any, after: Any, *, has_begun: bool) -> None:
-        for each in self._all:
-            each.stored(ref, before, after, has_begun=has_begun)
+        for notify in self._stored:
+            notify(ref, before, after, has_begun=has_begun)
 
     def queues_changed(self, queues: Collection[QueueName]) -> None:
         for each in self._all:
@@ -91,8 +93,8 @@ class Observers(Observer):
             each.claim_ended(key, queue, why, now)
 
     def wrote(self, action: Action, now: Millis) -> None:
-        for each in self._all:
-            each.wrote(action, now)
+        for notify in self._answered:
+            notify(action, now)
 
     def departed(self, departed: Departed, now: Millis) -> None:
         for each in self._all:

@@ -241,7 +241,8 @@ class Scheduler:
         return plan
 
     def _test(self, workload: Workload) -> None:
-        self._context.test(CYCLE, workload_ref(workload.key))
+        if self._context.probe is not None:
+            self._context.probe(CYCLE, workload_ref(workload.key))
 
     def _write(self, cycle: Cycle) -> None:
         """All writes are made from the state that the plan left, before the first of them changes it."""
@@ -253,7 +254,8 @@ class Scheduler:
             except Exception as error:
                 self._take_back(verdict, error)
             else:
-                context.handled(workload_ref(verdict.workload.key), CYCLE)
+                if context.set_aside:  # rarely; a reference per verdict costs more than the question
+                    context.set_aside.handled(workload_ref(verdict.workload.key), CYCLE)
         for ended in plan.ended:
             actions += self.plans.end_claim(ended.workload, context.view, f"{cycle.number}")
         for action in actions:
@@ -295,7 +297,7 @@ class Scheduler:
     def pause_unadmitted(self) -> None:
         """A workload whose admission the Store refuses for good waits for a pause before it is admitted again.
 
-        Called after the wakes, because taking its admission back wakes the workloads that had lost to it, and itself.
+        Called after the wakes, because taking its admission back wakes the workloads that had lost to it.
         """
         failed, self._unadmitted = self._unadmitted, []
         for ref in failed:
