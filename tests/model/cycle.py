@@ -124,7 +124,7 @@ def without(snap: Snapshot, keys: set[str]) -> Snapshot:
 
 
 def fits_but_for(run: Run, e: Entry, off: tuple[bool, ...], held: bool) -> bool:
-    """Whether it fits if reservations of the kinds ``off`` were not, and past what is ``held``."""  # S-5.7.2
+    """Whether it fits without victims and reservations ``off`` (that stay or not), and past what is held."""  # S-5.7.2
     snap = without(run.snap, set(run.chosen) | {t.key for t in e.targets})
     for each in run.reservations:
         if each.stays in off:

@@ -149,7 +149,7 @@ def is_under_way(ground: CheckedCluster, members: list[Pod], rank: int) -> bool:
     return True
 
 
-# --- who makes way ---------------------------------------------------------------------------------------------------
+# --- victims ---------------------------------------------------------------------------------------------------------
 
 
 def keys_of(units: Iterable[CheckedUnit]) -> frozenset[PodKey]:

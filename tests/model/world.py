@@ -62,7 +62,7 @@ class Settings:
 
     @property
     def fair_ties(self) -> bool:
-        """Ties are broken by turns; the recorded system breaks them by UID."""  # S-7.14c
+        """Whether run times break ties; the recorded system breaks them by UID."""  # S-7.14c
         return self.fair_rotation and not self.parity
 
 

@@ -80,7 +80,7 @@ MUTANTS = (
         QUOTA, "kept = max(0, subtract(node.subtree.get(fr, 0), limit))", "kept = limit", "S-2.5: keeps what it lends"
     ),
     Mutant(QUOTA, "1 + max(child.height for child in leaves)", "1", "S-2.15: no height"),
-    # --- who may displace whom
+    # --- which workloads are candidates
     Mutant(
         ELIGIBILITY,
         "if expiry is not None and since < expiry:",

@@ -110,7 +110,7 @@ def test_while_admissions_are_blocked_the_engine_rests() -> None:
     play.settle()
     play.settle(60_000)  # the statuses of queues, and of waiting workloads
     cycles, decisions = play.engine.cycles, play.engine.decisions
-    assert decisions < 10, "those behind the first are not looked at one by one"
+    assert decisions < 10, "those behind the first are not evaluated one by one"
     for minute in range(2, 10):
         assert play.settle(minute * 60_000) == 1
     assert (play.engine.cycles, play.engine.decisions) == (cycles, decisions)
@@ -141,7 +141,7 @@ def test_the_block_is_taken_back_with_an_admission_that_cannot_be_written() -> N
     )  # fmt: skip
     play.store.refusals = 1000
     play.settle()
-    assert play.admitted("first", "second") == ["second"], "nobody waits for pods that will not start"
+    assert play.admitted("first", "second") == ["second"], "no workload waits for pods that will not start"
     assert 1000 - play.store.refusals < 5, "what was refused is tried again after a pause, and not at once"
     play.store.refusals = 0
     play.add("second", condition("PodsReady"))

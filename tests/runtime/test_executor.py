@@ -157,7 +157,7 @@ def test_a_conflict_reads_what_is_there_and_edits_that() -> None:
     world.executor.submit(change("x"), NOW)
     world.work()
     assert world.parent() == "x"
-    assert world.stored(A).metadata.labels == {"by": "another"}, "nobody's change is lost"
+    assert world.stored(A).metadata.labels == {"by": "another"}, "no change is lost"
 
 
 def test_a_strict_write_gives_up_on_a_conflict_but_knows_what_is_there() -> None:

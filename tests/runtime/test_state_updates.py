@@ -459,7 +459,7 @@ def test_s4_8_a_limit_range_changes_what_those_who_wait_ask_for() -> None:
     assert set(waiting.pod_sets[0].requests) == {"cpu"}
 
 
-# --- S-4.7: who returns by itself -----------------------------------------------------------------------------------
+# --- S-4.7: returns by time ---------------------------------------------------------------------------------------
 
 PENDING = {"name": "x", "state": "Pending", "lastTransitionTime": "2026-01-01T12:00:00Z", "message": ""}
 BOOST = {"annotations": {"kueue.x-k8s.io/priority-boost": "7"}}
@@ -532,7 +532,7 @@ def test_a_back_off_that_ends_for_one_who_is_gone_or_holds_changes_nothing() -> 
     assert play.stands("w") == "holds"
 
 
-# --- who is looked at -----------------------------------------------------------------------------------------------
+# --- reconciled objects ---------------------------------------------------------------------------------------------
 
 
 def test_a_change_is_looked_at_with_its_queues_and_its_owner() -> None:

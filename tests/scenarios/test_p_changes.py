@@ -177,7 +177,7 @@ def test_p24_usage_and_decisions_are_the_same_after_a_restart(after_s: int) -> N
     stage.rest(0)
     assert (stage.used("x"), stage.used("y")) == used
     assert ends(stage) == ends(a_morning())
-    assert stage.story("done").count("admitted") == admitted == 1, "who finished is not queued again"
+    assert stage.story("done").count("admitted") == admitted == 1, "a finished workload is not queued again"
 
 
 @pytest.mark.parametrize("point", ["crash.step", "crash.before", "crash.after"])

@@ -20,7 +20,7 @@ from tests.scenarios.stage import Stage, after_20_s, job, never, queue, work
 BORROWS: dict[str, Any] = {"reclaim": "LowerPriority", "borrow": "LowerPriority"}
 
 
-# --- P1, P5 to P8: what is freed for somebody ------------------------------------------------------------------------
+# --- P1, P5 to P8: quota freed for a preemptor -----------------------------------------------------------------------
 
 
 def test_p1_the_victim_is_not_admitted_ahead_of_who_displaced_it(leaving: Linger) -> None:
@@ -153,7 +153,7 @@ def test_p11_one_that_comes_after_it_waits_for_its_reservation() -> None:
     stage.arrive(work("later", 2, queue="z"))
     stage.run("11:00")
     assert stage.running == {"high"}
-    assert stage.story("later") == ["skipped"], "it is not looked at again while nothing changes"
+    assert stage.story("later") == ["skipped"], "it is not evaluated again while nothing changes"
     stage.finish("high")
     stage.rest(1)
     assert stage.running == {"blocked", "later"}
@@ -280,7 +280,7 @@ def test_p16_a_preemptor_made_anew_has_no_claim_on_what_its_namesake_was_promise
     stage.delete("Workload", "p")
     stage.create(work("p", 1, priority=-1))
     stage.rest(30)
-    assert stage.running == {"victim"}, "it has its place back: nobody else wants it"
+    assert stage.running == {"victim"}, "it has its place back: no other wants it"
     assert stage.get("Workload", "p").status.preemption_claim is None
 
 

@@ -89,7 +89,7 @@ def test_p4_a_request_that_evens_things_out_preempts_once(leaving: Linger) -> No
         stage.arrive(work(f"ask{size}", size, queue="x"))
         stage.rest(300)
     assert stage.running == {"run0", "run1", "ask4"}, "4 to 4"
-    assert sorted(stage.victims()) == ["run2", "run3"], "and nobody twice"
+    assert sorted(stage.victims()) == ["run2", "run3"], "and none twice"
 
 
 @pytest.mark.parametrize("weights", [("0", "1"), ("1", "0"), ("0", "0"), ("2n", "1"), ("1", "1000000000")])

@@ -223,7 +223,7 @@ def test_8522_7_of_several_the_longest_running_goes_first(leaving: Linger) -> No
     stage.create(work("p"), work("q"))
     stage.run("10:35")
     assert [(each.workload, each.by) for each in stage.evictions] == [("a", "p"), ("b", "q")]
-    assert "c" in stage.running, "a, displaced by time, displaces nobody by time before it has waited as long (S-7.14)"
+    assert "c" in stage.running, "a, displaced by time, displaces none by time before it has waited as long (S-7.14)"
     stage.run("10:45")
     assert [(each.workload, each.by) for each in stage.evictions[2:3]] == [("c", "b")], "b has run a second less than a"
 

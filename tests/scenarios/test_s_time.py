@@ -36,7 +36,7 @@ def test_s1_two_equals_share_a_place_fairly(strict: bool, leaving: Linger) -> No
     assert [each.workload for each in stage.evictions] == ["a", "b"] * 5 + ["a"]
     a, b = stage.ran_s("a"), stage.ran_s("b")
     assert abs(a - b) * 20 <= max(a, b), f"within 5 %: {a} s and {b} s"
-    assert a + b > 6 * HOUR - 12 * 41, "the place is not idle but while somebody leaves"
+    assert a + b > 6 * HOUR - 12 * 41, "the place is idle only while a victim leaves"
     assert stage.cycles <= 60
 
 
@@ -145,7 +145,7 @@ def test_s4_a_clock_that_jumps_ahead_expires_no_more_than_are_needed() -> None:
     assert stage.running >= {"p"}
 
 
-# --- S5 to S7: who ----------------------------------------------------------------------------------------------------
+# --- S5 to S7: victims ------------------------------------------------------------------------------------------------
 
 
 def test_s5_two_of_the_same_second_never_displace_each_other_as_newer(leaving: Linger) -> None:
@@ -262,7 +262,7 @@ def test_s10_a_start_that_comes_during_the_eviction_does_not_undo_it() -> None:
     stage.run("10:31:00")
     assert stage.holders == {"b"}
     stage.run("11:02:00")
-    assert stage.victims() == ["a", "b"], "and a waits for its turn like anybody"
+    assert stage.victims() == ["a", "b"], "and a waits for its turn like any other"
 
 
 CODE = (type, ModuleType, FunctionType, BuiltinFunctionType)

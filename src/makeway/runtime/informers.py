@@ -124,7 +124,7 @@ class Informer:
             token = page.token
             if not token:
                 break
-        for ref in sorted(known):  # it was deleted while the watch was broken
+        for ref in sorted(known):  # it was deleted, and no watch reported that
             count += self._objects.see_gone(ref, int(version))
         self._watch = self._store.watch(self._kind, version)
         self._failures = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from makeway.bench.stability.entitlement import FLAVOR_SCAN, RESERVATION, Entitled, LastLook, entitled_waiting
+from makeway.bench.stability.entitlement import FLAVOR_SCAN, RESERVATION, Entitled, LastEvaluation, entitled_waiting
 from makeway.core.model import Millis, WorkloadKey
 from makeway.core.state import State
 from makeway.testing.builders import cycle, holder, queue, seconds, state, workload
@@ -102,7 +102,7 @@ def test_a_scan_that_settles_on_another_flavor_is_a_cause() -> None:
 
 def test_what_a_scan_left_out_counts_as_its_cause_for_all_who_are_alike() -> None:
     on = state(queue("q", 2), workload("v"), workload("w"), workload("x", cpu=2))
-    found = entitled_waiting(on, seconds(0), {WorkloadKey("default/v"): LastLook(seconds(0), resumed=True)})
+    found = entitled_waiting(on, seconds(0), {WorkloadKey("default/v"): LastEvaluation(seconds(0), resumed=True)})
     assert [each.cause for each in found] == [FLAVOR_SCAN, FLAVOR_SCAN, "other:it fits and is not looked at"]
 
 

@@ -114,7 +114,9 @@ def test_random_states_settle_within_quota_and_nobody_entitled_is_barred(
         assert played.repeated == 0, where
         assert played.over_quota == [], where
         assert played.breaker == 0, where
-        barred = [each for each in entitled_waiting(play.state, play.now, play.looks) if each.cause not in ALLOWED]
+        barred = [
+            each for each in entitled_waiting(play.state, play.now, play.evaluations) if each.cause not in ALLOWED
+        ]
         assert barred == [], where
 
 

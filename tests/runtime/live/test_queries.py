@@ -81,7 +81,7 @@ def test_whoever_waits_when_the_engine_stops_is_told_so() -> None:
         desk.ask(lambda view, now: 1)
 
 
-# --- who waits --------------------------------------------------------------------------------------------------------
+# --- waiting workloads ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

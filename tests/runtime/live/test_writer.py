@@ -46,7 +46,7 @@ def writer(slow: Slow, most: int = 256) -> LiveWriter:
 
 
 def call(store: Any) -> Stored:
-    raise AssertionError("nobody makes this one")
+    raise AssertionError("no caller makes this one")
 
 
 def numbers(found: Any) -> list[int]:

@@ -140,7 +140,7 @@ def test_a_thousand_alike_are_told_once_each_in_bounded_slices_and_evaluated_onc
     assert CHECKED_MAX >= TOLD_MAX
     play.restart()
     play.until(QUIET_MS + 5000)
-    assert play.writes <= 2, "after a restart nobody is told what is stored"
+    assert play.writes <= 2, "after a restart no stored status is written again"
 
 
 def test_a_larger_one_is_told_of_its_own_want() -> None:

@@ -42,14 +42,14 @@ class Entitled(NamedTuple):
     cause: str  # one of ``ALLOWED``, ``GATE``, or "other:…"
 
 
-class LastLook(NamedTuple):
+class LastEvaluation(NamedTuple):
     """The last evaluation of a workload."""
 
     at: Millis
     resumed: bool  # it began in the middle of its flavors: the ones before are not known (S-6.8)
 
 
-def entitled_waiting(state: State, now: Millis, looks: Mapping[WorkloadKey, LastLook]) -> list[Entitled]:
+def entitled_waiting(state: State, now: Millis, evaluations: Mapping[WorkloadKey, LastEvaluation]) -> list[Entitled]:
     """All entitled workloads that wait, by queue. One behind the head of a StrictFIFO queue waits for that head.
 
     An evaluation counts for all workloads that are alike and share its verdict (S-4.5.3).
@@ -60,7 +60,7 @@ def entitled_waiting(state: State, now: Millis, looks: Mapping[WorkloadKey, Last
             continue
         line = state.pending.lists[name]
         members = [*line.waiting.values(), *line.parked.values()]
-        of_shape = {shape(each): looks[each.key] for each in members if each.key in looks}
+        of_shape = {shape(each): evaluations[each.key] for each in members if each.key in evaluations}
         for each in sorted(members, key=lambda workload: workload.key):
             if line.strict and each.key != state.pending.first(name):
                 continue
@@ -146,33 +146,33 @@ def _borrows(state: State, owner: QuotaNode, node: QuotaNode, need: list[FR]) ->
 # --- for what it waits -----------------------------------------------------------------------------------------------
 
 
-def _cause(state: State, workload: Workload, now: Millis, look: LastLook | None) -> str:
+def _cause(state: State, workload: Workload, now: Millis, last: LastEvaluation | None) -> str:
     if workload.key in state.pending.lists[workload.queue].at[Standing.HELD_BACK]:
         return RESERVATION
     found = find_assignment(state, workload, now, tried={})
-    if _leads_on(found, workload):
-        if look is not None and look.resumed:
+    if _succeeds(found, workload):
+        if last is not None and last.resumed:
             return FLAVOR_SCAN
         if workload.gated and _some_are_leaving(state, workload):
             return GATE
-        if look is not None and not _led_on_then(state, workload, now, look):
+        if last is not None and not _would_have_succeeded(state, workload, now, last):
             return ADMISSION
         fits = found[0].mode is Mode.FIT
         return "other:it fits and is not looked at" if fits else "other:it could preempt and is not looked at"
     with _without_stability(state):
-        if _leads_on(find_assignment(state, workload, now, tried={}), workload):
+        if _succeeds(find_assignment(state, workload, now, tried={}), workload):
             return "other:barred by an epoch"
     return FLAVOR_SCAN
 
 
-def _led_on_then(state: State, workload: Workload, now: Millis, look: LastLook) -> bool:
-    """Whether it is entitled only without the workloads admitted in the cycle of its last evaluation or after it."""
+def _would_have_succeeded(state: State, workload: Workload, now: Millis, last: LastEvaluation) -> bool:
+    """Whether it would succeed without the workloads admitted in the cycle of its last evaluation or after it."""
     with state.trial():
         for name in state.tree_of(workload.queue):
             for each in list(state.holders.of_queue.get(name, {}).values()):
-                if (each.reserved_at or 0) >= look.at:
+                if (each.reserved_at or 0) >= last.at:
                     state.release(each)
-        return _leads_on(find_assignment(state, workload, now, tried={}), workload)
+        return _succeeds(find_assignment(state, workload, now, tried={}), workload)
 
 
 def _some_are_leaving(state: State, workload: Workload) -> bool:
@@ -183,7 +183,7 @@ def _some_are_leaving(state: State, workload: Workload) -> bool:
     return any(each.evicted for those in holders for each in those)
 
 
-def _leads_on(found: tuple[Assignment, Victims], workload: Workload) -> bool:
+def _succeeds(found: tuple[Assignment, Victims], workload: Workload) -> bool:
     assignment, victims = found
     return assignment.mode is Mode.FIT or (bool(victims.targets) and not workload.gated)
 

@@ -112,7 +112,7 @@ class StabilityTotals:
         self.exhausted += [where] if played.breaker else []
         self.over_quota += [f"{where} {key}" for key in played.over_quota]
         if played.settled:
-            self.entitled += [(where, each) for each in entitled_waiting(on.state, on.now, on.looks)]
+            self.entitled += [(where, each) for each in entitled_waiting(on.state, on.now, on.evaluations)]
         else:
             self.unsettled.append(where)
 

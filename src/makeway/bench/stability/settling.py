@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Literal, NamedTuple
 
-from makeway.bench.stability.entitlement import LastLook
+from makeway.bench.stability.entitlement import LastEvaluation
 from makeway.core.cycle.cycle import Plan, carry_out, decide, departed, heads
 from makeway.core.model import FR, Millis, QueueName, Workload, WorkloadKey
 from makeway.core.policy import Policy
@@ -86,7 +86,7 @@ class Played:
 
     outcome: Outcome = "loops"
     cycles: int = 0  # the last in which quota was given, asked back or released
-    looked: int = 0  # cycles in which a workload was evaluated
+    evaluated: int = 0  # cycles in which a workload was evaluated
     repeated: int = 0  # of these: read and left the same as one before, with nothing changed in between
     admissions: int = 0
     evictions: Counter[WorkloadKey] = field(default_factory=Counter)
@@ -134,7 +134,7 @@ class Settling:
         self._leaving = leaving
         self._on_the_way: dict[WorkloadKey, LeavingHolder] = {}
         self._asked: dict[WorkloadKey, LeavingHolder] = {}  # the last eviction of each, over or not
-        self.looks: dict[WorkloadKey, LastLook] = {}
+        self.evaluations: dict[WorkloadKey, LastEvaluation] = {}
         self._idle: list[object] = []  # what cycles read and left behind since the last change
         self._quota = _whole_quota(state)
         for holder in _holders(state):
@@ -202,7 +202,7 @@ class Settling:
             claims.end(state, claimant.key, claims.EXPIRED, self.now)
         plan = decide(state, self.now)
         for verdict in plan.verdicts:
-            self.looks[verdict.workload.key] = LastLook(self.now, bool(state.scans.tried(verdict.workload)))
+            self.evaluations[verdict.workload.key] = LastEvaluation(self.now, bool(state.scans.tried(verdict.workload)))
         self._note_admissions(plan)
         carry_out(state, plan)
         evicted, gone = self._note_evictions(plan), self._depart()
@@ -227,7 +227,7 @@ class Settling:
                     self.played.over_quota.append(verdict.workload.key)
                 tree.charge_all(node, usage)
         self.played.admissions += len(plan.admitted)
-        self.played.looked += bool(plan.verdicts)
+        self.played.evaluated += bool(plan.verdicts)
 
     def _note_claims(self) -> None:
         """Check that none lasts longer than its victims may take to leave plus the patience, nor is in force then."""

@@ -339,7 +339,7 @@ class StoreRules(StoredObjects):
             meta = replace(meta, deletion_timestamp=until, generation=next_generation(meta.generation))
         elif seconds < (held := meta.deletion_grace_period_seconds or 0):
             asked_at = meta.deletion_timestamp.millis - held * 1000
-            if meta.deletion_timestamp.millis >= LAST_MILLIS:  # so late that its start is out of range
+            if meta.deletion_timestamp.millis >= LAST_MILLIS:  # cut to the latest time there is: its start is unknown
                 asked_at = self._now().millis
             until = Time.of_millis(asked_at + seconds * 1000)
             meta = replace(meta, deletion_timestamp=until)
@@ -421,7 +421,7 @@ class StoreRules(StoredObjects):
         super().compact(keep)
         self._suspects.forget()
 
-    # --- what lost its owner ---
+    # --- garbage collection ---
 
     @property
     def has_suspects(self) -> bool:
@@ -503,7 +503,7 @@ class StoreRules(StoredObjects):
     def _is_gone(self, reference: OwnerReference, dependent: Stored) -> bool:
         kind = find_kind(reference.api_version, reference.kind)
         if kind is None:
-            return False  # its owner cannot be found out
+            return False  # nothing is known of such an owner
         owner = self._by_uid.get(reference.uid)
         if owner is None or (owner.kind, owner.name) != (kind.stored, reference.name):
             return True

@@ -55,7 +55,7 @@ def is_same_shape(before: Workload, after: Workload) -> bool:
 
 
 def is_blameless(workload: Workload) -> bool:
-    """Whether a workload lost its quota without a preemption and without a failure of its own (S-19.3.2)."""
+    """Whether a workload lost its quota by no contention and no failure of its own: its rounds end (S-19.3.2)."""
     status = workload.status or NO_STATUS
     conditions = {each.type: each for each in status.conditions}
     reserved, evicted = conditions.get("QuotaReserved"), conditions.get("Evicted")
