@@ -193,7 +193,7 @@ def test_wrong_usage_in_the_state_is_seen() -> None:
     state = load_state(objects, POLICY, NOW).state
     assert recount(objects, state) == []
     state.hold(model_holder("ghost", queue="q", usage={"f": {"cpu": 1}}))
-    assert {(each.what, each.whom[0]) for each in recount(objects, state)} >= {("usage", "q"), ("reserving", "q")}
+    assert {(each.what, each.subject[0]) for each in recount(objects, state)} >= {("usage", "q"), ("reserving", "q")}
 
 
 def test_a_workload_that_the_engine_never_hears_of_is_seen() -> None:

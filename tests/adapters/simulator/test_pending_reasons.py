@@ -19,7 +19,7 @@ from makeway.core.model import Workload as Waiting
 from makeway.core.queueing.pending import Trigger, may_queue
 from makeway.core.state import State
 from makeway.runtime.engine import Engine
-from makeway.runtime.scheduling.resting import RESTS_MS
+from makeway.runtime.scheduling.unevaluated import QUIET_MS
 from makeway.testing.worlds import BEGIN_MS, MINUTE_MS, People, Shape, simulation
 from tests.soaking import InTime
 
@@ -87,7 +87,7 @@ class Asking:
         engine = self._engine.engine
         is_told = engine.scheduler.plans.next_at() is None and not heads(engine.state)
         knows_all = engine.informers.are_complete and not engine.set_aside
-        if now > self._last + RESTS_MS and engine.is_quiet and is_told and knows_all:
+        if now > self._last + QUIET_MS and engine.is_quiet and is_told and knows_all:
             self.asked += 1
             found = list(untrue(engine, self._last))
             assert not found, f"{self._last - BEGIN_MS} ms after the beginning:\n" + "\n".join(found)

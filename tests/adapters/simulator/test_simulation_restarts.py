@@ -20,7 +20,7 @@ from makeway.api.versions import kind_of
 from makeway.core.model import Millis
 from makeway.core.policy import Policy
 from makeway.runtime.recount.recount import recount
-from makeway.runtime.scheduling.resting import Resting
+from makeway.runtime.scheduling.unevaluated import Unevaluated
 from makeway.testing.worlds import BEGIN_MS, MINUTE_MS, Shape, simulation
 from tests.soaking import InTime
 
@@ -74,10 +74,10 @@ class Woken(Faults):
             engine, now = self.of.engine.engine, self.of.clock.now
             lines = engine.state.pending.lists
             engine.state.pending.wake(list(lines), now, engine.state.namespace_matches)
-            engine.scheduler.plans.resting = Resting()
+            engine.scheduler.plans.unevaluated = Unevaluated()
             for queue, line in lines.items():
-                line.judged.clear()  # none is skipped because of an earlier refusal (0017)
-                engine.scheduler.plans.resting.note_queue(queue, engine.view, now)
+                line.judged.clear()  # none is passed over as one that was refused before (0017)
+                engine.scheduler.plans.unevaluated.note_queue(queue, engine.view, now)
         return False
 
 

@@ -162,7 +162,7 @@ class Simulation:
         if faults is not None:
             faults.now = lambda: self.clock.now
         self._view = None if faults is None else FaultyStore(self.store, faults)
-        self.journal.heard.append(self._heard)
+        self.journal.listeners.append(self._heard)
         self.engine = Restarting(self._make, faults, self.clock)
         waits = settings.policy.pods_ready is not None
         self.world = World(self.store, eviction_ms=settings.eviction_ms, seed=settings.seed, tells_ready=waits)

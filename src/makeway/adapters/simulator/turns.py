@@ -36,7 +36,7 @@ class Turns:
         self._due = 2 * TURNS_MAX
         self._since: int = 0  # the last progress
         self._kept_ms: dict[WorkloadKey, int] = {}
-        simulation.journal.heard.append(self._heard)
+        simulation.journal.listeners.append(self._heard)
 
     def _heard(self, entry: JournalEntry) -> None:
         self._evictions += entry.what == "evicted"

@@ -60,7 +60,7 @@ def story(seed: int, *, passing: bool) -> tuple[list[object], int]:
             told.append((entry.at, entry.what, entry.workload, entry.queue, entry.reason, entry.by, entry.victims))
 
     state.prefilter.certainly_refused = watched  # type: ignore[method-assign]
-    simulation.journal.heard.append(heard)
+    simulation.journal.listeners.append(heard)
     simulation.run()
     return told, simulation.engine.decisions
 
