@@ -1,6 +1,6 @@
-"""Why a decision came out as it did: values that the core returns, never lines that it logs.
+"""Why a decision came out as it did: values that the core returns, never log lines.
 
-A step is ids and integers, so that making one costs no more than a tuple. Words are made when somebody reads it.
+A step is ids and integers, so that making one costs no more than a tuple. Words are made when a step is read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from makeway.core.amounts import ratio_text
 
 
 class Rule(StrEnum):
-    """The reasons that a decision can have, with stable ids; ``docs/reference/rules.md`` has a paragraph on each."""
+    """The reasons that a decision can have, with stable ids; ``docs/reference/rules.md`` describes each of them."""
 
     NOT_COVERED = "flavor/not-covered"
     NOT_ALLOWED = "flavor/not-allowed"

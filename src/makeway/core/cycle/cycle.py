@@ -1,9 +1,9 @@
 """One scheduling cycle: heads and state in, a plan out (S-5). It decides; it writes nothing.
 
-Every head is judged on the state as it is, then the entries are taken in order, each seeing what those before it
-took and whom they asked to leave. Where claims are in force, claimants whose victims are gone come first, and all
-others are judged on the state as it will be (``claims``); an admission must fit the state as it is, too.
-The state is left as it was found; ``applying`` puts a plan into it.
+Every head is judged on the state as it is. Then the entries are processed in order: each sees what earlier entries
+took, and which workloads they asked to leave. Where claims are in force, claimants whose victims are gone come first.
+All other heads are then judged on the state as it will be (``claims``), but an admission must also fit the state as it
+is. The cycle leaves the state unchanged; ``applying`` puts its plan into it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Heads(NamedTuple):
-    """Whom the next cycle looks at (S-4.2)."""
+    """The workloads that the next cycle evaluates (S-4.2)."""
 
     ready: list[Workload]  # claimants whose victims are gone
     others: list[Workload]  # one per active queue
@@ -44,18 +44,18 @@ class Heads(NamedTuple):
 
 
 def heads(state: State) -> list[Workload]:
-    """Whom the next cycle looks at: claimants whose victims are gone, and one workload per active queue (S-4.2)."""
+    """The workloads that the next cycle evaluates: claimants whose victims are gone, one per active queue (S-4.2)."""
     found = Heads.of(state)
     return [*found.ready, *found.others]
 
 
 def _heads_beside(state: State, ready: list[Workload]) -> list[Workload]:
-    """One workload per active queue, those first that were not refused since the last change; no claimant."""
+    """One workload per active queue, no claimants; those that were not refused since the last change come first."""
     parity = state.policy.is_parity
     found = []
     for name in state.pending.in_use():
         if not state.is_active(name) and (parity or name in state.queues):
-            continue  # where no such queue exists we say so to its workloads (S-5.3.3); the recorded system does not
+            continue  # workloads of a missing queue are told so (S-5.3.3); the recorded system tells them nothing
         claimants = state.claims.of_queue.get(name, {})
         head = state.pending.head(
             name, due_only=not parity, sticky_blocks=not state.policy.gates.preemption_claims, but=claimants
@@ -66,7 +66,7 @@ def _heads_beside(state: State, ready: list[Workload]) -> list[Workload]:
 
 
 def _stands_back(state: State, head: Workload, ready: list[Workload]) -> bool:
-    """Whether a sibling goes before it: one that is an entry itself, or a more preferred one that claims (S-12.7.3)."""
+    """Whether a sibling comes before it: an entry itself, or a more preferred one that claims (S-12.7.3)."""
     if head.family is None:
         return False
     claimants = (state.pending.find(head.queue, key) for key in state.claims.of_queue[head.queue])
@@ -75,9 +75,9 @@ def _stands_back(state: State, head: Workload, ready: list[Workload]) -> bool:
 
 
 def decide(state: State, now: Millis, of: Heads | None = None, *, passing: bool = False) -> Plan:
-    """The plan of the next cycle; ``of`` its heads, where somebody has asked for them already.
+    """The plan of the next cycle. ``of``: its heads, where the caller has them already.
 
-    ``passing``: a head that was refused before and is certainly refused again is passed over, and not told the same.
+    ``passing``: a head that was refused before, and is certainly refused again, is skipped and keeps its last status.
     """
     ready, others = Heads.of(state) if of is None else of
     passing = passing and state.propagates_refusals
@@ -97,7 +97,7 @@ def decide(state: State, now: Millis, of: Heads | None = None, *, passing: bool 
 
 
 def _decide_as_it_is(state: State, now: Millis, heads: list[Workload], *, passing: bool) -> Plan:
-    """Where nobody claims anything, the state will be as it is: that is known without a trial."""
+    """The plan where there are no claims: the state as it will be is the state as it is, so no trial is needed."""
     ledger = Ledger(state, ())
     passed, heads = _parted(state, now, heads, ledger) if passing else ((), heads)
     if not heads:
@@ -110,7 +110,7 @@ def _decide_as_it_is(state: State, now: Millis, heads: list[Workload], *, passin
 def _parted(
     state: State, now: Millis, heads: list[Workload], ledger: Ledger
 ) -> tuple[tuple[Workload, ...], list[Workload]]:
-    """Heads that are passed over, and those that become entries."""
+    """The heads that are skipped, and those that become entries."""
     passed: list[Workload] = []
     others: list[Workload] = []
     for head in heads:
@@ -143,7 +143,7 @@ _Turn = Entry | _Kept
 
 
 def _take_in_order(state: State, turns: list[_Turn], processor: EntryProcessor) -> Iterator[Verdict]:
-    """All turns are put in order before the first is taken (S-5.6)."""
+    """Process the turns in one order, fixed before the first of them (S-5.6)."""
     for turn in sorted(turns, key=lambda turn: order(state, turn) if isinstance(turn, Entry) else turn.standing.order):
         if isinstance(turn, Entry):
             yield processor.take(turn)
@@ -152,7 +152,7 @@ def _take_in_order(state: State, turns: list[_Turn], processor: EntryProcessor) 
 
 
 def _take_by_shares(state: State, turns: list[_Turn], processor: EntryProcessor) -> Iterator[Verdict]:
-    """Each turn is chosen by shares that count what those before it took (S-9.4)."""
+    """Process the turns by shares; each choice counts what earlier turns took (S-9.4)."""
     nodes = state.tree.queues
     contestants: list[Contestant[_Turn]] = []
     for turn in turns:

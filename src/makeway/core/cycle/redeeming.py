@@ -17,7 +17,7 @@ from makeway.core.trace import Rule, Step
 class Redeeming:
     """Claimants whose victims are gone: each gets what it claims as soon as that fits the tree as it is (S-19.1.2).
 
-    Together with all other claims it fits the tree as it will be, or it would have ended. Runs inside a trial.
+    It fits the tree as it will be together with all other claims, or it would have ended. Runs inside a trial.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Redeeming:
         return found
 
     def _levels(self) -> dict[WorkloadKey, int]:
-        """How far each of them borrows in the tree as it will be, without its own claim and with all others."""
+        """How far each claimant borrows in the tree as it will be, with all claims but its own."""
         state, tree, found = self._state, self._state.tree, {}
         if not self._ready:
             return {}
@@ -79,7 +79,7 @@ class Redeeming:
         return replace(go(entry), steps=(Step(Rule.CLAIMED, (workload.key,)),))
 
     def _migrate(self, entry: Entry, each: Claimant) -> Verdict:
-        """An Option that displaced others: its sibling leaves only now, for a claim of its own (S-12.7.1)."""
+        """A claimant that is an Option: its sibling leaves only now, for a claim of its own (S-12.7.1)."""
         tree, sibling = self._state.tree, entry.replaces
         assert sibling is not None
         with self._state.trial():
@@ -92,6 +92,6 @@ class Redeeming:
         return replace(go(entry), claim=claim)
 
     def _waits_on(self, entry: Entry, each: Claimant) -> Verdict:
-        """Its claim stays as it is: never extended."""
+        """The claim stays as it is: it is never extended."""
         entry.deferred = True
         return wait(entry, "PendingPreemption", Step(Rule.DEFERRED, (entry.workload.key,)), claim=each.claim)

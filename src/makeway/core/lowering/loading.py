@@ -31,8 +31,8 @@ class Loaded:
 def load_state(objects: Iterable[Wire], policy: Policy, now: Millis) -> Loaded:
     """The state that these objects describe. Workloads with quota hold it, the others wait in their queues.
 
-    Checks count as there: whether one is missing is known only where all objects are. A namespace is known if the
-    set has it, or if the set has none at all and something in it lives there.
+    Checks count as existing: whether one is missing is known only where all objects are. A namespace exists if the set
+    has it, or if the set has no namespaces at all and an object in it lives there.
     """
     everything = list(objects)
     state = State(policy)

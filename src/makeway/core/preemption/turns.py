@@ -1,14 +1,14 @@
 """Whose turn it is to displace equals by time (KEP-8522, S-7.14).
 
-Two rules make rotation fair. A workload that was displaced by time displaces no equal of its queue before it has
-itself waited as long as those it would displace were safe. And turns are taken in the order of the queue: a later
-workload displaces nobody by time while an earlier one waits that could be served if all equals had had their time;
-until then those go on running, which costs nothing.
+Two rules make rotation fair. First, a workload that was displaced by time displaces no equal of its queue before it
+has waited as long as equals are safe. Second, turns are taken in the order of the queue: while an earlier workload
+waits that could be served if the time of all equals were up, a later one displaces none by time. Until then those
+equals go on running, which costs nothing.
 
-Promises: without ``minAdmitDuration``, or with ``rotation: Literal``, nothing is asked; who is before a workload is
-asked only where somebody has had its time; workloads that look alike are searched for once.
+Promises: without ``minAdmitDuration``, or with ``rotation: Literal``, nothing is searched; earlier workloads are only
+read where the time of an equal is up; workloads that look alike are searched for once.
 
-Not here: in which order workloads wait (``queueing.equivalence``), whom time makes a candidate (``eligibility``).
+Not here: in which order workloads wait (``queueing.equivalence``), when time makes a candidate (``eligibility``).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from makeway.core.queueing.waiting_list import Place, Shape, Turn, WaitingList, 
 if TYPE_CHECKING:
     from makeway.core.state import State
 
-# Whether a workload would find victims if all equals of its queue had had their time, and whether there are some whom
-# it may not displace, though others that look alike may.
+# Whether a workload would find victims if the time of all equals of its queue were up, and whether there are equals
+# that it may not displace, although others that look alike may.
 Searches = Callable[[Workload], tuple[bool, bool]]
 
 
 def rests_until(state: State, workload: Workload) -> Millis | None:
-    """Until when it displaces no equals, because it was displaced by time itself; None: time plays no role."""
+    """Until when it displaces no equals, because time displaced it itself; None: time plays no role."""
     span = turn_span(state, workload)
     return None if span is None or workload.displaced_at is None else Millis(workload.displaced_at + span)
 
@@ -55,9 +55,9 @@ def own_turn(state: State, workload: Workload, now: Millis) -> Turn | None:
 def turn_behind(
     state: State, workload: Workload, now: Millis, refused: Callable[[Workload], bool], searches: Searches
 ) -> Turn | None:
-    """The first it stands behind that displaces equals by time before it does, if there is one.
+    """The first workload before it that displaces equals by time first, if there is one.
 
-    ``searches`` is asked of those alike only until one without rounds behind it has found nothing.
+    ``searches`` is called for workloads that look alike until one without rounds behind it has found nothing.
     """
     line = state.pending.list_of(workload.queue)
     in_vain: set[Shape] = set()
@@ -73,11 +73,11 @@ def turn_behind(
 
 
 def _takes_turns(state: State, workload: Workload, other: Workload, now: Millis) -> bool:
-    """Whether one before a workload stands in its way at all; who claims has had its turn."""
+    """Whether an earlier workload stands in its way at all; a claimant has had its turn."""
     if other.gated or not may_queue(other, now) or state.claims.find(other.key) is not None:
         return False
     if other.key in state.pending.list_of(other.queue).at[Standing.HELD_BACK]:
-        return False  # what is kept free for others keeps it out, whoever's time is up
+        return False  # what is kept free for others keeps it out, whatever time is up
     if other.family is not None and other.family == workload.family:
         return False
     return own_turn(state, other, now) is None
