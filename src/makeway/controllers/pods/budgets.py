@@ -1,7 +1,7 @@
-"""Embedded mode: what a PodDisruptionBudget allows, from the pods that it covers.
+"""Embedded mode: what a PodDisruptionBudget allows, computed from the pods that it covers.
 
-A pod that was granted an eviction counts as gone until it is, at most two minutes: then nobody believes any more that
-it will go. The pods that are expected are those that are there. One that cannot be read is expected, and not healthy.
+A pod that was granted an eviction counts as gone for at most two minutes; after that it is no longer expected to go.
+Expected pods are those that exist. A pod that cannot be read is expected, and not healthy.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Budgets:
 
 
 def covers(selector: LabelSelector | None, pod: Pod) -> bool:
-    """An empty selector covers none, and so does a pod without labels (api 12)."""
+    """Whether a selector covers a pod; an empty one covers none, and a pod without labels is in none (api 12)."""
     if selector is None or not (selector.match_labels or selector.match_expressions) or not pod.metadata.labels:
         return False
     return selects(selector_of(selector) or (), pod.metadata.labels)
@@ -105,7 +105,7 @@ def _may_be(judge: Callable[[Pod], bool], pod: Pod, troubles: dict[Ref, Exceptio
 
 
 def _still_there(name: str, pods: list[Pod]) -> bool:
-    """Whether a pod that may go has not begun to."""
+    """Whether a pod that may go still exists and has not begun to go."""
     return any(each.metadata.name == name and each.metadata.deletion_timestamp is None for each in pods)
 
 
@@ -120,7 +120,7 @@ def _desired(spec: PodDisruptionBudgetSpec, expected: int) -> int:
 
 
 def _amount(value: int | str, whole: int) -> int:
-    """A number, or a percentage of the pods there are, rounded up."""
+    """A number, or a percentage of the existing pods, rounded up."""
     if isinstance(value, int):
         return value
     digits = value.removesuffix("%")

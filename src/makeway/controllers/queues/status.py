@@ -1,14 +1,14 @@
-"""What queues show of themselves: counts, usage, whether they are active; and who may be deleted (api 2.7, 2.8, 4, 7).
+"""What queues show: counts, usage, whether they are active; and which may be deleted (api 2.7, 2.8, 4, 7).
 
-A status follows the state, so it is as true as the state is. It is written when it differs, and its figures at most
-once in ``INTERVAL_MS`` per object: what changes meanwhile is shown together. Whether a queue is active shows at once.
+A status follows the state, so it is as true as the state is. It is written when it differs, its figures at most once in
+``INTERVAL_MS`` per object: changes in between are shown together. Whether a queue is active shows at once.
 
-Whoever holds a flavor or a resource that its queue no longer declares is shown all the same, after what is declared:
-nominal quota of it is zero, so all of it is over-use (P19).
+Flavors and resources that are held, but that their queue no longer declares, are shown after the declared ones: their
+nominal quota is zero, so all of it is over-use (P19).
 
-Not here: why a ClusterQueue is inactive (``core.lowering``, for the scheduler goes by it too), shares (fair sharing),
-whether an AdmissionCheck is active (its own controller says so). A Cohort shows
-nothing but its share. Who depends on a changed queue, cohort, flavor or check is looked at by whoever tells us.
+Not here: why a ClusterQueue is inactive (``core.lowering``, because the scheduler uses it too), shares (fair sharing),
+whether an AdmissionCheck is active (its own controller says so). A Cohort shows nothing but its share. The caller
+reconciles objects that depend on a changed queue, cohort, flavor or check.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _reasons_of_cluster_queue(queue: ClusterQueue, find: Find, *, in_cycle: bool
 
 
 def reasons_of_local_queue(queue: LocalQueue, find: Find, *, in_cycle: bool = False) -> tuple[Reason, ...]:
-    """Why a LocalQueue admits nobody (api 14.3); ``in_cycle`` is said of its ClusterQueue."""
+    """Why a LocalQueue admits no workloads (api 14.3); ``in_cycle`` is about its ClusterQueue."""
     found = []
     if queue.spec.is_stopped:
         found.append(Reason("Stopped", f"its stopPolicy is {queue.spec.stop_policy}"))
@@ -80,7 +80,7 @@ def _conditions(stored: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class AddFinalizer:
-    """Keep an object until nobody uses it. One that is being deleted takes none any more."""
+    """Keep an object while it is in use. One that is being deleted accepts no finalizer any more."""
 
     def __call__(self, stored: Any) -> Any:
         meta = stored.metadata
@@ -93,7 +93,7 @@ class AddFinalizer:
 
 @dataclass(frozen=True, slots=True)
 class DropFinalizer:
-    """As far as we are concerned it may go; finalizers of others stay."""
+    """Remove our finalizer; finalizers of others stay."""
 
     def __call__(self, stored: Any) -> Any:
         kept = tuple(each for each in stored.metadata.finalizers if each != RESOURCE_IN_USE)
@@ -150,10 +150,10 @@ class QueueStatus:
     kinds = frozenset({"ClusterQueue", "LocalQueue", "Cohort", "ResourceFlavor", "AdmissionCheck"})
 
     def __init__(self, interval_ms: int = INTERVAL_MS) -> None:
-        self._interval_ms = interval_ms  # figures of one object are written at most so often
-        self._next: dict[Ref, Millis] = {}  # before then its figures are not written again
-        self._behind: set[Ref] = set()  # its figures differ, and wait for that time
-        self.counts = 0  # how often figures were counted; tests look at it
+        self._interval_ms = interval_ms  # the least time between two writes of an object's figures
+        self._next: dict[Ref, Millis] = {}  # the earliest next write of its figures
+        self._behind: set[Ref] = set()  # their figures differ, and wait for that time
+        self.counts = 0  # how often figures were counted, for tests
 
     def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
         stored = view.get(whom)
@@ -222,7 +222,7 @@ def _write(whom: Ref, edit: Edit, stored: Any, *, status: bool = True) -> Outcom
 
 
 def _kept_while(is_used: Callable[[], bool], whom: Ref, stored: Any) -> Outcome | None:
-    """Our finalizer comes back where it is missing, and goes when the object is being deleted and not used."""
+    """Add our finalizer where it is missing, and remove it when the object is being deleted and not used."""
     is_kept = RESOURCE_IN_USE in stored.metadata.finalizers
     if stored.metadata.deletion_timestamp is None:
         return None if is_kept else _write(whom, AddFinalizer(), stored, status=False)
@@ -249,7 +249,7 @@ def _reasons(stored: Any, view: View) -> tuple[Reason, ...]:
 
 
 def _is_plainly_active(stored: Any, view: View) -> bool:
-    """Whether the status says Active and nothing speaks against it: the usual case, told without a search."""
+    """Whether the status says Active and nothing speaks against it: the usual case needs no search."""
     found = None if stored.status is None else find(stored.status.conditions, "Active")
     if found is None or found.status != "True" or found.observed_generation != stored.metadata.generation:
         return False
@@ -272,7 +272,7 @@ def _blank(stored: Any) -> Any:
 
 def _cluster_queue(stored: ClusterQueue, view: View) -> ClusterQueueStatus:
     name = QueueName(stored.metadata.name)
-    if name not in view.state.tree.queues:  # the state will hear of it; until then there is nothing to say
+    if name not in view.state.tree.queues:  # the state will learn of it; until then there is nothing to say
         return stored.status or ClusterQueueStatus()
     figures = figures_of(view.state, name)
     return ClusterQueueStatus(
@@ -307,7 +307,7 @@ def _local_resource(name: ResourceName, total: int) -> LocalQueueResourceUsage:
 
 
 def _flavors(table: Mapping[FR, T], kind: Callable[..., Any], row: Callable[[ResourceName, T], Any]) -> Any:
-    """The table by flavor; a resource that came later joins the others of its flavor."""
+    """The table by flavor; a resource that was declared later joins the others of its flavor."""
     by_flavor: dict[str, list[Any]] = {}
     for (flavor, resource), each in table.items():
         by_flavor.setdefault(flavor, []).append(row(resource, each))
@@ -320,7 +320,7 @@ def _is_used(row: Any) -> bool:
 
 
 def _at_most(items: list[T], is_used: Callable[[T], bool]) -> tuple[T, ...]:
-    """As many as a status may hold, in their order; where there are more, those that are not in use give way."""
+    """As many as a status may hold, in order; if there are more, those that are not in use are dropped first."""
     if len(items) <= ROWS_MAX:
         return tuple(items)
     kept = sorted(range(len(items)), key=lambda index: (not is_used(items[index]), index))[:ROWS_MAX]

@@ -1,23 +1,23 @@
 """The life of a Workload between its reservation and its end: eviction, back-off, requeue, retention (S-10, S-3.3).
 
-A look reads the Workload and its queues and goes through the rules below in their order. The first that has something
-to write answers; the others have their turn when that is stored. Rules that wait for a time name it, and the earliest
-is when the Workload is looked at again.
+A reconcile reads the Workload and its queues and applies the rules below in order. The first rule with something to
+write answers; the others follow when that is stored. Rules that wait for a time return it, and the Workload is
+reconciled again at the earliest of these times.
 
 1. Being deleted: quota and finalizer go when nothing runs. 2. Finished: kept as long as configured. Nothing else
 happens to such a Workload. Then:
-3. Deactivation, wanted or done; it ends whatever else goes on. 4. Execution time. 5. Rejected checks.
-6. Stopped queues. 7. Retry. 8. Pods that are not ready in time. So what ends a workload comes before what only
-sends it back, and of those the administrator's word comes first.
+3. Deactivation, wanted or done; it ends all else. 4. Execution time. 5. Rejected checks. 6. Stopped queues. 7. Retry.
+8. Pods that are not ready in time. So what ends a workload comes before what only sends it back; of the former, the
+administrator's word comes first.
 9. An evicted workload without an owner gives its quota back. 10. Checks are listed, and the workload is admitted.
 11. The end of a back-off. 12. Preemption gates. 13. Why it cannot be considered at all. 14. The owner of a workload
-that we switched off goes after its time.
+that makeway switched off is removed after its time.
 
-Promises: on a Workload that is as it should be the answer is empty; all times that are stored are whole seconds.
-Back-off has no jitter: equal histories have equal times, and who returns at the same time is ordered by the queue.
+Promises: for a Workload that is as it should be the answer is empty; all stored times are whole seconds. Back-off has
+no jitter: equal histories have equal times, and the queue orders workloads that return at the same time.
 
-Options (KEP-8691) leave with their Parent's job: execution time and readiness are judged on the Parent alone, and
-their quota is given back by whoever handles the family.
+Options (KEP-8691) leave with their Parent's job: execution time and readiness are judged on the Parent alone, and the
+controller of the family gives their quota back.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ from makeway.core.policy import PodsReady, Policy
 Answer = Action | Millis | None  # what to write, or until when to wait
 BACKED_OFF = ("PodsReadyTimeout", "AdmissionCheck")
 RESTARTS = {"ClusterQueueStopped": "ClusterQueueRestarted", "LocalQueueStopped": "LocalQueueRestarted"}
-BY_US = f"{DEACTIVATED}DueTo"  # so begins the reason of an eviction by our own deactivation
+BY_US = f"{DEACTIVATED}DueTo"  # the prefix of the reason of an eviction by our own deactivation
 GATED_BY = "Admission is gated by "
 NO_QUEUE = "No LocalQueue is named"
 REPLACEMENT = "WaitingForReplacementPods"
@@ -93,7 +93,7 @@ def no_linger(workload: Workload) -> int:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadContext:
-    """A Workload with what its rules ask about."""
+    """A Workload with all that its rules read."""
 
     whom: Ref
     workload: Workload
@@ -138,7 +138,7 @@ class WorkloadContext:
         return self.view.state.queues.get(self.view.queue_of(self.workload))
 
     def owner_object(self) -> Any | None:
-        """What the owner reference names, if it is still there."""
+        """The owner that the reference names, if it still exists."""
         owner = self.owner
         if owner is None:
             return None
@@ -153,7 +153,7 @@ class WorkloadContext:
 
 
 class Workloads:
-    """``linger`` says for how many milliseconds after its eviction a workload without an owner keeps its quota."""
+    """``linger``: for how many milliseconds after its eviction a workload without an owner keeps its quota."""
 
     kinds = frozenset({"Workload"})
 
@@ -200,7 +200,7 @@ def let_go(look: WorkloadContext) -> Answer:
         return None
     if isinstance(owner, Workload) and owner.metadata.deletion_timestamp is None and holds_quota(workload):
         return None  # an Option whose Parent lives leaves first (S-12.10)
-    if holds_quota(workload) and set(finalizers) - {RESOURCE_IN_USE}:  # somebody keeps it, but not its quota
+    if holds_quota(workload) and set(finalizers) - {RESOURCE_IN_USE}:  # a foreign finalizer keeps it, but not its quota
         return look.change(Release(look.now, shown_reason("PendingEvaluation", look.policy), "It is being deleted"))
     return look.change(RemoveFinalizer(), status=False) if RESOURCE_IN_USE in finalizers else None
 
@@ -208,13 +208,13 @@ def let_go(look: WorkloadContext) -> Answer:
 def _runs(value: Any, kind: JobKind, policy: Policy) -> bool:
     """Whether a job has pods, may get some, or still carries what its admission gave it.
 
-    Whoever stops jobs mends that, if it stops this kind.
+    The controller that stops jobs of its kind, if any, cleans that up.
     """
     return not lets_go(value) if kind.framework in policy.jobs.frameworks else kind.read(value).has_pods
 
 
 def _leaves_pods(look: WorkloadContext) -> bool:
-    """Whether pods of a job that is gone are still on their way out, where that can be seen."""
+    """Whether pods of a deleted job are still terminating, where that is visible."""
     owner = None if says(look.workload, "Finished") else look.owner
     return owner is not None and any(may_run(each) for each in look.view.owned(owner.uid, "Pod"))
 
@@ -249,7 +249,7 @@ def keep_deactivated(look: WorkloadContext) -> Answer:
 
 
 def deactivate(look: WorkloadContext) -> Answer:
-    """Deactivate in two writes: what is wanted, in the spec; then what follows, in the status (S-10.10)."""
+    """Deactivate in two writes: first the spec, then what follows from it in the status (S-10.10)."""
     workload, target = look.workload, condition(look.workload, "DeactivationTarget")
     wanted = target is not None and target.status == "True"
     if workload.spec.active:
@@ -258,7 +258,7 @@ def deactivate(look: WorkloadContext) -> Answer:
     if not (leaves or wanted or status_of(workload).requeue_state is not None):
         return None
     waits = explain_wait(look)
-    if isinstance(waits, Action) and isinstance(waits.write, Change):  # it holds no quota: one write tells both
+    if isinstance(waits, Action) and isinstance(waits.write, Change):  # it holds no quota: one write does both
         return look.change(InTurn(Deactivate(look.now), waits.write.edit), *waits.notes)
     cause, message = (target.reason, target.message) if wanted and target else ("", message_of_eviction(DEACTIVATED))
     told = (event_of_eviction(look.whom, DEACTIVATED, message, cause),) if leaves and holds_quota(workload) else ()
@@ -266,7 +266,7 @@ def deactivate(look: WorkloadContext) -> Answer:
 
 
 def limit_execution(look: WorkloadContext) -> Answer:
-    """Evict what has run for as long as it may (S-10.9)."""
+    """Evict a workload when its execution time is over (S-10.9)."""
     limit, workload = look.workload.spec.maximum_execution_time_seconds, look.workload
     if limit is None or look.is_option or not look.stays or not says(workload, "Admitted"):
         return None
@@ -319,7 +319,7 @@ def stop_with_queue(look: WorkloadContext) -> Answer:
 
 
 def heed_retry(look: WorkloadContext) -> Answer:
-    """Evict for a check that wants another try, and reset the checks (S-11.3)."""
+    """Evict for a check that asks for another attempt, and reset the checks (S-11.3)."""
     retrying = in_state(look.workload, "Retry") if status_of(look.workload).admission_checks else ()
     if not retrying:
         return None
@@ -350,7 +350,7 @@ def expect_pods(look: WorkloadContext) -> Answer:
 
 
 def _pods_expected(workload: Workload, settings: PodsReady, now: Millis) -> tuple[str, Millis, int] | None:
-    """What its pods are waited for, until when, and how long that is; None where nobody waits.
+    """What its pods are waited for, until when, and how long that is; None: there is no limit.
 
     A loss of pods that is older than the admission belongs to an earlier attempt: its clock does not count here.
     """
@@ -366,7 +366,7 @@ def _pods_expected(workload: Workload, settings: PodsReady, now: Millis) -> tupl
 def give_back(look: WorkloadContext) -> Answer:
     """The quota of a Workload without a job is free as soon as it has been asked to leave (S-10.3).
 
-    A Parent goes after its Option was asked too, so that it does not take the same admission over again (S-12.10).
+    A Parent leaves after its Option was asked to, so that it does not take over the same admission again (S-12.10).
     """
     workload = look.workload
     if not says(workload, "Evicted") or look.owner is not None or not holds_quota(workload):
@@ -438,9 +438,9 @@ def list_gates(look: WorkloadContext) -> Answer:
 
 
 def explain_wait(look: WorkloadContext) -> Answer:
-    """Nobody evaluates a workload that cannot be considered, so that nobody else would say why (api 17).
+    """Say why a workload cannot be considered: it is never evaluated, so no other component would say so (api 17).
 
-    Whoever holds it keeps it (OnHold); a Parent speaks for its Options.
+    A workload on hold keeps that reason (OnHold); a Parent speaks for its Options.
     """
     workload, reserved = look.workload, condition(look.workload, "QuotaReserved")
     if holds_quota(workload) or mode_of(workload) == "Parent":
@@ -465,7 +465,7 @@ def explain_wait(look: WorkloadContext) -> Answer:
 
 
 def obstacle(look: WorkloadContext) -> tuple[str, str] | None:
-    """What keeps a workload without quota from being considered, the weightiest first (conventions 4.3)."""
+    """What keeps a workload without quota from being considered, the most important first (conventions 4.3)."""
     workload, local = look.workload, look.local_queue
     if not workload.spec.active:
         return "Deactivated", message_of_eviction(DEACTIVATED)
@@ -489,7 +489,7 @@ def obstacle(look: WorkloadContext) -> tuple[str, str] | None:
 
 
 def going(queue: ClusterQueue | None, name: str) -> str:
-    """What a workload of a ClusterQueue is told that is gone or being deleted; "": it is neither."""
+    """The message for workloads of a ClusterQueue that is gone or being deleted; "": it is neither."""
     if queue is None:
         return f"ClusterQueue {name} not found"
     return f"ClusterQueue {name} is terminating" if queue.metadata.deletion_timestamp is not None else ""
@@ -505,7 +505,7 @@ def inactive(kind: str, name: str) -> str:
 
 
 def _is_ours(message: str) -> bool:
-    """Whether an obstacle was told here, or in the same words: what the scheduler found otherwise is its own."""
+    """Whether this controller wrote an obstacle, or the same words; others are what the scheduler found."""
     if message.startswith(GATED_BY) or message in (NO_QUEUE, WAITS_FOR_PODS, message_of_eviction(DEACTIVATED)):
         return True
     about_queue = message.startswith(("ClusterQueue ", "LocalQueue "))
@@ -514,7 +514,7 @@ def _is_ours(message: str) -> bool:
 
 # --- the rules in their order -----------------------------------------------------------------------------------------
 
-# Who holds quota, and who does not; left out are those that have nothing to say there.
+# The rules for workloads with quota, and those for workloads without; rules without an effect there are left out.
 HOLDING = (
     deactivate, limit_execution, heed_rejection, stop_with_queue, heed_retry, expect_pods, give_back, pass_checks,
     list_gates, keep_deactivated,
