@@ -128,7 +128,7 @@ def pending_message(verdict: Verdict) -> str:
     displaced = len(verdict.targets) + len(verdict.took)
     if displaced:
         return f"{text}. Pending the preemption of {displaced} workload(s)"
-    return "; ".join([text, *_why_nobody_leaves(verdict.steps)])
+    return "; ".join([text, *_why_no_preemption(verdict.steps)])
 
 
 def back_off_message(workload: Workload, now: Millis) -> str:
@@ -138,7 +138,7 @@ def back_off_message(workload: Workload, now: Millis) -> str:
     return "Backs off: its condition Requeued is False"
 
 
-def _why_nobody_leaves(steps: Iterable[Step]) -> Iterator[str]:
+def _why_no_preemption(steps: Iterable[Step]) -> Iterator[str]:
     """What keeps a workload from displacing others, although the policies of its queue would let it."""
     without_quota = []
     for step in steps:

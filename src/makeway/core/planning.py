@@ -29,7 +29,7 @@ from makeway.core.trace import Rule, Step
 
 CYCLES_MAX = 100  # a plan that was given no number of cycles ends here at the latest
 HOLDERS_MAX = 5  # so many are named; the largest first
-NOT_LOOKED_AT = "PendingEvaluation"
+NOT_EVALUATED = "PendingEvaluation"
 
 
 class Holder(NamedTuple):
@@ -204,46 +204,46 @@ class _Planning:
         state = self._state
         state.release(victim, self._now)
         state.push(departed(state, victim, reason, self._now, self._now), self._now)
-        self._told[victim.key] = _Told(NOT_LOOKED_AT, f"Preempted by {by}, waits to be looked at again", by)
+        self._told[victim.key] = _Told(NOT_EVALUATED, f"Preempted by {by}, waits to be looked at again", by)
 
-    # --- who waits ---
+    # --- waiting workloads ---
 
     def _waiting(self) -> Iterator[StillWaiting]:
         for queue in sorted(self._state.pending.lists):
-            line = self._state.pending.lists[queue]
-            in_line = self._state.pending.in_order(queue)
-            for position, key in enumerate(in_line):
-                told = self._told.get(key) or self._not_looked_at(queue, in_line[0], position)
+            waiting_list = self._state.pending.lists[queue]
+            in_order = self._state.pending.in_order(queue)
+            for position, key in enumerate(in_order):
+                told = self._told.get(key) or self._not_evaluated(queue, in_order[0], position)
                 yield _as_waiting(key, queue, told, parked=False)
             alike: dict[Shape, WorkloadKey] | None = None
-            for each in sorted(line.parked.values(), key=place):
+            for each in sorted(waiting_list.parked.values(), key=place):
                 known = self._told.get(each.key)
                 if known is None:
-                    alike = self._judged_shapes(line) if alike is None else alike
+                    alike = self._judged_shapes(waiting_list) if alike is None else alike
                     known = self._parked_unseen(each, alike)
                 yield _as_waiting(each.key, queue, known, parked=True)
 
-    def _not_looked_at(self, queue: QueueName, first: WorkloadKey, position: int) -> _Told:
+    def _not_evaluated(self, queue: QueueName, first: WorkloadKey, position: int) -> _Told:
         if queue in self._state.queues and not self._state.is_active(queue):
             because = self._state.queues[queue].inactive_because or "its cohorts form a cycle"
-            return _Told(NOT_LOOKED_AT, f"ClusterQueue {queue} is inactive: {because}")
+            return _Told(NOT_EVALUATED, f"ClusterQueue {queue} is inactive: {because}")
         if position == 0:
-            return _Told(NOT_LOOKED_AT, "Waits to be looked at")
+            return _Told(NOT_EVALUATED, "Waits to be looked at")
         others = f" and {position - 1} more" if position > 1 else ""
-        return _Told(NOT_LOOKED_AT, f"Waits behind {first}{others} in ClusterQueue {queue}", first)
+        return _Told(NOT_EVALUATED, f"Waits behind {first}{others} in ClusterQueue {queue}", first)
 
-    def _judged_shapes(self, line: WaitingList) -> dict[Shape, WorkloadKey]:
-        judged = [each for each in line.parked.values() if each.key in self._told]
+    def _judged_shapes(self, waiting_list: WaitingList) -> dict[Shape, WorkloadKey]:
+        judged = [each for each in waiting_list.parked.values() if each.key in self._told]
         return {shape(each): each.key for each in sorted(judged, key=place, reverse=True)}
 
     def _parked_unseen(self, workload: Workload, alike: dict[Shape, WorkloadKey]) -> _Told:
         if not may_queue(workload, self._now):
-            return _Told(NOT_LOOKED_AT, back_off_message(workload, self._now))
+            return _Told(NOT_EVALUATED, back_off_message(workload, self._now))
         like = alike.get(shape(workload))
         if like is None:
-            return _Told(NOT_LOOKED_AT, "Waits to be looked at")
+            return _Told(NOT_EVALUATED, "Waits to be looked at")
         message = f"Asks for the same as {like}: {self._told[like].message}"
-        return _Told(NOT_LOOKED_AT, message, like, self._told[like].needs)
+        return _Told(NOT_EVALUATED, message, like, self._told[like].needs)
 
 
 def _saw_little(verdict: Verdict, resumed: set[WorkloadKey]) -> bool:

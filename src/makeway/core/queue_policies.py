@@ -1,7 +1,7 @@
 """Which workloads a ClusterQueue may displace: the values of its preemption policies, and the rules behind them.
 
 Each rule is stated here and nowhere else. Most are about priorities: holders of quota *below* a priority may be
-displaced; ``EVERYBODY`` and ``NOBODY`` are the ends.
+displaced; ``ABOVE_ALL`` and ``BELOW_ALL`` are the ends.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from enum import StrEnum
 from makeway.core.amounts import MOST
 from makeway.core.trace import Rule
 
-EVERYBODY = 2**62  # above every priority
-NOBODY = -EVERYBODY
+ABOVE_ALL = 2**62  # above every priority
+BELOW_ALL = -ABOVE_ALL
 
 
 class _PreemptionPolicy(StrEnum):
@@ -53,7 +53,7 @@ class WithinClusterQueue(_PreemptionPolicy):
     def below(self, priority: int, *, equals: bool = False) -> int:
         """The priority below which a workload of ``priority`` may displace others; ``equals``: including its equals."""
         if self is WithinClusterQueue.NEVER:
-            return NOBODY
+            return BELOW_ALL
         return priority + (equals and self.takes_equals)
 
 
@@ -72,8 +72,8 @@ class ReclaimWithinCohort(_PreemptionPolicy):
     def below(self, priority: int) -> int:
         """The priority below which a workload of ``priority`` may displace others."""
         if self is ReclaimWithinCohort.NEVER:
-            return NOBODY
-        return EVERYBODY if self.takes_any else priority
+            return BELOW_ALL
+        return ABOVE_ALL if self.takes_any else priority
 
 
 class BorrowWithinCohortPolicy(_PreemptionPolicy):
@@ -85,5 +85,5 @@ class BorrowWithinCohortPolicy(_PreemptionPolicy):
     def below(self, priority: int, threshold: int | None) -> int:
         """The priority below which a borrower of ``priority`` may displace others, but not above ``threshold``."""
         if self is BorrowWithinCohortPolicy.NEVER:
-            return NOBODY
+            return BELOW_ALL
         return priority if threshold is None else min(priority, threshold + 1)

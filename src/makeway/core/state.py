@@ -83,7 +83,7 @@ class State:
         queue = self.queues.get(name)
         return queue is not None and queue.active and not self.tree.queues[name].in_cycle
 
-    # --- who holds quota ---
+    # --- holders of quota ---
 
     @property
     def waits_for_pods(self) -> bool:
@@ -129,7 +129,7 @@ class State:
         if workload.evicted and workload.preempted:
             self.rounds.leaves(workload, self.tree.root_name(workload.queue))
 
-    # --- who waits ---
+    # --- waiting workloads ---
 
     def push(self, workload: Workload, now: Millis) -> None:
         """A workload arrives, or changed so that it is evaluated again; a claim that it carries is in force.

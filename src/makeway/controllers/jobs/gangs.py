@@ -233,7 +233,7 @@ class _GangOfJob:
         elif rank(gang) is not gang:
             yield Action(Change(ref, rank, uid=gang.metadata.uid))
 
-    # --- who had to leave ---
+    # --- pods that had to leave ---
 
     def _evict(self, pods: Sequence[Pod]) -> Iterator[Action]:
         admitted = since(condition(self.workload, "Admitted"), self.now)

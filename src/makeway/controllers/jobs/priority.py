@@ -71,7 +71,7 @@ class Revalue:
         return replace(workload, spec=replace(workload.spec, priority=self.value))
 
 
-def who_names(named: Ref, around: View) -> Iterator[Ref]:
+def concerned_by_class(named: Ref, around: View) -> Iterator[Ref]:
     """All that a class concerns: Workloads that have it, and jobs that need it to get a Workload."""
     for workload in around.all("Workload"):
         ref = workload.spec.priority_class_ref

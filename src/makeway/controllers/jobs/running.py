@@ -46,7 +46,14 @@ from makeway.controllers.jobs.gangs import gang_update
 from makeway.controllers.jobs.kinds.generic import AskedPods, End, GenericJob, NewPods, pod_priority_class
 from makeway.controllers.jobs.kinds.registry import JOB_KINDS, controller_of, job_kind_of, job_of, read_job
 from makeway.controllers.jobs.managed import why_unmanaged
-from makeway.controllers.jobs.priority import Revalue, classes_of, follows_class, is_renamed, value_of, who_names
+from makeway.controllers.jobs.priority import (
+    Revalue,
+    classes_of,
+    concerned_by_class,
+    follows_class,
+    is_renamed,
+    value_of,
+)
 from makeway.controllers.jobs.templates import is_same, is_started, started, updates_for
 from makeway.controllers.jobs.workloads import asked_by, prebuilt_of, priority_of, workload_for
 from makeway.controllers.workloads.eviction import condition, holds_quota, mode_of, says, status_of
@@ -172,7 +179,7 @@ class JobRunning:
 
     def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
         if whom.kind in ("WorkloadPriorityClass", "PriorityClass"):
-            return Outcome(enqueue=tuple(who_names(whom, view)))
+            return Outcome(enqueue=tuple(concerned_by_class(whom, view)))
         found = view.get(whom)
         if found is None:
             return NOTHING

@@ -186,7 +186,7 @@ def _rest(template: Raw) -> Tree:
     return {key: value for key, value in tree.items() if value != {}}
 
 
-# --- whether somebody else has changed it -----------------------------------------------------------------------------
+# --- whether others have changed a template ---------------------------------------------------------------------------
 
 
 def is_same(template: Raw, original: Raw) -> bool:

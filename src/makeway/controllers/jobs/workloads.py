@@ -363,7 +363,7 @@ def _with_meta(each: T, **changes: object) -> T:
     return msgspec.structs.replace(each, metadata=metadata)
 
 
-# --- who does not even queue ------------------------------------------------------------------------------------------
+# --- workloads in no queue --------------------------------------------------------------------------------------------
 
 
 def outside(objects: Iterable[Wire], policy: Policy) -> list[StillWaiting]:

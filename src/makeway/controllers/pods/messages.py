@@ -22,7 +22,7 @@ TRIED = " Preemption does not help:"
 RENEWED_AFTER_MS = 30_000
 MOST_KINDS = 32  # unlike members of a gang; further ones get the message of the first
 IN_VAIN = (
-    Rule.PLACE_NOBODY_LOWER, Rule.PLACE_SHORT, Rule.PLACE_TOO_SMALL, Rule.PLACE_LACKS, Rule.PLACE_APART,
+    Rule.PLACE_NONE_LOWER, Rule.PLACE_SHORT, Rule.PLACE_TOO_SMALL, Rule.PLACE_LACKS, Rule.PLACE_APART,
 )  # fmt: skip
 
 

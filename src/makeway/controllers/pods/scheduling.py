@@ -352,7 +352,7 @@ class PodScheduling:
         self._placings.append(released(self._placings[-1], standing))  # that one has the reason
         return list(turn.writes.evict(standing, NOT_WHOLE, "Only a part of its gang has a place"))
 
-    # --- what is told ---
+    # --- messages ---
 
     def _words(self, turn: ItemTurn, answer: CycleAnswer) -> Mapping[PodKey, str]:
         """The message of each pod: the same as before if only other pods hold what it lacks."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from makeway.controllers.contract import NOTHING, Action, Change, Outcome, Ref, View
 from makeway.controllers.workloads.eviction import Evict, event_of_eviction, message_of_eviction
 from makeway.core.model import FR, Millis, QueueName, Workload
-from makeway.core.queue_policies import EVERYBODY
+from makeway.core.queue_policies import ABOVE_ALL
 from makeway.core.quota.tree import QuotaNode
 from makeway.core.state import State
 
@@ -44,7 +44,7 @@ def in_excess(state: State, queue: QueueName) -> list[Workload]:
     chosen: list[Workload] = []
     if short:
         with state.trial():
-            for each in list(state.holders.upto(state.tree_of(queue), short, EVERYBODY, evicted=True)):
+            for each in list(state.holders.upto(state.tree_of(queue), short, ABOVE_ALL, evicted=True)):
                 state.release(each)
             for fr in short:
                 chosen.extend(_cover(state, node, fr))
@@ -76,7 +76,7 @@ def _in_order(state: State, queue: QueueName, fr: FR) -> list[Workload]:
         if state.is_active(name) and state.tree.borrows(state.tree.queues[name], fr)
     ]
     others, own = [name for name in above if name != queue], [name for name in above if name == queue]
-    return [each for queues in (others, own) for each in state.holders.upto(queues, (fr,), EVERYBODY, evicted=False)]
+    return [each for queues in (others, own) for each in state.holders.upto(queues, (fr,), ABOVE_ALL, evicted=False)]
 
 
 def _eviction(workload: Workload, queue: str, now: Millis) -> Action:

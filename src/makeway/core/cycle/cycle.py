@@ -60,12 +60,12 @@ def _heads_beside(state: State, ready: list[Workload]) -> list[Workload]:
         head = state.pending.head(
             name, due_only=not parity, sticky_blocks=not state.policy.gates.preemption_claims, but=claimants
         )
-        if head is not None and not (claimants and _stands_back(state, head, ready)):
+        if head is not None and not (claimants and _yields(state, head, ready)):
             found.append(head)
     return found
 
 
-def _stands_back(state: State, head: Workload, ready: list[Workload]) -> bool:
+def _yields(state: State, head: Workload, ready: list[Workload]) -> bool:
     """Whether a sibling comes before it: an entry itself, or a more preferred one that claims (S-12.7.3)."""
     if head.family is None:
         return False

@@ -67,7 +67,7 @@ class EntryProcessor:
         steps = (*entry.assignment.steps, *entry.steps)
         return wait(entry, "NoFit", *steps, spared=entry.spared, turn=entry.turn)
 
-    def _may_displace_nobody(self, entry: Entry) -> Verdict | None:
+    def _may_displace_none(self, entry: Entry) -> Verdict | None:
         """It fits only if others leave, but it may displace none of them: room is kept for it (S-5.7.5, 5.8)."""
         if entry.targets or not entry.assignment.preempts:
             return None
@@ -121,7 +121,7 @@ class EntryProcessor:
         return self._defer(entry)
 
     _RULES: tuple[Callable[[EntryProcessor, Entry], Verdict | None], ...] = (
-        _fits_nowhere, _may_displace_nobody, _is_gated, _overlaps, _lost_its_room, _fits_later, _fits_once_victims_left,
+        _fits_nowhere, _may_displace_none, _is_gated, _overlaps, _lost_its_room, _fits_later, _fits_once_victims_left,
     )  # fmt: skip
 
     def _grant(self, entry: Entry) -> Verdict:

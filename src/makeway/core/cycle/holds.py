@@ -93,10 +93,10 @@ class Holds:
         decided = self._decided.get(queue)
         if decided is None:
             return self._first.get(queue)
-        line = self._state.pending.list_of(queue)
-        sticky = line.sticky
+        waiting_list = self._state.pending.list_of(queue)
+        sticky = waiting_list.sticky
         marked: dict[WorkloadKey, tuple[Workload, Usage | None]] = {
-            **{key: (line.members[key], usage) for key, usage in line.entitled.items()}, **decided,
+            **{key: (waiting_list.members[key], usage) for key, usage in waiting_list.entitled.items()}, **decided,
         }  # fmt: skip
         left = [(workload, usage) for workload, usage in marked.values() if usage is not None]
         if not left:

@@ -63,16 +63,16 @@ class Entry:
         self.turn = victims.turn
 
 
-NOBODY = Victims()
+NO_VICTIMS = Victims()
 Barred = Callable[[Workload], frozenset[str]]  # the workloads that one may not displace, whatever the policies say
 Only = Mapping[tuple[int, ResourceName], FlavorName]
 
 
-def bars_nobody(_: Workload) -> frozenset[str]:
+def bars_none(_: Workload) -> frozenset[str]:
     return frozenset()
 
 
-def nominate(state: State, workload: Workload, now: Millis, barred: Barred = bars_nobody) -> Entry:
+def nominate(state: State, workload: Workload, now: Millis, barred: Barred = bars_none) -> Entry:
     """The entry of a head, judged on the state as it is."""
     reason = _refusal(state, workload)
     if reason is not None:
@@ -124,7 +124,7 @@ def _refusal(state: State, workload: Workload) -> tuple[Requeue, str, str] | Non
 
 def find_assignment(
     state: State, workload: Workload, now: Millis, *, tried: Tried, only: Only | None = None,
-    barred: Barred = bars_nobody, replaces: Workload | None = None, all_expired: bool = False,
+    barred: Barred = bars_none, replaces: Workload | None = None, all_expired: bool = False,
 ) -> tuple[Assignment, Victims]:  # fmt: skip
     """With all its pods if that fits or can be made to; else, with partial admission, with as many as possible (S-5.4).
 
@@ -227,7 +227,7 @@ class _Finder:
             flavors=state.flavors, policy=state.policy, simulate=self._simulate, tried=self._tried, only=self._only,
         )  # fmt: skip
         assignment = search.assign(workload, counts)
-        victims = NOBODY
+        victims = NO_VICTIMS
         if assignment.preempts:
             victims = self._within_rounds(assignment.need, assignment.usage)
         return assignment, victims

@@ -52,7 +52,7 @@ class Contestant(Generic[T]):
 class _Side:
     """A node below which entries still compete."""
 
-    __slots__ = ("above", "asked_in", "best", "depth", "heap", "node", "seen", "stamp")
+    __slots__ = ("above", "best", "computed_in", "depth", "heap", "node", "seen", "stamp")
 
     def __init__(self, node: QuotaNode, above: _Side | None) -> None:
         self.node = node
@@ -62,7 +62,7 @@ class _Side:
         self.heap: list[tuple[Key, int, _Side]] = []  # of a cohort: its sides; an item with an old stamp is void
         self.stamp = 0
         self.seen: Usage = {}  # what reaches the node of what its best entry would use
-        self.asked_in = 0  # the number of the last common computation of sides
+        self.computed_in = 0  # the number of the last common computation of sides
 
     def front(self) -> tuple[Key, int, _Side] | None:
         heap = self.heap
@@ -85,8 +85,8 @@ class Tournament(Generic[T]):
             self._side(each.node).best = each
         self._names = sorted(self._left, reverse=True)  # the next is the last
         self._picked: QuotaNode | None = None  # the queue of the last pick, until ``refresh`` has updated it
-        self._asking = 0  # how often sides were computed together
-        self._ask_again(self._sides.values())
+        self._computations = 0  # how often sides were computed together
+        self._recompute(self._sides.values())
 
     def pick(self) -> tuple[T, Step] | None:
         """The next entry, and why it comes before the others; None: none is left. ``refresh`` before the next pick.
@@ -116,7 +116,7 @@ class Tournament(Generic[T]):
             for node in (queue, *queue.ancestors()):
                 if node in self._sides:
                     touched[node] = self._sides[node]
-        self._ask_again(touched.values())
+        self._recompute(touched.values())
 
     # --- inside ---
 
@@ -131,13 +131,13 @@ class Tournament(Generic[T]):
             above = self._sides[each] = _Side(each, above)
         return self._sides[node]
 
-    def _ask_again(self, sides: Iterable[_Side]) -> None:
+    def _recompute(self, sides: Iterable[_Side]) -> None:
         """Compute the best of these sides, and what they would have with it, from the bottom up."""
         by_root: dict[QuotaNode, list[_Side]] = {}
         for side in sides:
             by_root.setdefault(side.node.root, []).append(side)
         for root, members in by_root.items():
-            self._asking += 1
+            self._computations += 1
             with self._counted(root):
                 for side in sorted(members, key=lambda each: -each.depth):
                     self._ask(side)
@@ -148,12 +148,13 @@ class Tournament(Generic[T]):
         if not side.node.is_queue:
             side.best = None if front is None else front[2].best
         if side.best is not None and side.above is not None:
-            side.seen, side.asked_in = self._seen(side, side.best, None if front is None else front[2]), self._asking
+            side.seen = self._seen(side, side.best, None if front is None else front[2])
+            side.computed_in = self._computations
             heappush(side.above.heap, (self._key(side.node, side.best, side.seen), side.stamp, side))
 
     def _seen(self, side: _Side, best: Contestant[Any], below: _Side | None) -> Usage:
         """What reaches a side of what its best entry would use; one step from the side below, where that is known."""
-        if below is None or below.asked_in != self._asking:
+        if below is None or below.computed_in != self._computations:
             return seen_at(self._state.tree, side.node, best.node, best.usage)
         return seen_at(self._state.tree, side.node, below.node, below.seen)
 

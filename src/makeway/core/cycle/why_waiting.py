@@ -39,10 +39,10 @@ def unseen(state: State, workload: Workload, now: Millis) -> Unseen | None:
         return Unseen(workload, "WaitingForPreemptedWorkloads", f"Pending the preemption of {count} workload(s)")
     if not may_queue(workload, now):
         return Unseen(workload, "PendingEvaluation", back_off_message(workload, now))
-    line = state.pending.list_of(workload.queue)
-    if line.standing_of(workload.key) not in (Standing.DUE, Standing.BLOCKED):
+    waiting_list = state.pending.list_of(workload.queue)
+    if waiting_list.standing_of(workload.key) not in (Standing.DUE, Standing.BLOCKED):
         return None
-    if line.strict:
+    if waiting_list.strict:
         message = f"Waits behind the head of ClusterQueue {workload.queue}, whose queueingStrategy is StrictFIFO"
     else:
         message = f"Waits for a workload that comes before it in ClusterQueue {workload.queue}"

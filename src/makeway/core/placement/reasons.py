@@ -49,7 +49,7 @@ def for_no_place(snapshot: NodeSnapshot, name: str, need: int, priority: int, ma
         if may_leave.any():
             first = Step(Rule.PLACE_SHORT, (name,), (priority, need, len(snapshot.members)))
             return (first, miss.step, *_kept(snapshot, miss, priority))
-        return (Step(Rule.PLACE_NOBODY_LOWER, (name,), (priority,)), *_kept(snapshot, miss, priority))
+        return (Step(Rule.PLACE_NONE_LOWER, (name,), (priority,)), *_kept(snapshot, miss, priority))
     finally:
         snapshot.load(before)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from makeway.core.model import FR, Millis, Queue, QueueName, Usage, Workload
 from makeway.core.preemption.eligibility import Equals
-from makeway.core.queue_policies import NOBODY
+from makeway.core.queue_policies import BELOW_ALL
 from makeway.core.quota.holders import Holders
 from makeway.core.quota.tree import QuotaNode, QuotaTree
 
@@ -120,7 +120,7 @@ class Candidates:
 
     def _of_own_queue(self, evicted: bool) -> Iterator[Workload]:
         incoming, holders, own = self._incoming, self._holders, self._queue.name
-        if self._own_below == NOBODY:
+        if self._own_below == BELOW_ALL:
             return
         yield from filter(self._may, holders.upto((own,), self._need, incoming.priority, evicted=evicted))
         if not (self._queue.within.takes_equals and self._equals.by_age):
@@ -148,7 +148,7 @@ class Candidates:
         ``while_borrowing`` leaves out those that would not leave for a borrower (S-8.4).
         """
         queue, below = self._queue, self._below
-        own = 0 if self._own_below == NOBODY else self._holders.freed_at_most(queue.name, fr, self._own_below)
+        own = 0 if self._own_below == BELOW_ALL else self._holders.freed_at_most(queue.name, fr, self._own_below)
         limit = min(below, queue.borrow.below(self._incoming.priority, queue.threshold)) if while_borrowing else below
         others = sum(self._holders.freed_at_most(queue, fr, below) for queue in self._lenders.advantaged)
         return own, others + sum(self._holders.freed_at_most(queue, fr, limit) for queue in self._lenders.others)

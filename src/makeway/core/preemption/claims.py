@@ -5,7 +5,7 @@ claimed is charged. So neither a victim nor a third workload takes what was free
 fits there has ended.
 
 Promises: a claim is kept while its reasons hold and no longer; none outlives its deadline; ``foresee`` happens inside
-a trial and leaves no mark; a cycle costs what is claimed in the trees it looks at, not what waits.
+a trial and leaves no mark; a cycle costs what is claimed in the trees it reads, not what waits.
 
 Not here: which workload gets a claim, takes one, or is admitted with it (``cycle``); where it is stored (``lowering``).
 """
@@ -76,7 +76,7 @@ class Claims:
         self._queue_of: dict[WorkloadKey, QueueName] = {}
         self.of_queue: dict[QueueName, dict[WorkloadKey, InForce]] = {}
         self.foreseen: dict[WorkloadKey, tuple[Workload, ...]] = {}  # in a cycle: the victims of claimants
-        self._looks: dict[str, Millis] = {}
+        self._checks: dict[str, Millis] = {}
 
     def __len__(self) -> int:
         return len(self._queue_of)
@@ -108,12 +108,12 @@ class Claims:
         self._log.put(self.foreseen, claimant.workload.key, claimant.victims)
 
     @property
-    def looked_at(self) -> Millis:
+    def checked_at(self) -> Millis:
         """When overdue claims were last asked for: a victim whose time was up by then need not be checked again."""
-        return self._looks.get("last", DAWN)
+        return self._checks.get("last", DAWN)
 
-    def look(self, now: Millis) -> None:
-        self._log.put(self._looks, "last", now)
+    def note_check(self, now: Millis) -> None:
+        self._log.put(self._checks, "last", now)
 
     def within(self, queues: Iterable[QueueName]) -> Iterator[InForce]:
         for queue in queues:
@@ -321,7 +321,7 @@ def foresee(state: State, claimants: Iterable[Claimant], now: Millis) -> None:
         state.claims.foresee(claimant)
 
 
-# --- who is due, who is over -----------------------------------------------------------------------------------------
+# --- claims that are due, claims that are over ------------------------------------------------------------------------
 
 
 def ready(state: State) -> list[Workload]:
@@ -351,7 +351,7 @@ def overdue(state: State, now: Millis) -> list[Workload]:
     """Claimants whose claims must end for reasons that the core knows: time, quota, their queue, their own object."""
     if not state.claims:
         return []
-    state.claims.look(now)
+    state.claims.note_check(now)
     return [each.workload for each in survey(state, now, list(state.claims.of_queue)).ended]
 
 
@@ -364,7 +364,7 @@ def next_deadline(state: State) -> Millis | None:
         times.add(known.claim.expires_at)
         for victim in still_charged(state, known.claim):
             by = victim.leaves_by()
-            if by is not None and by + state.policy.claim_timeout_ms > state.claims.looked_at:
+            if by is not None and by + state.policy.claim_timeout_ms > state.claims.checked_at:
                 times.add(by + state.policy.claim_timeout_ms)
     return Millis(min(times)) if times else None
 

@@ -69,7 +69,7 @@ def gives_back(tree: QuotaTree, taken: list[Taken], fits: Callable[[], bool], *,
             del kept[index]
         else:
             tree.release_all(each.queue, each.workload.usage or {})
-    return kept if len(kept) == len(taken) else _told_anew(tree, kept)
+    return kept if len(kept) == len(taken) else _with_present_shares(tree, kept)
 
 
 def _is_needed(tree: QuotaTree, kept: list[Taken], index: int) -> bool:
@@ -82,7 +82,7 @@ def _is_needed(tree: QuotaTree, kept: list[Taken], index: int) -> bool:
     return any(not legal for _, legal in _replay(tree, others))
 
 
-def _told_anew(tree: QuotaTree, kept: list[Taken]) -> list[Taken]:
+def _with_present_shares(tree: QuotaTree, kept: list[Taken]) -> list[Taken]:
     """The same victims with the shares as they are when only they leave."""
     return [each for each, _ in _replay(tree, kept)]
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Searches = Callable[[Workload], tuple[bool, bool]]
 
 
-def rests_until(state: State, workload: Workload) -> Millis | None:
+def no_equals_until(state: State, workload: Workload) -> Millis | None:
     """Until when it displaces no equals, because time displaced it itself; None: time plays no role."""
     span = turn_span(state, workload)
     return None if span is None or workload.displaced_at is None else Millis(workload.displaced_at + span)
@@ -48,7 +48,7 @@ def turn_span(state: State, workload: Workload) -> Millis | None:
 
 def own_turn(state: State, workload: Workload, now: Millis) -> Turn | None:
     """What it waits for if it was displaced by time and has not waited long enough."""
-    at = rests_until(state, workload)
+    at = no_equals_until(state, workload)
     return Turn(at=at) if at is not None and now < at else None
 
 
@@ -59,9 +59,9 @@ def turn_behind(
 
     ``searches`` is called for workloads that look alike until one without rounds behind it has found nothing.
     """
-    line = state.pending.list_of(workload.queue)
+    waiting_list = state.pending.list_of(workload.queue)
     in_vain: set[Shape] = set()
-    for each in _earlier_equals(line, workload):
+    for each in _earlier_equals(waiting_list, workload):
         if shape(each) in in_vain or not _takes_turns(state, workload, each, now) or refused(each):
             continue
         found, is_bound = searches(each)
@@ -83,24 +83,24 @@ def _takes_turns(state: State, workload: Workload, other: Workload, now: Millis)
     return own_turn(state, other, now) is None
 
 
-def _earlier_equals(line: WaitingList, workload: Workload) -> Iterator[Workload]:
+def _earlier_equals(waiting_list: WaitingList, workload: Workload) -> Iterator[Workload]:
     """Those of the same priority that come before it in the queue, parked or not, in the order of the queue."""
-    sticky = line.sticky
+    members, sticky = waiting_list.members, waiting_list.sticky
     if sticky == workload.key:
         return
     before = place(workload)
-    if sticky is not None and sticky in line.members and line.members[sticky].priority == workload.priority:
-        yield line.members[sticky]
+    if sticky is not None and sticky in members and members[sticky].priority == workload.priority:
+        yield members[sticky]
     runs = [
         _until(places, before)
-        for kin, places in line.classes.places.items()
-        if kin[0][0] == workload.priority and places[0] < before
+        for alike, places in waiting_list.classes.places.items()
+        if alike[0][0] == workload.priority and places[0] < before
     ]
-    alone = (line.members[key] for key in line.parked_singly)
+    alone = (members[key] for key in waiting_list.parked_singly)
     runs.append(_until(sorted(place(each) for each in alone if each.priority == workload.priority), before))
     for where in merge(*runs):
         if where[-1] != sticky:
-            yield line.members[where[-1]]
+            yield members[where[-1]]
 
 
 def _until(places: Sequence[Place], before: Place) -> Iterator[Place]:

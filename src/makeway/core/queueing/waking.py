@@ -12,7 +12,7 @@ from makeway.core.model import FlavorName, Millis, QueueName, selects
 from makeway.core.state import State
 
 Woken = frozenset[QueueName]
-NOBODY: Woken = frozenset()
+NO_QUEUES: Woken = frozenset()
 
 
 def after_release(state: State, queue: QueueName) -> Woken:
@@ -33,7 +33,7 @@ def after_queue_change(state: State, queue: QueueName) -> Woken:
 def after_cohort_change(state: State, cohort: str) -> Woken:
     """A Cohort was created or updated: all of its root's tree (trigger 4)."""
     node = state.tree.cohorts.get(cohort)
-    return NOBODY if node is None else frozenset(node.root.queues_below())
+    return NO_QUEUES if node is None else frozenset(node.root.queues_below())
 
 
 def after_flavor_change(state: State, flavor: FlavorName) -> Woken:

@@ -164,12 +164,12 @@ def pending_requests(state: State, queue: QueueName) -> dict[ResourceName, int]:
     total = {name: 0 for group in (configured.groups if configured is not None else ()) for name in group.resources}
     waiting_list = state.pending.lists.get(queue)
     for alike, count in () if waiting_list is None else _pending_shapes(state, waiting_list):
-        for look in alike[1:]:
-            assert isinstance(look, PodSetSignature)
-            for name, amount in look.totals.items():
+        for signature in alike[1:]:
+            assert isinstance(signature, PodSetSignature)
+            for name, amount in signature.totals.items():
                 total[name] = total.get(name, 0) + amount * count
             if PODS in total:  # counted, not requested (S-1.9)
-                total[PODS] += look.count * count
+                total[PODS] += signature.count * count
     return total
 
 
