@@ -1,4 +1,4 @@
-"""Whom a ClusterQueue may displace, by its policies (S-7.3, 8.1, 8.4)."""
+"""Which workloads a ClusterQueue may displace, by its policies (S-7.3, 8.1, 8.4)."""
 
 from __future__ import annotations
 
