@@ -173,8 +173,8 @@ class JobGangs:
     def kinds(self) -> frozenset[str]:
         return frozenset({"Job", "Workload", GANG_WORKLOAD})
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
-        found = view.get(Ref("Workload", whom.namespace, whom.name) if whom.kind == GANG_WORKLOAD else whom)
+    def react(self, ref: Ref, view: View, now: Millis) -> Outcome:
+        found = view.get(Ref("Workload", ref.namespace, ref.name) if ref.kind == GANG_WORKLOAD else ref)
         job = _job_of(found, view) if isinstance(found, Workload) else found
         if not isinstance(job, Job) or not is_gang(job) or job.metadata.deletion_timestamp is not None:
             return NOTHING

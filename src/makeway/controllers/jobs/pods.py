@@ -90,8 +90,8 @@ class JobPods:
     def kinds(self) -> frozenset[str]:
         return frozenset({"Job", "Pod"})
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
-        found = view.get(whom)
+    def react(self, ref: Ref, view: View, now: Millis) -> Outcome:
+        found = view.get(ref)
         if isinstance(found, Pod):
             return _orphan(found, view)
         if not isinstance(found, Job):

@@ -59,7 +59,7 @@ from makeway.controllers.jobs.workloads import asked_by, prebuilt_of, priority_o
 from makeway.controllers.workloads.eviction import condition, holds_quota, mode_of, says, status_of
 from makeway.core.model import Millis
 
-LOOK_AGAIN_MS = 10_000  # what comes without notification: a prebuilt Workload, a flavor that is back
+RETRY_MS = 10_000  # for what comes without notification: a prebuilt Workload, a flavor that is back
 
 replace = msgspec.structs.replace
 
@@ -177,10 +177,10 @@ class JobRunning:
     def kinds(self) -> frozenset[str]:
         return frozenset({*JOB_KINDS, "Workload", "WorkloadPriorityClass", "PriorityClass"})
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
-        if whom.kind in ("WorkloadPriorityClass", "PriorityClass"):
-            return Outcome(enqueue=tuple(concerned_by_class(whom, view)))
-        found = view.get(whom)
+    def react(self, ref: Ref, view: View, now: Millis) -> Outcome:
+        if ref.kind in ("WorkloadPriorityClass", "PriorityClass"):
+            return Outcome(enqueue=tuple(concerned_by_class(ref, view)))
+        found = view.get(ref)
         if found is None:
             return NOTHING
         if job_kind_of(found) is not None:
@@ -284,7 +284,7 @@ def _begin(value: Any, job: GenericJob, view: View, now: Millis) -> Outcome:
         note = Note(about, "Normal", "Suspended", "Suspended until it is admitted")
         return Outcome((_change(value, Suspend(), note),))
     if prebuilt_of(meta):
-        return Outcome(again_at=Millis(now + LOOK_AGAIN_MS))
+        return Outcome(again_at=Millis(now + RETRY_MS))
     has_default = view.get(Ref("LocalQueue", meta.namespace, DEFAULT_QUEUE)) is not None
     made = workload_for(
         value,
@@ -368,7 +368,7 @@ class _Reconciling:
         for pods in pair.pods:
             flavors = self._flavors(pods.assignment)
             if flavors is None:  # in use, so it will be back: pods must not run elsewhere
-                return Outcome(again_at=Millis(self.now + LOOK_AGAIN_MS))
+                return Outcome(again_at=Millis(self.now + RETRY_MS))
             name = pods.pod_set.name
             updates = (
                 *updates_for(pair.workload, name, flavors),

@@ -48,14 +48,14 @@ class Budgets:
     def kinds(self) -> frozenset[str]:
         return frozenset({"PodDisruptionBudget", "Pod"})
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
-        if whom.kind == "Pod":  # one that is gone, or has other labels now, may have been covered
+    def react(self, ref: Ref, view: View, now: Millis) -> Outcome:
+        if ref.kind == "Pod":  # one that is gone, or has other labels now, may have been covered
             there = view.all("PodDisruptionBudget")
-            return Outcome(enqueue=tuple(Ref.of(each) for each in there if each.metadata.namespace == whom.namespace))
-        budget = view.get(whom)
+            return Outcome(enqueue=tuple(Ref.of(each) for each in there if each.metadata.namespace == ref.namespace))
+        budget = view.get(ref)
         if not isinstance(budget, PodDisruptionBudget) or budget.metadata.deletion_timestamp is not None:
             return NOTHING
-        return _look(budget, [each for each in view.all("Pod") if each.metadata.namespace == whom.namespace], now)
+        return _reconcile(budget, [each for each in view.all("Pod") if each.metadata.namespace == ref.namespace], now)
 
 
 def covers(selector: LabelSelector | None, pod: Pod) -> bool:
@@ -65,7 +65,7 @@ def covers(selector: LabelSelector | None, pod: Pod) -> bool:
     return selects(selector_of(selector) or (), pod.metadata.labels)
 
 
-def _look(budget: PodDisruptionBudget, pods: Iterable[Pod], now: Millis) -> Outcome:
+def _reconcile(budget: PodDisruptionBudget, pods: Iterable[Pod], now: Millis) -> Outcome:
     spec = read(budget.spec, PodDisruptionBudgetSpec)
     status = read(budget.status, PodDisruptionBudgetStatus)
     troubles: dict[Ref, Exception] = {}

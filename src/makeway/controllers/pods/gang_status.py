@@ -156,10 +156,10 @@ class GangBoard:
     def say(self, name: Name, item: Preemptor, said: Said) -> None:
         self._said.setdefault(name, {})[item] = said
 
-    def react(self, whom: Ref, cluster: PodCluster, view: View, now: Millis) -> Outcome:
+    def react(self, ref: Ref, cluster: PodCluster, view: View, now: Millis) -> Outcome:
         """The status of a Workload, where it differs from the stored one."""
-        name = (whom.namespace, whom.name)
-        gang: GangWorkload | None = view.get(whom)
+        name = (ref.namespace, ref.name)
+        gang: GangWorkload | None = view.get(ref)
         known = cluster.state.gangs.workloads.get(name)
         said = {item: each for item, each in self._said.pop(name, {}).items() if waiting_pods(cluster.state, item)}
         if said and known is not None:
@@ -175,7 +175,7 @@ class GangBoard:
         if fresh is gang or now < due:
             return Outcome(again_at=None if fresh is gang else due)
         self._shown[name] = now
-        return Outcome((Action(Change(whom, edit, uid=gang.metadata.uid), notes=tuple(_notes(gang, fresh))),))
+        return Outcome((Action(Change(ref, edit, uid=gang.metadata.uid), notes=tuple(_notes(gang, fresh))),))
 
     def _due(self, name: Name, before: GangWorkloadStatus, after: GangWorkloadStatus, now: Millis) -> Millis:
         """When to write this status. A placed gang may lack pods only until its Job has counted them."""

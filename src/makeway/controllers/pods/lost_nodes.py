@@ -65,12 +65,12 @@ class LostNodes:
     def kinds(self) -> frozenset[str]:
         return frozenset({"Pod", "Node"})
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
-        if whom.kind == "Node":
-            return self._react_to_node(whom, view, now)
-        pod = view.get(whom)
+    def react(self, ref: Ref, view: View, now: Millis) -> Outcome:
+        if ref.kind == "Node":
+            return self._react_to_node(ref, view, now)
+        pod = view.get(ref)
         name = "" if pod is None else read(pod.spec, _Bound).node_name
-        self._note(whom, name)
+        self._note(ref, name)
         node = Ref("Node", "", name)
         if pod is None or not name or view.get(node) is not None:
             return NOTHING

@@ -1,6 +1,6 @@
 """The queue of pods and gangs that wait for nodes: ready ones by rank, refused ones by shape.
 
-Items of one *shape* get one verdict: they differ in nothing that placement looks at. An item is in one of these states:
+Items of one *shape* get one verdict: they differ in nothing that placement reads. An item is in one of these states:
 
 ====== ================================================== ================================================
 state  it                                                 leaves it by

@@ -104,30 +104,30 @@ class PodScheduling:
         stored = ("Pod", "Node", "Namespace", "PodDisruptionBudget", "PriorityClass", "Job", *WORKLOADS)
         return frozenset({*stored, QUEUE.kind})
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
+    def react(self, ref: Ref, view: View, now: Millis) -> Outcome:
         cluster = self._cluster
         cluster.begin(view, now)
-        if whom == QUEUE:
+        if ref == QUEUE:
             return self._schedule(view, now)
-        cluster.see(whom, view, now)
+        cluster.see(ref, view, now)
         actions: tuple[Action, ...] = ()
-        if whom.kind == "Pod":
-            key = (whom.namespace, whom.name)
+        if ref.kind == "Pod":
+            key = (ref.namespace, ref.name)
             self._answered(key)
             mates = cluster.leaving.half_evicted(cluster.state, key)
             writes = PlacementWrites(cluster, self._unanswered, view, now)
             actions = tuple(writes.evict(mates, PREEMPTED, "The gang that it is part of makes way"))
         shown = NOTHING
-        if whom.kind == GANG_WORKLOAD:
-            cluster.stale_gangs.pop((whom.namespace, whom.name), None)
-            shown = self._board.react(whom, cluster, view, now)
-        troubles = (*cluster.reader.take_troubles(), *self._still_set_aside(whom))
+        if ref.kind == GANG_WORKLOAD:
+            cluster.stale_gangs.pop((ref.namespace, ref.name), None)
+            shown = self._board.react(ref, cluster, view, now)
+        troubles = (*cluster.reader.take_troubles(), *self._still_set_aside(ref))
         return Outcome((*actions, *shown.actions), shown.again_at, self._enqueued(), troubles=troubles)
 
-    def _still_set_aside(self, whom: Ref) -> list[Trouble]:
+    def _still_set_aside(self, ref: Ref) -> list[Trouble]:
         """A pod that is reconciled is tried again; it stays in trouble until that went well."""
-        error = self._set_aside.get((whom.namespace, whom.name)) if whom.kind == "Pod" else None
-        return [] if error is None else [Trouble(whom, error)]
+        error = self._set_aside.get((ref.namespace, ref.name)) if ref.kind == "Pod" else None
+        return [] if error is None else [Trouble(ref, error)]
 
     def _enqueued(self) -> tuple[Ref, ...]:
         """Other objects to reconcile: Workloads whose status may have to change, and the queue."""

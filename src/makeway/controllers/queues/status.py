@@ -155,61 +155,61 @@ class QueueStatus:
         self._behind: set[Ref] = set()  # their figures differ, and wait for that time
         self.counts = 0  # how often figures were counted, for tests
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
-        stored = view.get(whom)
+    def react(self, ref: Ref, view: View, now: Millis) -> Outcome:
+        stored = view.get(ref)
         if stored is None:
-            self._next.pop(whom, None)
-            self._behind.discard(whom)
+            self._next.pop(ref, None)
+            self._behind.discard(ref)
             return NOTHING
-        match whom.kind:
+        match ref.kind:
             case "ClusterQueue":
-                name = QueueName(whom.name)
-                held = _kept_while(lambda: bool(view.state.holders.of_queue.get(name)), whom, stored)
-                return held or self._show(whom, stored, view, now, _cluster_queue)
+                name = QueueName(ref.name)
+                held = _kept_while(lambda: bool(view.state.holders.of_queue.get(name)), ref, stored)
+                return held or self._show(ref, stored, view, now, _cluster_queue)
             case "LocalQueue":
-                return self._show(whom, stored, view, now, _local_queue)
+                return self._show(ref, stored, view, now, _local_queue)
             case "Cohort":
-                return self._show_share(whom, stored, view, now)
+                return self._show_share(ref, stored, view, now)
             case "ResourceFlavor":
-                return _kept_while(lambda: _names_flavor(view, whom.name), whom, stored) or NOTHING
+                return _kept_while(lambda: _names_flavor(view, ref.name), ref, stored) or NOTHING
             case "AdmissionCheck":
-                return _kept_while(lambda: _names_check(view, whom.name), whom, stored) or NOTHING
+                return _kept_while(lambda: _names_check(view, ref.name), ref, stored) or NOTHING
         return NOTHING
 
-    def _show(self, whom: Ref, stored: Any, view: View, now: Millis, count: Callable[[Any, View], Any]) -> Outcome:
+    def _show(self, ref: Ref, stored: Any, view: View, now: Millis, count: Callable[[Any, View], Any]) -> Outcome:
         """Write the status if it differs and its time has come; one that is known to be behind is not counted again."""
-        not_before = self._next.get(whom, DAWN)
-        if now < not_before and whom in self._behind and _is_plainly_active(stored, view):
+        not_before = self._next.get(ref, DAWN)
+        if now < not_before and ref in self._behind and _is_plainly_active(stored, view):
             return Outcome(again_at=not_before)
         reasons = _reasons(stored, view)
         before = _blank(stored) if stored.status is None else stored.status
         unchanged = ShowStatus(before, reasons, stored.metadata.generation, now)
         is_news = unchanged.conditions(stored) is not before.conditions
         too_soon = now < not_before and not is_news
-        if too_soon and whom in self._behind:
+        if too_soon and ref in self._behind:
             return Outcome(again_at=not_before)
         self.counts += 1
         edit = ShowStatus(count(stored, view), reasons, stored.metadata.generation, now)
-        self._behind.discard(whom)
+        self._behind.discard(ref)
         if edit(stored).status == stored.status:
             return NOTHING
         if too_soon:
-            self._behind.add(whom)
+            self._behind.add(ref)
             return Outcome(again_at=not_before)
-        self._next[whom] = Millis(now + self._interval_ms)
-        return _write(whom, edit, stored)
+        self._next[ref] = Millis(now + self._interval_ms)
+        return _write(ref, edit, stored)
 
-    def _show_share(self, whom: Ref, stored: Cohort, view: View, now: Millis) -> Outcome:
+    def _show_share(self, ref: Ref, stored: Cohort, view: View, now: Millis) -> Outcome:
         """A Cohort shows nothing else, so it is written only where shares count, or counted once."""
-        node, not_before = view.state.tree.cohorts.get(whom.name), self._next.get(whom, DAWN)
+        node, not_before = view.state.tree.cohorts.get(ref.name), self._next.get(ref, DAWN)
         shown = None if node is None else _share(view, node)
         before = None if stored.status is None else stored.status.fair_sharing
         if shown == before:
             return NOTHING
         if now < not_before:
             return Outcome(again_at=not_before)
-        self._next[whom] = Millis(now + self._interval_ms)
-        return _write(whom, ShowShare(shown), stored)
+        self._next[ref] = Millis(now + self._interval_ms)
+        return _write(ref, ShowShare(shown), stored)
 
 
 def _share(view: View, node: QuotaNode) -> FairSharingStatus | None:
@@ -217,16 +217,16 @@ def _share(view: View, node: QuotaNode) -> FairSharingStatus | None:
     return None if found is None else FairSharingStatus(weighted_share=found.status)
 
 
-def _write(whom: Ref, edit: Edit, stored: Any, *, status: bool = True) -> Outcome:
-    return Outcome(actions=(Action(Change(whom, edit, status=status, uid=stored.metadata.uid)),))
+def _write(ref: Ref, edit: Edit, stored: Any, *, status: bool = True) -> Outcome:
+    return Outcome(actions=(Action(Change(ref, edit, status=status, uid=stored.metadata.uid)),))
 
 
-def _kept_while(is_used: Callable[[], bool], whom: Ref, stored: Any) -> Outcome | None:
+def _kept_while(is_used: Callable[[], bool], ref: Ref, stored: Any) -> Outcome | None:
     """Add our finalizer where it is missing, and remove it when the object is being deleted and not used."""
     is_kept = RESOURCE_IN_USE in stored.metadata.finalizers
     if stored.metadata.deletion_timestamp is None:
-        return None if is_kept else _write(whom, AddFinalizer(), stored, status=False)
-    return _write(whom, DropFinalizer(), stored, status=False) if is_kept and not is_used() else None
+        return None if is_kept else _write(ref, AddFinalizer(), stored, status=False)
+    return _write(ref, DropFinalizer(), stored, status=False) if is_kept and not is_used() else None
 
 
 def _names_flavor(view: View, name: str) -> bool:

@@ -95,7 +95,7 @@ def no_linger(workload: Workload) -> int:
 class WorkloadContext:
     """A Workload with all that its rules read."""
 
-    whom: Ref
+    ref: Ref
     workload: Workload
     view: View
     now: Millis
@@ -146,10 +146,10 @@ class WorkloadContext:
         return found if found is not None and found.metadata.uid == owner.uid else None
 
     def change(self, edit: Edit, *notes: Note, status: bool = True) -> Action:
-        return Action(Change(self.whom, edit, status=status, uid=self.workload.metadata.uid), notes=notes)
+        return Action(Change(self.ref, edit, status=status, uid=self.workload.metadata.uid), notes=notes)
 
     def note(self, type: str, reason: str, message: str) -> Note:
-        return Note(self.whom, type, reason, message)
+        return Note(self.ref, type, reason, message)
 
 
 class Workloads:
@@ -160,11 +160,11 @@ class Workloads:
     def __init__(self, linger: Callable[[Workload], int] = no_linger) -> None:
         self._linger = linger
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
-        workload = view.get(whom)
+    def react(self, ref: Ref, view: View, now: Millis) -> Outcome:
+        workload = view.get(ref)
         if workload is None:
             return NOTHING
-        look = WorkloadContext(whom, workload, view, now, self._linger)
+        look = WorkloadContext(ref, workload, view, now, self._linger)
         until: Millis | None = None
         for rule in _rules(look):
             answer = rule(look)
@@ -228,7 +228,7 @@ def keep_finished(look: WorkloadContext) -> Answer:
     if look.now < until:
         return until
     told = look.note("Normal", "Deleted", "Deleted: its time after the finish is over")
-    return Action(Delete(look.whom, uid=look.workload.metadata.uid), notes=(told,))
+    return Action(Delete(look.ref, uid=look.workload.metadata.uid), notes=(told,))
 
 
 def keep_deactivated(look: WorkloadContext) -> Answer:
@@ -261,7 +261,7 @@ def deactivate(look: WorkloadContext) -> Answer:
     if isinstance(waits, Action) and isinstance(waits.write, Change):  # it holds no quota: one write does both
         return look.change(InTurn(Deactivate(look.now), waits.write.edit), *waits.notes)
     cause, message = (target.reason, target.message) if wanted and target else ("", message_of_eviction(DEACTIVATED))
-    told = (event_of_eviction(look.whom, DEACTIVATED, message, cause),) if leaves and holds_quota(workload) else ()
+    told = (event_of_eviction(look.ref, DEACTIVATED, message, cause),) if leaves and holds_quota(workload) else ()
     return look.change(Deactivate(look.now), *told)
 
 
@@ -314,7 +314,7 @@ def stop_with_queue(look: WorkloadContext) -> Answer:
             return look.change(Release(look.now, public, inactive(queue.kind, queue.metadata.name)))
         if queue.spec.drains and look.stays:
             message = f"{queue.kind} {queue.metadata.name} is stopped"
-            return look.change(Evict(reason, message, look.now), event_of_eviction(look.whom, reason, message))
+            return look.change(Evict(reason, message, look.now), event_of_eviction(look.ref, reason, message))
     return None
 
 
@@ -324,7 +324,7 @@ def heed_retry(look: WorkloadContext) -> Answer:
     if not retrying:
         return None
     leaves = holds_quota(look.workload) and not says(look.workload, "Evicted")
-    told = (event_of_eviction(look.whom, "AdmissionCheck", retry_message(retrying)),) if leaves else ()
+    told = (event_of_eviction(look.ref, "AdmissionCheck", retry_message(retrying)),) if leaves else ()
     return look.change(TryAgain(look.now), *told)
 
 
@@ -345,7 +345,7 @@ def expect_pods(look: WorkloadContext) -> Answer:
         message = f"Its pods were not ready in time, and it was requeued {count - 1} times already"
         return look.change(Aim("RequeuingLimitExceeded", message, look.now))
     message = f"{message_of_eviction('PodsReadyTimeout', cause)}, which is {Duration(span_ms * 10**6).short()}"
-    told = event_of_eviction(look.whom, "PodsReadyTimeout", message, cause)
+    told = event_of_eviction(look.ref, "PodsReadyTimeout", message, cause)
     return look.change(BackOff(cause, message, look.now, requeuing), told)
 
 

@@ -24,14 +24,14 @@ class OverQuota:
 
     kinds = frozenset({"ClusterQueue", "Cohort"})
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
+    def react(self, ref: Ref, view: View, now: Millis) -> Outcome:
         if view.policy.over_quota != "Evict":
             return NOTHING
         state = view.state
-        if whom.kind == "Cohort":
-            return Outcome(enqueue=tuple(Ref("ClusterQueue", "", name) for name in _below(state, whom.name)))
-        leaving = in_excess(state, QueueName(whom.name))
-        return Outcome(actions=tuple(_eviction(each, whom.name, now) for each in leaving))
+        if ref.kind == "Cohort":
+            return Outcome(enqueue=tuple(Ref("ClusterQueue", "", name) for name in _below(state, ref.name)))
+        leaving = in_excess(state, QueueName(ref.name))
+        return Outcome(actions=tuple(_eviction(each, ref.name, now) for each in leaving))
 
 
 def in_excess(state: State, queue: QueueName) -> list[Workload]:
