@@ -20,9 +20,9 @@ def standard(
     linger: Callable[[Workload], int] = no_linger, figures_ms: int = INTERVAL_MS, *, on_nodes: bool = False
 ) -> list[Controller]:
     """All controllers, in the order in which they are called. ``on_nodes``: also those that Kubernetes would bring."""
-    found: list[Controller] = [Workloads(linger), JobRunning(), OverQuota(), QueueStatus(figures_ms)]
+    controllers: list[Controller] = [Workloads(linger), JobRunning(), OverQuota(), QueueStatus(figures_ms)]
     if not on_nodes:
-        return found
+        return controllers
     from makeway.controllers.pods.scheduling import PodScheduling  # brings numpy: 14 MB that only nodes need
 
-    return [*found, JobGangs(), JobPods(), PodScheduling(), LostNodes(), Budgets()]
+    return [*controllers, JobGangs(), JobPods(), PodScheduling(), LostNodes(), Budgets()]

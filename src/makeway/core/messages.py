@@ -64,46 +64,46 @@ def shown_reason(reason: str, policy: Policy) -> str:
 
 def conditions_with_quota(before: Mapping[str, str], *, checks_done: bool) -> Conditions:
     """The conditions of a workload that gets quota (S-5.7.14, 10.6); ``before``: the statuses of its conditions."""
-    found: Conditions = {
+    conditions: Conditions = {
         "QuotaReserved": ("True", "QuotaReserved"),
         "Admitted": ("True", "Admitted") if checks_done else ("False", "UnsatisfiedAdmissionChecks"),
     }
     for ended in ("Evicted", "Preempted", "QuotaReservationBlocked"):
         if before.get(ended) == "True":
-            found[ended] = ("False", "QuotaReserved")
-    return found
+            conditions[ended] = ("False", "QuotaReserved")
+    return conditions
 
 
 def conditions_without_quota(before: Mapping[str, str], reason: str) -> Conditions:
     """The conditions of a workload that waits for ``reason`` (S-5.12)."""
-    found: Conditions = {"QuotaReserved": ("False", reason)}
+    conditions: Conditions = {"QuotaReserved": ("False", reason)}
     if before.get("Admitted", "True") == "True":
-        found["Admitted"] = ("False", "NoReservation")
-    return found
+        conditions["Admitted"] = ("False", "NoReservation")
+    return conditions
 
 
 def conditions_after(verdict: Verdict, before: Mapping[str, str], *, checks_done: bool) -> Conditions:
     """The conditions that a verdict sets on its workload; ``before``: the statuses that they have."""
     if verdict.status == "admitted":
         return conditions_with_quota(before, checks_done=checks_done)
-    found = conditions_without_quota(before, pending_reason(verdict))
+    conditions = conditions_without_quota(before, pending_reason(verdict))
     if verdict.requeue == "PreemptionGated":
-        found["QuotaReservationBlocked"] = ("True", "PreemptionGated")
+        conditions["QuotaReservationBlocked"] = ("True", "PreemptionGated")
     elif before.get("QuotaReservationBlocked") == "True" and verdict.requeue in ("NoFit", "PreemptionNoCandidates"):
-        found["QuotaReservationBlocked"] = ("False", "PreemptionNotPossible")
-    return found
+        conditions["QuotaReservationBlocked"] = ("False", "PreemptionNotPossible")
+    return conditions
 
 
 def conditions_of_leaving(verdict: Verdict) -> dict[WorkloadKey, Conditions]:
     """The conditions of workloads that a verdict asks to leave; earlier evictions stay as they are (S-10.1, 10.2)."""
-    found: dict[WorkloadKey, Conditions] = {
+    conditions: dict[WorkloadKey, Conditions] = {
         target.workload.key: {"Preempted": ("True", target.reason), "Evicted": ("True", "Preempted")}
         for target in verdict.targets
         if not target.workload.evicted
     }
     if verdict.replaces is not None and not verdict.replaces.evicted:
-        found[verdict.replaces.key] = {"Evicted": ("True", "FlavorMigration")}
-    return found
+        conditions[verdict.replaces.key] = {"Evicted": ("True", "FlavorMigration")}
+    return conditions
 
 
 def pending_message(verdict: Verdict) -> str:

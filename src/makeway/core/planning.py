@@ -154,9 +154,9 @@ class _Planning:
                 self._told.pop(key, None)
                 continue
             steps = self._all_steps(verdict.workload) if _saw_little(verdict, resumed) else verdict.assignment.steps
-            found = tuple(_needs(state, verdict.workload.queue, steps, users))
+            lacking = tuple(_needs(state, verdict.workload.queue, steps, users))
             by_shares = next((step for step in verdict.steps if step.rule is Rule.NOT_BY_SHARES), None)
-            self._told[key] = _Told(pending_reason(verdict), pending_message(verdict), None, found, by_shares)
+            self._told[key] = _Told(pending_reason(verdict), pending_message(verdict), None, lacking, by_shares)
         leaving = tuple(
             PlannedEviction(target.workload, verdict.workload, target.reason, target.step)
             for verdict in plan.verdicts
@@ -178,8 +178,8 @@ class _Planning:
             self._idle.clear()
             self.repeats = False
             return
-        found = [(v.workload.key, v.status, v.requeue, v.assignment.tried) for v in cycle.plan.verdicts]
-        left = (found, self._state.pending.contents())
+        outcome = [(v.workload.key, v.status, v.requeue, v.assignment.tried) for v in cycle.plan.verdicts]
+        left = (outcome, self._state.pending.contents())
         self.repeats = left in self._idle
         if not self.repeats:
             self._idle.append(left)
@@ -216,12 +216,12 @@ class _Planning:
                 told = self._told.get(key) or self._not_evaluated(queue, in_order[0], position)
                 yield _as_waiting(key, queue, told, parked=False)
             alike: dict[Shape, WorkloadKey] | None = None
-            for each in sorted(waiting_list.parked.values(), key=place):
-                known = self._told.get(each.key)
+            for workload in sorted(waiting_list.parked.values(), key=place):
+                known = self._told.get(workload.key)
                 if known is None:
                     alike = self._judged_shapes(waiting_list) if alike is None else alike
-                    known = self._parked_unseen(each, alike)
-                yield _as_waiting(each.key, queue, known, parked=True)
+                    known = self._parked_unseen(workload, alike)
+                yield _as_waiting(workload.key, queue, known, parked=True)
 
     def _not_evaluated(self, queue: QueueName, first: WorkloadKey, position: int) -> _Told:
         if queue in self._state.queues and not self._state.is_active(queue):
@@ -233,8 +233,8 @@ class _Planning:
         return _Told(NOT_EVALUATED, f"Waits behind {first}{others} in ClusterQueue {queue}", first)
 
     def _judged_shapes(self, waiting_list: WaitingList) -> dict[Shape, WorkloadKey]:
-        judged = [each for each in waiting_list.parked.values() if each.key in self._told]
-        return {shape(each): each.key for each in sorted(judged, key=place, reverse=True)}
+        judged = [workload for workload in waiting_list.parked.values() if workload.key in self._told]
+        return {shape(workload): workload.key for workload in sorted(judged, key=place, reverse=True)}
 
     def _parked_unseen(self, workload: Workload, alike: dict[Shape, WorkloadKey]) -> _Told:
         if not may_queue(workload, self._now):
@@ -286,10 +286,10 @@ def _needs(state: State, queue: QueueName, steps: Iterable[Step], users: _Users)
 
 
 def _largest_users(state: State, queue: QueueName, fr: FR) -> tuple[Holder, ...]:
-    found = (
+    users = (
         Holder(each.key, amount)
         for name in state.tree_of(queue)
         for each in state.holders.of_queue.get(name, {}).values()
         if (amount := (each.usage or {}).get(fr, 0)) > 0
     )
-    return tuple(nsmallest(HOLDERS_MAX, found, key=lambda holder: (-holder.amount, holder.workload)))
+    return tuple(nsmallest(HOLDERS_MAX, users, key=lambda holder: (-holder.amount, holder.workload)))

@@ -130,57 +130,57 @@ class PodCounts:
 
 
 def tally(spec: JobSpec, status: JobStatus, pods: Iterable[Pod]) -> PodCounts:
-    found = PodCounts()
+    counts = PodCounts()
     uncounted = status.uncounted_terminated_pods
     noted = {*uncounted.succeeded, *uncounted.failed}
     held: set[str] = set()
     policy = view(spec.pod_failure_policy, PodFailurePolicy)
     waits_for_end = bool(policy.rules) or spec.pod_replacement_policy == "Failed"
     for each in (Counted(pod, status_of_pod(pod)) for pod in pods):
-        found.names.add(each.pod.metadata.name)
+        counts.names.add(each.pod.metadata.name)
         if each.was_stopped:
             if not each.has_ended:
-                found.terminating.append(each)
+                counts.terminating.append(each)
             if not each.is_leaving:
-                found.stopped.append(each)
+                counts.stopped.append(each)
             continue
         if each.uid in noted and each.is_tracked:
             held.add(each.uid)
-            found.noted.append(each)
+            counts.noted.append(each)
         if each.is_leaving and not each.has_ended:
-            found.terminating.append(each)
+            counts.terminating.append(each)
         elif not each.has_ended:
-            found.active.append(each)
+            counts.active.append(each)
         if each.has_succeeded:
-            found.successes.append(each)
+            counts.successes.append(each)
         elif each.has_ended and not each.is_leaving and not _is_ignored(each, policy.rules):
-            found.failures.append(each)
+            counts.failures.append(each)
         if not each.is_tracked or each.uid in noted:
             continue
         if each.has_succeeded:
-            found.succeeded.append(each)
+            counts.succeeded.append(each)
         elif each.has_ended or (each.is_leaving and not waits_for_end):
-            _judge(found, each, policy.rules)
-    found.settled = frozenset(noted - held)
-    return found
+            _judge(counts, each, policy.rules)
+    counts.settled = frozenset(noted - held)
+    return counts
 
 
-def _judge(found: PodCounts, each: Counted, rules: Sequence[PodFailurePolicyRule]) -> None:
+def _judge(counts: PodCounts, each: Counted, rules: Sequence[PodFailurePolicyRule]) -> None:
     """Apply the first rule that fits a failure; a gang that had to leave its nodes has not failed."""
     if each.was_displaced:
-        found.ignored.append(each)
+        counts.ignored.append(each)
         return
     for number, rule in enumerate(rules):
         why = matching(rule, each) if each.has_ended else ""
         if not why:
             continue
         if rule.action == "Ignore":
-            found.ignored.append(each)
+            counts.ignored.append(each)
             return
         if rule.action == "FailJob":
-            found.verdict = found.verdict or f"{why} matching FailJob rule at index {number}"
+            counts.verdict = counts.verdict or f"{why} matching FailJob rule at index {number}"
         break
-    found.failed.append(each)
+    counts.failed.append(each)
 
 
 def _is_ignored(each: Counted, rules: Sequence[PodFailurePolicyRule]) -> bool:
@@ -210,37 +210,37 @@ def matching(rule: PodFailurePolicyRule, each: Counted) -> str:
 # --- what is to be made ----------------------------------------------------------------------------------------------
 
 
-def next_start(found: PodCounts) -> Millis:
+def next_start(counts: PodCounts) -> Millis:
     """When a failed pod may be replaced: the more failures in a row, the later."""
-    last_success = max((each.ended_at for each in found.successes), default=Millis(0))
-    recent = [each.ended_at for each in found.failures if each.ended_at > last_success]
+    last_success = max((each.ended_at for each in counts.successes), default=Millis(0))
+    recent = [each.ended_at for each in counts.failures if each.ended_at > last_success]
     if not recent:
         return Millis(0)
     return Millis(max(recent) + min(BACKOFF_MAX_MS, BACKOFF_MS << min(len(recent) - 1, 12)))
 
 
-def wanted_count(spec: JobSpec, found: PodCounts, succeeded: int) -> int:
+def wanted_count(spec: JobSpec, counts: PodCounts, succeeded: int) -> int:
     """How many pods should run now."""
     if spec.completions is None:
-        return len(found.active) if succeeded else spec.parallelism
+        return len(counts.active) if succeeded else spec.parallelism
     return min(spec.parallelism, max(0, spec.completions - succeeded))
 
 
-def missing_indexes(spec: JobSpec, found: PodCounts, done: set[int], count: int) -> list[int]:
+def missing_indexes(spec: JobSpec, counts: PodCounts, done: set[int], count: int) -> list[int]:
     """The lowest indexes that are neither done nor run by a pod."""
-    taken = {each.index for each in (*found.active, *found.terminating)}
+    taken = {each.index for each in (*counts.active, *counts.terminating)}
     free = (i for i in range(min(spec.completions or 0, INDEX_MAX)) if i not in done and i not in taken)
     return [index for _, index in zip(range(count), free, strict=False)]
 
 
 def parse_indexes(text: str) -> set[int]:
     """The indexes in ``1,3-5,7``; anything that is no index is ignored."""
-    found: set[int] = set()
+    indexes: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")
         if first.isdecimal() and (last or first).isdecimal() and int(last or first) < INDEX_MAX:
-            found.update(range(int(first), int(last or first) + 1))
-    return found
+            indexes.update(range(int(first), int(last or first) + 1))
+    return indexes
 
 
 def print_indexes(indexes: Iterable[int]) -> str:

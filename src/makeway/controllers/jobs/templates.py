@@ -122,20 +122,20 @@ def updates_for(
 def started(template: Raw, updates: Iterable[tuple[str, PodSetUpdate]]) -> tuple[Raw, str]:
     """A template with all that is added to it; and the conflict that forbids it, "" if there is none."""
     before = view(template, PodTemplate)
-    found = Additions(
+    additions = Additions(
         dict(before.metadata.labels), dict(before.metadata.annotations), dict(before.spec.node_selector),
         list(before.spec.tolerations),
     )  # fmt: skip
     for source, update in updates:
-        found.add(source, update)
+        additions.add(source, update)
     spec: Tree = {}
-    if found.node_selector:
-        spec["nodeSelector"] = found.node_selector
-    new = found.tolerations[len(before.spec.tolerations) :]
+    if additions.node_selector:
+        spec["nodeSelector"] = additions.node_selector
+    new = additions.tolerations[len(before.spec.tolerations) :]
     if new:  # existing ones keep the fields that we do not know
         spec["tolerations"] = [*_items(template), *new]
-    metadata = {"labels": found.labels, "annotations": found.annotations}
-    return amended(template, {"metadata": metadata, **({"spec": spec} if spec else {})}), found.conflict
+    metadata = {"labels": additions.labels, "annotations": additions.annotations}
+    return amended(template, {"metadata": metadata, **({"spec": spec} if spec else {})}), additions.conflict
 
 
 def is_started(template: Raw) -> bool:

@@ -59,16 +59,16 @@ def _reasons_of_cluster_queue(queue: ClusterQueue, find: Find, *, in_cycle: bool
 
 def reasons_of_local_queue(queue: LocalQueue, find: Find, *, in_cycle: bool = False) -> tuple[Reason, ...]:
     """Why a LocalQueue admits no workloads (api 14.3); ``in_cycle`` is about its ClusterQueue."""
-    found = []
+    reasons = []
     if queue.spec.is_stopped:
-        found.append(Reason("Stopped", f"its stopPolicy is {queue.spec.stop_policy}"))
+        reasons.append(Reason("Stopped", f"its stopPolicy is {queue.spec.stop_policy}"))
     name = queue.spec.cluster_queue
     behind = find(Ref("ClusterQueue", "", name))
     if behind is None:
-        found.append(Reason("ClusterQueueDoesNotExist", f"ClusterQueue {name} not found"))
+        reasons.append(Reason("ClusterQueueDoesNotExist", f"ClusterQueue {name} not found"))
     elif _reasons_of_cluster_queue(behind, find, in_cycle=in_cycle):
-        found.append(Reason("ClusterQueueIsInactive", f"ClusterQueue {name} is inactive"))
-    return tuple(found)
+        reasons.append(Reason("ClusterQueueIsInactive", f"ClusterQueue {name} is inactive"))
+    return tuple(reasons)
 
 
 def _conditions(stored: Any) -> Any:

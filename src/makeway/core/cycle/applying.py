@@ -188,7 +188,7 @@ def _settle_holds(state: State, plan: Plan, just_lost: frozenset[WorkloadKey]) -
         return
     with state.trial():
         queues = sorted({name for verdict in plan.verdicts for name in state.tree_of(verdict.workload.queue)})
-        claims.foresee(state, claims.survey(state, plan.now, queues).standing, plan.now)
+        claims.foresee(state, claims.survey(state, plan.now, queues).in_force, plan.now)
         held = Holds(state).in_force({})
     for queue in sorted({*plan.held_before, *held}):
         if plan.held_before.get(queue) != held.get(queue):

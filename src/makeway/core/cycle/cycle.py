@@ -45,14 +45,14 @@ class Heads(NamedTuple):
 
 def heads(state: State) -> list[Workload]:
     """The workloads that the next cycle evaluates: claimants whose victims are gone, one per active queue (S-4.2)."""
-    found = Heads.of(state)
-    return [*found.ready, *found.others]
+    next_heads = Heads.of(state)
+    return [*next_heads.ready, *next_heads.others]
 
 
 def _heads_beside(state: State, ready: list[Workload]) -> list[Workload]:
     """One workload per active queue, no claimants; those that were not refused since the last change come first."""
     parity = state.policy.is_parity
-    found = []
+    others = []
     for name in state.pending.in_use():
         if not state.is_active(name) and (parity or name in state.queues):
             continue  # workloads of a missing queue are told so (S-5.3.3); the recorded system tells them nothing
@@ -61,8 +61,8 @@ def _heads_beside(state: State, ready: list[Workload]) -> list[Workload]:
             name, due_only=not parity, sticky_blocks=not state.policy.gates.preemption_claims, but=claimants
         )
         if head is not None and not (claimants and _yields(state, head, ready)):
-            found.append(head)
-    return found
+            others.append(head)
+    return others
 
 
 def _yields(state: State, head: Workload, ready: list[Workload]) -> bool:
@@ -70,8 +70,8 @@ def _yields(state: State, head: Workload, ready: list[Workload]) -> bool:
     if head.family is None:
         return False
     claimants = (state.pending.find(head.queue, key) for key in state.claims.of_queue[head.queue])
-    better = (each for each in claimants if each is not None and each.option_rank < head.option_rank)
-    return head.family in {each.family for each in (*ready, *better)}
+    better = (claimant for claimant in claimants if claimant is not None and claimant.option_rank < head.option_rank)
+    return head.family in {claimant.family for claimant in (*ready, *better)}
 
 
 def decide(state: State, now: Millis, of: Heads | None = None, *, passing: bool = False) -> Plan:
@@ -87,7 +87,7 @@ def decide(state: State, now: Millis, of: Heads | None = None, *, passing: bool 
     known = claims.survey(state, now, sorted(trees))
     waits = state.waits_for_pods
     with state.trial():
-        redeeming = Redeeming(state, now, known.standing, frozenset(each.uid for each in ready), waits=waits)
+        redeeming = Redeeming(state, now, known.in_force, frozenset(each.uid for each in ready), waits=waits)
         first = redeeming.verdicts()
         claims.foresee(state, redeeming.left, now)
         ledger = Ledger(state, redeeming.left)
@@ -123,10 +123,10 @@ def _take_all(state: State, now: Millis, heads: list[Workload], processor: Entry
     entries = [nominate(state, head, now, processor.ledger.protected_claimants) for head in heads]
     refused = [refused_at_once(entry) for entry in entries if entry.refused is not None]
     turns: list[_Turn] = [entry for entry in entries if entry.refused is None]
-    for queue, standing in state.pending.reservations.by_queue().items():
+    for queue, reservations in state.pending.reservations.by_queue().items():
         refused_head = state.pending.first(queue)
-        if refused_head in standing and not state.pending.list_of(queue).is_due(refused_head, blocks=False):
-            turns.append(_Kept(queue, refused_head, standing[refused_head]))
+        if refused_head in reservations and not state.pending.list_of(queue).is_due(refused_head, blocks=False):
+            turns.append(_Kept(queue, refused_head, reservations[refused_head]))
     in_turn = _take_by_shares if state.policy.fair_sharing else _take_in_order
     return [*in_turn(state, turns, processor), *refused]
 
@@ -136,7 +136,7 @@ class _Kept(NamedTuple):
 
     queue: QueueName
     head: WorkloadKey
-    standing: HeadReservation
+    reservation: HeadReservation
 
 
 _Turn = Entry | _Kept
@@ -144,11 +144,13 @@ _Turn = Entry | _Kept
 
 def _take_in_order(state: State, turns: list[_Turn], processor: EntryProcessor) -> Iterator[Verdict]:
     """Process the turns in one order, fixed before the first of them (S-5.6)."""
-    for turn in sorted(turns, key=lambda turn: order(state, turn) if isinstance(turn, Entry) else turn.standing.order):
+    for turn in sorted(
+        turns, key=lambda turn: order(state, turn) if isinstance(turn, Entry) else turn.reservation.order
+    ):
         if isinstance(turn, Entry):
             yield processor.take(turn)
         else:
-            processor.ledger.keep_free(turn.queue, turn.standing.amounts, turn.head)
+            processor.ledger.keep_free(turn.queue, turn.reservation.amounts, turn.head)
 
 
 def _take_by_shares(state: State, turns: list[_Turn], processor: EntryProcessor) -> Iterator[Verdict]:
@@ -160,7 +162,7 @@ def _take_by_shares(state: State, turns: list[_Turn], processor: EntryProcessor)
             contestants.append(Contestant(turn.workload, nodes[turn.workload.queue], turn.assignment.usage, turn))
         else:
             head = state.pending.list_of(turn.queue).members[turn.head]
-            contestants.append(Contestant(head, nodes[turn.queue], turn.standing.asked, turn))
+            contestants.append(Contestant(head, nodes[turn.queue], turn.reservation.asked, turn))
     tournament: Tournament[_Turn] = Tournament(state, contestants, processor.ledger.as_ordered)
     while (picked := tournament.pick()) is not None:
         turn, why = picked
@@ -168,5 +170,5 @@ def _take_by_shares(state: State, turns: list[_Turn], processor: EntryProcessor)
             verdict = processor.take(turn)
             yield replace(verdict, steps=(*verdict.steps, why))
         else:
-            processor.ledger.keep_free(turn.queue, turn.standing.amounts, turn.head)
+            processor.ledger.keep_free(turn.queue, turn.reservation.amounts, turn.head)
         tournament.refresh(nodes[queue] for queue in processor.ledger.left_since())

@@ -212,9 +212,9 @@ class EntryProcessor:
         claimants = self.ledger.claimants
         leaving = [victim for victim in entry.leaving if victim.key not in claimants]
         taken = [claimants[victim.key] for victim in entry.leaving if victim.key in claimants]
-        inherited = [victim for each in taken for victim in each.victims]  # who has left by now may be back by right
-        victims = [(each.key, each.uid) for each in (*leaving, *inherited)]
-        latest = DAWN if victims else max((each.claim.expires_at for each in taken), default=self._now)
+        inherited = [victim for claimant in taken for victim in claimant.victims]  # one that left may be back by right
+        victims = [(victim.key, victim.uid) for victim in (*leaving, *inherited)]
+        latest = DAWN if victims else max((claimant.claim.expires_at for claimant in taken), default=self._now)
         until = claims.deadline(self._state, (*leaving, *inherited), self._now, at_least=latest)
         return claims.new_claim(entry.assignment, victims, self._now, until)
 

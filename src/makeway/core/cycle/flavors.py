@@ -335,25 +335,25 @@ class Search:
     def _representative(self, outcomes: Iterable[_Outcome]) -> _Outcome:
         """The worst resource of a flavor, whether or not the order of flavors is the queue's to say (S-6.6)."""
         worst: _Outcome | None = None
-        for each in outcomes:
-            if worst is None or self._better(worst, each):
-                worst = each
+        for outcome in outcomes:
+            if worst is None or self._better(worst, outcome):
+                worst = outcome
         assert worst is not None
         return worst
 
     def _mismatch(self, name: FlavorName, pod_sets: list[PodSet], shown: str) -> Step | None:
         """Why the podSets cannot use a flavor at all (S-6.3, 6.4)."""
-        if any(each.allowed and name not in each.allowed for each in pod_sets):
+        if any(pod_set.allowed and name not in pod_set.allowed for pod_set in pod_sets):
             return Step(Rule.NOT_ALLOWED, (shown, name))
         flavor = self.flavors.get(name)
         if flavor is None:
             return Step(Rule.NOT_FOUND, (shown, name))
-        for each in pod_sets:
+        for pod_set in pod_sets:
             for taint in flavor.taints:
-                tolerations = (*each.tolerations, *flavor.tolerations)
+                tolerations = (*pod_set.tolerations, *flavor.tolerations)
                 if not any(toleration.tolerates(taint) for toleration in tolerations):
                     return Step(Rule.TAINT, (shown, name, taint.key, taint.value, taint.effect))
-            if not _matches_labels(each, flavor.labels):
+            if not _matches_labels(pod_set, flavor.labels):
                 return Step(Rule.AFFINITY, (shown, name))
         return None
 

@@ -66,14 +66,14 @@ class Holds:
 
     def in_force(self, reserved: Reserved) -> dict[QueueName, Hold]:
         """The holds by queue; none where the queue is stopped, or where its own holders use what is waited for."""
-        found = {}
+        holds = {}
         for queue in {**self._first, **dict.fromkeys(self._decided)} if self else ():
             node, first = self._state.tree.queues.get(queue), self._first_of(queue)
             if first is None or node is None or not self._state.is_active(queue):
                 continue
             if _leaves_room(node, first[1], reserved.get(queue, NOTHING)):
-                found[queue] = Hold(*first)
-        return found
+                holds[queue] = Hold(*first)
+        return holds
 
     def charge(self, beside: QuotaNode, reserved: Reserved) -> bool:
         """In a trial, count what other queues of the tree hold as used; returns whether there is any.

@@ -110,20 +110,20 @@ class Ledger:
 
     def ended(self) -> list[EndedClaim]:
         """Claims that ended because of what other workloads got."""
-        found = [
+        ended = [
             EndedClaim(self.claimants[key].workload, claims.TAKEN.format(chosen.by.key))
             for key, chosen in self._chosen.items()
             if key in self.claimants
         ]
         for better in self._migrating:
-            found += [
+            ended += [
                 EndedClaim(claimant.workload, claims.SIBLING)
                 for key, claimant in self.claimants.items()
                 if claimant.workload.family == better.family
                 and claimant.workload.option_rank > better.option_rank
                 and key not in self._chosen
             ]
-        return found
+        return ended
 
     def left_since(self) -> list[QueueName]:
         """Queues whose victims were chosen since the last call."""

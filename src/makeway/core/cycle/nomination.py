@@ -135,7 +135,7 @@ def find_assignment(
             state.tree.release_all(state.tree.queues[replaces.queue], replaces.usage or {})
             return find_assignment(state, workload, now, tried=tried, only=only, barred=barred)
     finder = _Finder(state, workload, now, tried, only, barred, all_expired=all_expired)
-    full = [each.count for each in workload.pod_sets]
+    full = [pod_set.count for pod_set in workload.pod_sets]
     assignment, victims = finder.probe(full)
     if assignment.mode is Mode.FIT or victims.targets:
         return assignment, victims
@@ -148,8 +148,8 @@ def find_assignment(
 
 def search_counts(pod_sets: Sequence[PodSet], succeeds: Callable[[list[int]], bool]) -> list[int] | None:
     """The largest reduced counts that ``succeeds`` accepts: a lower-bound search over one common index (S-5.5)."""
-    full = [each.count for each in pod_sets]
-    reduced = [0 if each.min_count is None else max(0, each.count - each.min_count) for each in pod_sets]
+    full = [pod_set.count for pod_set in pod_sets]
+    reduced = [0 if pod_set.min_count is None else max(0, pod_set.count - pod_set.min_count) for pod_set in pod_sets]
     total = sum(reduced)
     if total == 0:
         return None
@@ -174,9 +174,9 @@ def round_of(state: State, workload: Workload, usage: Usage, targets: Sequence[T
     Own victims of lower priority make no round above nominal quota as long as the queue does not use more than before:
     then nothing is taken from others (0042).
     """
-    if not any(_displaces(each) for each in targets):
+    if not any(_displaces(target) for target in targets):
         return ""
-    only_below = all(_is_below(workload, each) for each in targets if _displaces(each))
+    only_below = all(_is_below(workload, target) for target in targets if _displaces(target))
     node = state.tree.queues[workload.queue]
     for fr, amount in usage.items():
         used = node.usage.get(fr, 0)
@@ -197,8 +197,8 @@ def _is_below(workload: Workload, target: Target) -> bool:
 
 def _first_that_counts(workload: Workload, targets: Sequence[Target], kind: Round) -> Target:
     """The target to leave out of a round too many; the circuit breaker counts every target."""
-    displaced = [each for each in targets if _displaces(each)]
-    others = [each for each in displaced if not _is_below(workload, each)] if kind == "above" else []
+    displaced = [target for target in targets if _displaces(target)]
+    others = [target for target in displaced if not _is_below(workload, target)] if kind == "above" else []
     return (others or displaced)[0]
 
 

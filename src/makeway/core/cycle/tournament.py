@@ -79,10 +79,10 @@ class Tournament(Generic[T]):
         self._counted = counted
         self._sides: dict[QuotaNode, _Side] = {}
         self._left: dict[str, Contestant[T]] = {}
-        for each in contestants:
-            invariant(each.node.name not in self._left, "two entries of queue {}", each.node.name)
-            self._left[each.node.name] = each
-            self._side(each.node).best = each
+        for contestant in contestants:
+            invariant(contestant.node.name not in self._left, "two entries of queue {}", contestant.node.name)
+            self._left[contestant.node.name] = contestant
+            self._side(contestant.node).best = contestant
         self._names = sorted(self._left, reverse=True)  # the next is the last
         self._picked: QuotaNode | None = None  # the queue of the last pick, until ``refresh`` has updated it
         self._computations = 0  # how often sides were computed together
@@ -158,13 +158,13 @@ class Tournament(Generic[T]):
             return seen_at(self._state.tree, side.node, best.node, best.usage)
         return seen_at(self._state.tree, side.node, below.node, below.seen)
 
-    def _key(self, node: QuotaNode, each: Contestant[Any], more: Usage) -> Key:
-        state, workload, gates = self._state, each.workload, self._state.policy.gates
+    def _key(self, node: QuotaNode, contestant: Contestant[Any], more: Usage) -> Key:
+        state, workload, gates = self._state, contestant.workload, self._state.policy.gates
         first = gates.prioritize_preemptor_workloads and workload in state.preemptors
-        borrows = gates.fair_sharing_prioritize_non_borrowing and borrows_of(node, each.asked, more)
+        borrows = gates.fair_sharing_prioritize_non_borrowing and borrows_of(node, contestant.asked, more)
         priority = -workload.priority if gates.priority_sorting_within_cohort else 0
         return (
-            not first, borrows, share(state.tree, node, more), priority, workload.queued_at, each.node.name
+            not first, borrows, share(state.tree, node, more), priority, workload.queued_at, contestant.node.name
         )  # fmt: skip
 
     def _why(self, root: _Side, winner: Contestant[Any]) -> Step:

@@ -63,17 +63,19 @@ def _of(objects: list[Wire], kind: type[T]) -> list[T]:
 
 def _surroundings(objects: list[Wire], policy: Policy) -> LoweringContext:
     ranges: defaultdict[str, list[LimitRange]] = defaultdict(list)
-    for each in _of(objects, LimitRange):
-        ranges[each.metadata.namespace or "default"].append(each)
+    for limit_range in _of(objects, LimitRange):
+        ranges[limit_range.metadata.namespace or "default"].append(limit_range)
     return LoweringContext(
         policy,
         queue_of={
-            (each.metadata.namespace or "default", each.metadata.name): QueueName(each.spec.cluster_queue)
-            for each in _of(objects, queueing.LocalQueue)
-            if not each.spec.is_stopped
+            (limit_range.metadata.namespace or "default", limit_range.metadata.name): QueueName(
+                limit_range.spec.cluster_queue
+            )
+            for limit_range in _of(objects, queueing.LocalQueue)
+            if not limit_range.spec.is_stopped
         },
-        limit_ranges={namespace: tuple(each) for namespace, each in ranges.items()},
-        runtime_classes={each.metadata.name: each for each in _of(objects, RuntimeClass)},
+        limit_ranges={namespace: tuple(limit_range) for namespace, limit_range in ranges.items()},
+        runtime_classes={limit_range.metadata.name: limit_range for limit_range in _of(objects, RuntimeClass)},
     )
 
 

@@ -144,24 +144,24 @@ def inactive_reasons(
     ``find`` knows flavors and checks. Without ``asks_for_checks`` all named checks count as existing and active.
     ``in_cycle``: a cohort above it is its own ancestor (S-2.3).
     """
-    found = []
+    reasons = []
     if queue.metadata.deletion_timestamp is not None:
-        found.append(Reason("Terminating", "it is being deleted"))
+        reasons.append(Reason("Terminating", "it is being deleted"))
     if queue.spec.is_stopped:
-        found.append(Reason("Stopped", f"its stopPolicy is {queue.spec.stop_policy}"))
+        reasons.append(Reason("Stopped", f"its stopPolicy is {queue.spec.stop_policy}"))
     named = dict.fromkeys(flavor.name for group in queue.spec.resource_groups for flavor in group.flavors)
     flavors = {name: find("ResourceFlavor", name) for name in named}
     missing = [name for name, flavor in flavors.items() if flavor is None]
     if missing:
-        found.append(Reason("FlavorNotFound", f"there is no ResourceFlavor {_listed(missing)}"))
+        reasons.append(Reason("FlavorNotFound", f"there is no ResourceFlavor {_listed(missing)}"))
     if asks_for_checks:
-        found += _reasons_of_checks(queue, find, frozenset(named))
+        reasons += _reasons_of_checks(queue, find, frozenset(named))
     bound = [name for name, flavor in flavors.items() if flavor is not None and flavor.spec.topology_name]
     if bound:
-        found.append(Reason("TopologyNotFound", f"no topology is served, as {_listed(bound)} would need"))
+        reasons.append(Reason("TopologyNotFound", f"no topology is served, as {_listed(bound)} would need"))
     if in_cycle:
-        found.append(Reason("Unknown", "a cohort above it is its own ancestor"))
-    return tuple(found)
+        reasons.append(Reason("Unknown", "a cohort above it is its own ancestor"))
+    return tuple(reasons)
 
 
 def _reasons_of_checks(queue: queueing.ClusterQueue, find: Find, flavors: frozenset[str]) -> Iterable[Reason]:

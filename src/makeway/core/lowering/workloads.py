@@ -251,21 +251,21 @@ def _pod_sets(
 ) -> tuple[tuple[PodSet, ...], str, int]:
     """The podSets, what is wrong with their requests, and how long the slowest of their pods may take to end."""
     lowered, broken, grace = [], "", 0
-    for each in pod_sets:
-        gone = min(reclaimed.get(each.name, 0), each.count)
-        topology = None if each.topology_request is None else each.topology_request.pod_set_group_name
+    for pod_set in pod_sets:
+        gone = min(reclaimed.get(pod_set.name, 0), pod_set.count)
+        topology = None if pod_set.topology_request is None else pod_set.topology_request.pod_set_group_name
         key = (
-            bytes(each.template), each.name, each.count - gone, each.min_count, each.allowed_resource_flavors, topology,
-            namespace,
+            bytes(pod_set.template), pod_set.name, pod_set.count - gone, pod_set.min_count,
+            pod_set.allowed_resource_flavors, topology, namespace,
         )  # fmt: skip
-        found = context.lowered.get(key)
-        if found is None:
+        known = context.lowered.get(key)
+        if known is None:
             if len(context.lowered) >= LOWERED_MAX:
                 context.forget_lowered()
-            found = context.lowered[key] = _one_pod_set(each, namespace, each.count - gone, context)
-        lowered.append(found[0])
-        broken = broken or found[1]
-        grace = max(grace, found[2])
+            known = context.lowered[key] = _one_pod_set(pod_set, namespace, pod_set.count - gone, context)
+        lowered.append(known[0])
+        broken = broken or known[1]
+        grace = max(grace, known[2])
     return tuple(lowered), broken, grace
 
 
@@ -341,19 +341,19 @@ def _held(
 
     A resource without a flavor there is part of the podSet's requests, but is charged to no quota.
     """
-    counts = {each.name: each.count for each in pod_sets}
+    counts = {pod_set.name: pod_set.count for pod_set in pod_sets}
     usage: dict[FR, int] = {}
     uses: list[PodSetUse] = []
-    for each in admission.pod_set_assignments if admission is not None else ():
-        all_of_them = counts.get(each.name, 0)
-        needed = all_of_them - min(reclaimed.get(each.name, 0), all_of_them)
-        assigned = all_of_them if each.count is None else each.count
-        amounts: dict[ResourceName, int] = dict.fromkeys(map(ResourceName, each.flavors), 0)
-        for resource, quantity in each.resource_usage.items():
+    for assignment in admission.pod_set_assignments if admission is not None else ():
+        all_of_them = counts.get(assignment.name, 0)
+        needed = all_of_them - min(reclaimed.get(assignment.name, 0), all_of_them)
+        assigned = all_of_them if assignment.count is None else assignment.count
+        amounts: dict[ResourceName, int] = dict.fromkeys(map(ResourceName, assignment.flavors), 0)
+        for resource, quantity in assignment.resource_usage.items():
             amount = units(quantity.nano, resource)
             amounts[ResourceName(resource)] = multiply(amount // assigned, needed) if needed < assigned else amount
-        flavors = {ResourceName(resource): FlavorName(flavor) for resource, flavor in each.flavors.items()}
+        flavors = {ResourceName(resource): FlavorName(flavor) for resource, flavor in assignment.flavors.items()}
         for name, flavor in flavors.items():
             usage[flavor, name] = add(usage.get((flavor, name), 0), amounts[name])
-        uses.append(PodSetUse(name=each.name, count=min(needed, assigned), flavors=flavors, amounts=amounts))
+        uses.append(PodSetUse(name=assignment.name, count=min(needed, assigned), flavors=flavors, amounts=amounts))
     return usage, tuple(uses)

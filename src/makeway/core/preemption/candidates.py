@@ -86,12 +86,12 @@ class Candidates:
 
     def read(self) -> Iterator[Candidate]:
         for evicted in (True, False):
-            for each in self._of_cohort(self._lenders.advantaged, evicted):
-                yield Candidate(each, self._lenders.advantaged[each.queue], advantaged=True)
-            for each in self._of_cohort(self._lenders.others, evicted):
-                yield Candidate(each, self._lenders.others[each.queue])
-            for each in self._of_own_queue(evicted):
-                yield Candidate(each)
+            for workload in self._of_cohort(self._lenders.advantaged, evicted):
+                yield Candidate(workload, self._lenders.advantaged[workload.queue], advantaged=True)
+            for workload in self._of_cohort(self._lenders.others, evicted):
+                yield Candidate(workload, self._lenders.others[workload.queue])
+            for workload in self._of_own_queue(evicted):
+                yield Candidate(workload)
 
     def are_there(self, *, advantaged: bool) -> bool:
         """Whether the cohort has candidates of this kind: a queue that borrows may have none.
@@ -133,14 +133,14 @@ class Candidates:
         queued = self._queue.within.equals_queued(incoming.queued_at)
         yield from filter(self._may, holders.equals(own, self._need, incoming.priority, queued, since, evicted=evicted))
 
-    def _may(self, each: Workload) -> bool:
-        if each.key in self._excluded:
+    def _may(self, workload: Workload) -> bool:
+        if workload.key in self._excluded:
             return False
-        if self._stuck_before is not None and each.evicted:
-            by = each.leaves_by()
+        if self._stuck_before is not None and workload.evicted:
+            by = workload.leaves_by()
             if by is not None and by <= self._stuck_before:
                 return False
-        return self._incoming.family is None or each.family != self._incoming.family
+        return self._incoming.family is None or workload.family != self._incoming.family
 
     def freed_at_most(self, fr: FR, *, while_borrowing: bool = False) -> tuple[int, int]:
         """The most ``fr`` that candidates could free: in the own queue, and in the cohort. Reads no candidate.

@@ -132,12 +132,12 @@ class Claims:
 
 def still_charged(state: State, claim: Claim) -> list[Workload]:
     """The victims of a claim that hold quota; one that left and came back is no longer a victim (P16)."""
-    found = []
+    charged = []
     for key, uid in claim.victims:
         held = state.holders.by_key.get(key)
         if held is not None and held.uid == uid and _never_left(held, claim):
-            found.append(held)
-    return found
+            charged.append(held)
+    return charged
 
 
 def _never_left(held: Workload, claim: Claim) -> bool:
@@ -155,8 +155,10 @@ def is_stuck(state: State, held: Workload, now: Millis) -> bool:
 def deadline(state: State, victims: Iterable[Workload], now: Millis, *, at_least: Millis = DAWN) -> Millis:
     """The latest time by which these victims must be gone: their grace, and some patience."""
     times = [
-        (stored(now) if each.evicted_at is None else each.evicted_at) + each.grace_ms + state.policy.claim_timeout_ms
-        for each in victims
+        (stored(now) if victim.evicted_at is None else victim.evicted_at)
+        + victim.grace_ms
+        + state.policy.claim_timeout_ms
+        for victim in victims
     ]
     return Millis(max([*times, at_least]))
 
@@ -221,13 +223,13 @@ class EndedClaim:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    standing: tuple[Claimant, ...] = ()  # oldest first
+    in_force: tuple[Claimant, ...] = ()  # oldest first
     ended: tuple[EndedClaim, ...] = ()
 
 
 def survey(state: State, now: Millis, queues: Iterable[QueueName]) -> Survey:
-    """Which claims of these queues stand, and which have ended; the queues include the whole of each tree."""
-    standing: list[Claimant] = []
+    """Which claims of these queues are in force, and which have ended; the queues include the whole of each tree."""
+    in_force: list[Claimant] = []
     ended: list[EndedClaim] = []
     for known in state.claims.within(queues):
         workload = state.pending.find(known.queue, known.key)
@@ -235,12 +237,12 @@ def survey(state: State, now: Millis, queues: Iterable[QueueName]) -> Survey:
             continue  # the workload is gone: nothing waits for what it claims
         why, claimant = _examined(state, known, workload, now)
         if claimant is not None:
-            standing.append(claimant)
+            in_force.append(claimant)
         else:
             ended.append(EndedClaim(workload, why))
-    standing.sort(key=Claimant.place)
-    left = _with_room(state, standing)
-    ended.extend(EndedClaim(claimant.workload, NO_ROOM) for claimant in standing if claimant not in left)
+    in_force.sort(key=Claimant.place)
+    left = _with_room(state, in_force)
+    ended.extend(EndedClaim(claimant.workload, NO_ROOM) for claimant in in_force if claimant not in left)
     return Survey(tuple(left), tuple(sorted(ended, key=lambda claim: claim.workload.key)))
 
 

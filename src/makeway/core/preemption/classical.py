@@ -131,18 +131,18 @@ class _Search:
     def attempt(self, *, may_borrow: bool) -> list[Candidate]:
         """Take candidates until it fits, then give back (S-8.7, 8.8); none if it never fits. Runs inside a trial."""
         taken: list[Candidate] = []
-        for each in self.candidates.read():
-            node = self._node if each.under is None else self._tree.queues[each.workload.queue]
-            if each.under is not None and self._is_barred(each, node, each.under, may_borrow):
+        for candidate in self.candidates.read():
+            node = self._node if candidate.under is None else self._tree.queues[candidate.workload.queue]
+            if candidate.under is not None and self._is_barred(candidate, node, candidate.under, may_borrow):
                 continue
-            self._tree.release_all(node, each.workload.usage or {})
-            taken.append(each)
+            self._tree.release_all(node, candidate.workload.usage or {})
+            taken.append(candidate)
             if self._fits(may_borrow):
                 return self._give_back(taken, may_borrow)
         return []
 
-    def _is_barred(self, each: Candidate, node: QuotaNode, under: QuotaNode, may_borrow: bool) -> bool:
-        if may_borrow and not each.advantaged and each.workload.priority >= self._below_borrower:
+    def _is_barred(self, candidate: Candidate, node: QuotaNode, under: QuotaNode, may_borrow: bool) -> bool:
+        if may_borrow and not candidate.advantaged and candidate.workload.priority >= self._below_borrower:
             return True
         at: QuotaNode | None = node
         while at is not None and at is not under:
@@ -161,23 +161,23 @@ class _Search:
 
     def _give_back(self, taken: list[Candidate], may_borrow: bool) -> list[Candidate]:
         victims = [taken[-1]]  # it did not fit without this one
-        for each in reversed(taken[:-1]):
-            node = self._node if each.under is None else self._tree.queues[each.workload.queue]
-            self._tree.charge_all(node, each.workload.usage or {})
+        for candidate in reversed(taken[:-1]):
+            node = self._node if candidate.under is None else self._tree.queues[candidate.workload.queue]
+            self._tree.charge_all(node, candidate.workload.usage or {})
             if not self._fits(may_borrow):
-                self._tree.release_all(node, each.workload.usage or {})
-                victims.append(each)
+                self._tree.release_all(node, candidate.workload.usage or {})
+                victims.append(candidate)
         return victims[::-1]
 
 
 def _target(
-    each: Candidate, incoming: Workload, queue: Queue, tree: QuotaTree, need: tuple[FR, ...],
+    candidate: Candidate, incoming: Workload, queue: Queue, tree: QuotaTree, need: tuple[FR, ...],
     equals: Equals, now: Millis,
 ) -> Target:  # fmt: skip
-    running = each.workload
-    if each.under is None:
+    running = candidate.workload
+    if candidate.under is None:
         ground = own_queue_ground(incoming, running, queue.within, equals.expired_before, now)
-    elif each.advantaged or only_without_borrowing(queue, incoming, running):
+    elif candidate.advantaged or only_without_borrowing(queue, incoming, running):
         node = tree.queues[running.queue]
         above = max(node.usage.get(fr, 0) - node.subtree.get(fr, 0) for fr in need)
         ground = Ground("InCohortReclamation", Step(Rule.RECLAIM, (running.key,), (above,)))

@@ -80,7 +80,7 @@ def _borrowers(state: State, queue: Queue, node: QuotaNode, need: tuple[FR, ...]
     """
     if node.parent is None or not queue.reclaim.preempts:
         return {}
-    found: dict[QueueName, QuotaNode] = {}
+    borrowers: dict[QueueName, QuotaNode] = {}
     leads_home = {node, *node.ancestors()}
     cohorts = [node.root]
     while cohorts:
@@ -91,8 +91,8 @@ def _borrowers(state: State, queue: Queue, node: QuotaNode, need: tuple[FR, ...]
             elif child is not node and not state.tree.within_nominal(child, need):
                 name = QueueName(child.name)
                 if state.is_active(name):
-                    found[name] = child
-    return found
+                    borrowers[name] = child
+    return borrowers
 
 
 def _not_even_all(
@@ -287,23 +287,23 @@ class _Search:
                 return True
         return False
 
-    def _leave(self, each: Workload, queue: QuotaNode, ground: Decided | None) -> Share:
+    def _leave(self, victim: Workload, queue: QuotaNode, ground: Decided | None) -> Share:
         """Take a victim out; returns the share of its side without it."""
-        self._tree.release_all(queue, each.usage or {})
+        self._tree.release_all(queue, victim.usage or {})
         if ground is None:
-            self._taken.append(Taken(each, queue))
+            self._taken.append(Taken(victim, queue))
             return NO_SHARE
         after = share(self._tree, ground.theirs)
-        self._taken.append(Taken(each, queue, ground, self._before[ground.mine], after))
+        self._taken.append(Taken(victim, queue, ground, self._before[ground.mine], after))
         return after
 
 
-def _target(each: Taken, incoming: Workload, queue: Queue, equals: Equals, now: Millis) -> Target:
-    running, ground = each.workload, each.ground
+def _target(victim: Taken, incoming: Workload, queue: Queue, equals: Equals, now: Millis) -> Target:
+    running, ground = victim.workload, victim.ground
     if ground is None:
-        found = own_queue_ground(incoming, running, queue.within, equals.expired_before, now)
-        return Target(running, found.reason, found.step)
-    shares = (each.before, ground.new, ground.old, each.after)
+        own_ground = own_queue_ground(incoming, running, queue.within, equals.expired_before, now)
+        return Target(running, own_ground.reason, own_ground.step)
+    shares = (victim.before, ground.new, ground.old, victim.after)
     step = Step(
         ground.rule, (running.key, ground.mine.name, ground.theirs.name),
         tuple(number for each in shares for number in each.fraction()),

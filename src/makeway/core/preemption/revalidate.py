@@ -89,17 +89,17 @@ def _with_present_shares(tree: QuotaTree, kept: list[Taken]) -> list[Taken]:
 
 def _replay(tree: QuotaTree, taken: list[Taken]) -> list[tuple[Taken, bool]]:
     """Put all back, take them out in order, and repeat each test. They have left before and have left after."""
-    for each in taken:
-        tree.charge_all(each.queue, each.workload.usage or {})
-    found = []
-    for each in taken:
-        ground = each.ground
+    for victim in taken:
+        tree.charge_all(victim.queue, victim.workload.usage or {})
+    results = []
+    for victim in taken:
+        ground = victim.ground
         if ground is None:
-            tree.release_all(each.queue, each.workload.usage or {})
-            found.append((each, True))
+            tree.release_all(victim.queue, victim.workload.usage or {})
+            results.append((victim, True))
             continue
         ground = ground._replace(new=share(tree, ground.mine), old=share(tree, ground.theirs))
-        tree.release_all(each.queue, each.workload.usage or {})
+        tree.release_all(victim.queue, victim.workload.usage or {})
         after = share(tree, ground.theirs)
-        found.append((replace(each, ground=ground, after=after), ground.passes(after)))
-    return found
+        results.append((replace(victim, ground=ground, after=after), ground.passes(after)))
+    return results

@@ -83,7 +83,7 @@ class Richest:
         self.looks += 1
         heap = self._heaps.get(cohort)
         if heap is None:
-            heap = self._heaps[cohort] = [_Rich(each, share(self._tree, each)) for each in cohort.children]
+            heap = self._heaps[cohort] = [_Rich(side, share(self._tree, side)) for side in cohort.children]
             self._changed.difference_update(cohort.children)
             heapify(heap)
         ties: list[_Rich] = []
@@ -98,11 +98,11 @@ class Richest:
                 ties.append(rich)
                 if not rich.node.is_queue:
                     break  # it goes before queues that have as much
-        for each in ties:
-            heappush(heap, each)
+        for side in ties:
+            heappush(heap, side)
         if not ties or not ties[-1].node.is_queue:
             return ties[-1].node if ties else None
-        return ties[0].node if len(ties) == 1 else min((each.node for each in ties), key=self._leaves_first)
+        return ties[0].node if len(ties) == 1 else min((side.node for side in ties), key=self._leaves_first)
 
     def _is_out(self, node: QuotaNode) -> bool:
         if node in self._dropped:

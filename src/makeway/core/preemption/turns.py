@@ -61,14 +61,14 @@ def turn_behind(
     """
     waiting_list = state.pending.list_of(workload.queue)
     in_vain: set[Shape] = set()
-    for each in _earlier_equals(waiting_list, workload):
-        if shape(each) in in_vain or not _takes_turns(state, workload, each, now) or refused(each):
+    for earlier in _earlier_equals(waiting_list, workload):
+        if shape(earlier) in in_vain or not _takes_turns(state, workload, earlier, now) or refused(earlier):
             continue
-        found, is_bound = searches(each)
+        found, is_bound = searches(earlier)
         if found:
-            return Turn(behind=each.key)
-        if not is_bound and not state.rounds.of(each).total:
-            in_vain.add(shape(each))
+            return Turn(behind=earlier.key)
+        if not is_bound and not state.rounds.of(earlier).total:
+            in_vain.add(shape(earlier))
     return None
 
 

@@ -232,11 +232,11 @@ def figures_by_local_queue(state: State, queue: QueueName) -> dict[LocalName, Lo
     parked = _by_local_queue(() if waiting_list is None else waiting_list.parked.values())
     node = state.tree.queues.get(queue)
     declared: Iterable[FR] = () if node is None else node.nominal
-    found = {}
+    figures = {}
     for name in sorted({*holders, *in_queue, *parked}):
         waiting = _seen_from(state, queue, _waiting(state, in_queue.get(name, []), parked.get(name, [])))
-        found[name] = _local(declared, holders.get(name, []), waiting)
-    return found
+        figures[name] = _local(declared, holders.get(name, []), waiting)
+    return figures
 
 
 def _local(declared: Iterable[FR], holders: list[Workload], waiting: PendingCounts) -> LocalFigures:

@@ -221,15 +221,15 @@ class Holders:
         self, queue: QueueName, places: list[Place], start: Place, since: Millis
     ) -> Iterator[tuple[Place, Workload]]:
         """The holders at ``places`` that reserved at ``since`` or later and come at ``start`` or after it."""
-        found = []
+        matching = []
         for priority, _, uid, key in places:
             self.looks += 1
             each = self.of_queue[queue][key]
             at = MOST if each.reserved_at is None else each.reserved_at
             place = (priority, -at, uid, key)
             if at >= since and place >= start:
-                found.append((place, each))
-        yield from sorted(found, key=lambda pair: pair[0])
+                matching.append((place, each))
+        yield from sorted(matching, key=lambda pair: pair[0])
 
     def _read(self, queue: QueueName, run: list[Place], start: int, stop: int) -> Iterator[tuple[Place, Workload]]:
         members = self.of_queue[queue]

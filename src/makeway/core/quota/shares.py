@@ -99,7 +99,7 @@ def share(tree: QuotaTree, node: QuotaNode, more: Usage = NOTHING) -> Share:
     tree.shares += 1
     if node.parent is None:
         return NO_SHARE
-    found: Share | None = None
+    largest: Share | None = None
     usage = node.usage
     for resource, lendable, quotas in terms(tree, node):
         above = 0
@@ -109,9 +109,9 @@ def share(tree: QuotaTree, node: QuotaNode, more: Usage = NOTHING) -> Share:
                 used = add(used, more.get(fr, 0))
             if used > quota:
                 above = add(above, subtract(used, quota))
-        if above and lendable > 0 and (found is None or above * found.lendable > found.above * lendable):
-            found = (tree.share_type or Share)(above, lendable, node.weight, resource)
-    return NO_SHARE if found is None else found
+        if above and lendable > 0 and (largest is None or above * largest.lendable > largest.above * lendable):
+            largest = (tree.share_type or Share)(above, lendable, node.weight, resource)
+    return NO_SHARE if largest is None else largest
 
 
 def terms(tree: QuotaTree, node: QuotaNode) -> tuple[ShareTerm, ...]:
@@ -130,10 +130,10 @@ def terms(tree: QuotaTree, node: QuotaNode) -> tuple[ShareTerm, ...]:
 def _lendable(tree: QuotaTree, cohort: QuotaNode) -> Mapping[ResourceName, int]:
     """All that the members of a cohort could have, by resource: of every flavor that its tree knows."""
     if cohort.lendable is None:
-        found: dict[ResourceName, int] = {}
+        amounts: dict[ResourceName, int] = {}
         for fr in cohort.root.subtree:
-            found[fr[1]] = add(found.get(fr[1], 0), tree.potential(cohort, fr))
-        cohort.lendable = found
+            amounts[fr[1]] = add(amounts.get(fr[1], 0), tree.potential(cohort, fr))
+        cohort.lendable = amounts
     return cohort.lendable
 
 
@@ -154,7 +154,7 @@ def seen_at(tree: QuotaTree, node: QuotaNode, queue: QuotaNode, usage: Usage) ->
     """How much of what ``queue`` would use besides its usage reaches ``node`` above it (S-2.7)."""
     if node is queue:
         return usage
-    found: dict[FR, int] = {}
+    seen: dict[FR, int] = {}
     for fr, amount in usage.items():
         rest, at = amount, queue
         while rest > 0 and at is not node:
@@ -162,5 +162,5 @@ def seen_at(tree: QuotaTree, node: QuotaNode, queue: QuotaNode, usage: Usage) ->
             assert at.parent is not None, "the node is above the queue"
             at = at.parent
         if rest > 0:
-            found[fr] = rest
-    return found
+            seen[fr] = rest
+    return seen

@@ -290,7 +290,7 @@ def _total(node: QuotaNode, inactive: frozenset[str]) -> None:
 
 def _cyclic(parents: Mapping[str, str]) -> set[str]:
     """Cohorts that are their own ancestor."""
-    found: set[str] = set()
+    cyclic: set[str] = set()
     done: set[str] = set()
     for start in parents:
         trail: dict[str, int] = {}
@@ -299,6 +299,6 @@ def _cyclic(parents: Mapping[str, str]) -> set[str]:
             trail[name] = len(trail)
             name = parents[name]
         if name in trail:
-            found.update([*trail][trail[name] :])
+            cyclic.update([*trail][trail[name] :])
         done.update(trail)
-    return found
+    return cyclic
