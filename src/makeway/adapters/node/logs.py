@@ -78,10 +78,10 @@ class LogSpot(NamedTuple):
 
     def mark(self) -> Mark:
         """A fingerprint of the files, equal as long as nothing was written."""
-        return tuple(_looks(path) for path in self if path is not None)
+        return tuple(_fingerprint(path) for path in self if path is not None)
 
 
-def _looks(path: Path) -> tuple[int, int]:
+def _fingerprint(path: Path) -> tuple[int, int]:
     try:
         found = os.stat(path)
     except OSError:

@@ -26,7 +26,7 @@ from makeway.cli.terminal.screen import echo, plain, plural
 from makeway.runtime.ports import NotFound, Retryable, StoreError
 
 JOBS, PODS, WORKLOADS = (resource_of(kind_of(each)) for each in (Job, Pod, Workload))
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 AWAY_SECONDS = 300.0  # a server may be away this long
 LOG_END_SECONDS = 10.0  # the last output of a Job may take this long
 TIMED_OUT, LOST = 124, 1  # exit codes
@@ -195,7 +195,7 @@ class PodLog:
                 return
             except Retryable as error:
                 self.problem = error
-                time.sleep(LOOK_SECONDS * 2)
+                time.sleep(POLL_SECONDS * 2)
             except StoreError as error:  # the log is gone with its pod
                 self.problem = error
                 return
@@ -250,7 +250,7 @@ class JobFollower:
 
     def follow(self) -> Ended:
         while True:
-            found = self._look()
+            found = self._read()
             self._attach(found)
             self._tell_eviction(found.workload)
             end = ended(found)
@@ -259,13 +259,13 @@ class JobFollower:
                     log.join(LOG_END_SECONDS)
                 return end
             self._tell(standing(found))
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
 
     def close(self) -> None:
         for log in self._logs.values():
             log.stop()
 
-    def _look(self) -> JobSeen:
+    def _read(self) -> JobSeen:
         until = time.monotonic() + AWAY_SECONDS
         while True:
             try:
@@ -274,7 +274,7 @@ class JobFollower:
                 if time.monotonic() > until:
                     raise
                 self._tell("the server cannot be reached; the job goes on, and is looked for again")
-                time.sleep(LOOK_SECONDS * 4)
+                time.sleep(POLL_SECONDS * 4)
 
     def _attach(self, found: JobSeen) -> None:
         for pod in found.pods:

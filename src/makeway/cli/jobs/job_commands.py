@@ -18,7 +18,7 @@ from makeway.cli.objects.resources import namespace_option
 from makeway.cli.terminal.screen import echo, plain
 from makeway.runtime.ports import NotFound, Retryable, StoreError
 
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 GONE_SECONDS = 3600.0
 TIMED_OUT = 124
 job_names = click.argument("names", nargs=-1, required=True, metavar="JOB...", shell_complete=complete_names_of("jobs"))
@@ -67,7 +67,7 @@ def logs(
             running.append(PodLog(connection.client, where, pod, query, write).start())
         for each in running:
             while not each.is_done:
-                time.sleep(LOOK_SECONDS)
+                time.sleep(POLL_SECONDS)
         problems = [each.problem for each in running if each.problem is not None]
         if problems:
             raise problems[0]
@@ -147,7 +147,7 @@ def _wait_for_pods(client: Client, namespace: str, uid: str) -> None:
     while time.monotonic() < until:
         if not client.list(PODS, namespace, labels=f"batch.kubernetes.io/controller-uid={uid}").get("items"):
             return
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
 # --- wait ------------------------------------------------------------------------------------------------------------
@@ -188,5 +188,5 @@ def _waited(connection: Connection, namespace: str, names: Sequence[str], second
             echo(f"not ended in time: {', '.join(plain(each) for each in left)}", err=True)
             return TIMED_OUT
         if left:
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
     return next((codes[name] for name in names if codes[name]), 0)

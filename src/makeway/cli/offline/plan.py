@@ -176,11 +176,11 @@ class _Story:
             yield _bold("Left out:")
             yield from (line for each in left_out for line in _folded(each, 2))
 
-    def _ending(self, somebody_waits: bool) -> str:
+    def _ending(self, some_wait: bool) -> str:
         if self.planned.settled:
-            return "Nothing more changes. Still waiting:" if somebody_waits else "Nothing more changes. Nobody waits."
+            return "Nothing more changes. Still waiting:" if some_wait else "Nothing more changes. Nobody waits."
         stopped = f"Stopped after {plural(len(self.planned.cycles), 'cycle')}, and the next one has something to do."
-        return f"{stopped} Waiting at its end:" if somebody_waits else stopped
+        return f"{stopped} Waiting at its end:" if some_wait else stopped
 
     def _name(self, key: WorkloadKey) -> str:
         """A Workload that was made for a Job has the Job's name."""

@@ -29,7 +29,7 @@ from makeway.cli.terminal.screen import echo, plain, plural, print_finding
 from makeway.runtime.ports import StoreError
 
 APART_SECONDS = 2.0  # between two jobs, so that users see their order
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 ONCE_SECONDS = 55.0  # everything ends within a minute
 EXAMPLE = "examples/quickstart"
 _PREEMPTED = re.compile(r"JobUID: (?P<job>\S+?)\) due to (?P<reason>[^;]+)")
@@ -160,10 +160,10 @@ class _Stage:
         while self.left() and (until is None or time.monotonic() < until):
             for job in [job for job in self._jobs if job not in self._codes]:
                 try:
-                    self._look(job)
+                    self._report(job)
                 except StoreError:
                     continue
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
 
     def left(self) -> list[str]:
         return ["/".join(job) for job in self._jobs if job not in self._codes]
@@ -173,7 +173,7 @@ class _Stage:
         count = sum(self._evicted.values())
         return f"{words}; {plural(count, 'time')} somebody made way" if count else words
 
-    def _look(self, job: tuple[str, str]) -> None:
+    def _report(self, job: tuple[str, str]) -> None:
         found = seen(self._client, *job)
         count = evictions(found.workload)
         if count > self._evicted.get(job, 0):

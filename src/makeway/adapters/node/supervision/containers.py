@@ -190,7 +190,7 @@ class RunningContainer:
 
     # --- what is asked of it ---
 
-    def look(self, now: Moment) -> None:
+    def step(self, now: Moment) -> None:
         """Do what is due."""
         for pid, ask in list(self._asks.items()):
             if ask.until_ms <= now.ms:

@@ -160,12 +160,12 @@ class App:
                 self._loop = asyncio.get_running_loop()
                 self._watches.bell.begin()
                 upkeep = self._loop.create_task(self._upkeep.run())
-                looks = self._loop.create_task(self._streams.look_after())
+                checks = self._loop.create_task(self._streams.check_regularly())
                 await send({"type": "lifespan.startup.complete"})
                 self.listening.set_result(None)
             else:
                 upkeep.cancel()
-                looks.cancel()
+                checks.cancel()
                 self._threads.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return

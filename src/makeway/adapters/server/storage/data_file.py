@@ -159,7 +159,7 @@ class DataFile:
             self._where.note()
             self._commit(changes)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check that the file is as we left it. Raises Lost, and NoRoom if it cannot be written."""
         try:
             self._where.check()
@@ -170,14 +170,14 @@ class DataFile:
 
     def try_again(self, size: int) -> None:
         """Test whether there is room again, for about ``size`` bytes, by a commit that changes no object."""
-        self.look()
+        self.check()
         disk = os.fstatvfs(self._where.file)
         if disk.f_bavail * disk.f_frsize < 2 * size or not self._reserve.fill():
             raise NoRoom("the disk is full")
         self._commit(())
 
     def _commit(self, changes: Sequence[Revision]) -> None:
-        self.look()
+        self.check()
         first: dict[Key, Stored | None] = {}
         newest: dict[Key, Revision] = {}
         for each in changes:
