@@ -147,10 +147,10 @@ def _marks(spots: Sequence[LogSpot]) -> list[Mark]:
 
 def _read_all(readers: Sequence[LogReader]) -> list[LogReading | Exception]:
     """Read the logs; a log that cannot be read only fails its own reader."""
-    found: list[LogReading | Exception] = []
+    readings: list[LogReading | Exception] = []
     for reader in readers:
         try:
-            found.append(_read_one(reader))
+            readings.append(_read_one(reader))
         except Exception as error:
-            found.append(error)
-    return found
+            readings.append(error)
+    return readings

@@ -77,8 +77,8 @@ def _noted(path: Path) -> Millis | None:
         return None
     finally:
         os.close(file)
-    found = int(text) if text.strip().isdigit() else 0
-    return Millis(found) if 0 < found <= LAST_MILLIS else None
+    millis = int(text) if text.strip().isdigit() else 0
+    return Millis(millis) if 0 < millis <= LAST_MILLIS else None
 
 
 def _note(path: Path, now: Millis) -> None:

@@ -78,12 +78,12 @@ class WatchFollower:
 
     def take(self, limit: int) -> list[WatchEvent]:
         with self._changed:
-            found = [self._events.popleft() for _ in range(min(limit, len(self._events)))]
-            if found:
+            events = [self._events.popleft() for _ in range(min(limit, len(self._events)))]
+            if events:
                 self._changed.notify_all()
             elif self._error is not None and not self._stopped and self._is_told():
                 raise self._error
-            return found
+            return events
 
     def _is_told(self) -> bool:
         return isinstance(self._error, Expired) or self._failures >= FAILURES_TOLD

@@ -234,14 +234,14 @@ class World:
 
     def _queue_of(self, namespace: str, name: str) -> str:
         """The ClusterQueue of a LocalQueue; once known it stays."""
-        found = self._queues.get((namespace, name))
-        if found is None:
+        queue = self._queues.get((namespace, name))
+        if queue is None:
             try:
-                found = self._store.get(LOCAL_QUEUES, namespace, name).value().spec.cluster_queue
+                queue = self._store.get(LOCAL_QUEUES, namespace, name).value().spec.cluster_queue
             except NotFound:
                 return ""
-            self._queues[namespace, name] = found
-        return found
+            self._queues[namespace, name] = queue
+        return queue
 
     # --- running ---
 

@@ -57,8 +57,8 @@ def seen(client: Client, namespace: str, name: str) -> JobSeen:
 
 def condition(tree: Object | None, type_: str) -> Object | None:
     """Return a condition that is True."""
-    found = ((tree or {}).get("status") or {}).get("conditions") or ()
-    return next((each for each in found if each["type"] == type_ and each["status"] == "True"), None)
+    conditions = ((tree or {}).get("status") or {}).get("conditions") or ()
+    return next((each for each in conditions if each["type"] == type_ and each["status"] == "True"), None)
 
 
 def exit_codes(pods: tuple[Object, ...]) -> Iterator[tuple[str, int, Object]]:
@@ -250,15 +250,15 @@ class JobFollower:
 
     def follow(self) -> Ended:
         while True:
-            found = self._read()
-            self._attach(found)
-            self._tell_eviction(found.workload)
-            end = ended(found)
+            state = self._read()
+            self._attach(state)
+            self._tell_eviction(state.workload)
+            end = ended(state)
             if end is not None:
                 for log in self._logs.values():
                     log.join(LOG_END_SECONDS)
                 return end
-            self._tell(standing(found))
+            self._tell(standing(state))
             time.sleep(POLL_SECONDS)
 
     def close(self) -> None:
@@ -303,5 +303,5 @@ class JobFollower:
 
 
 def _has_begun(status: Any) -> bool:
-    found = status.get("containerStatuses") or ()
-    return any("running" in (each.get("state") or {}) or "terminated" in (each.get("state") or {}) for each in found)
+    statuses = status.get("containerStatuses") or ()
+    return any("running" in (each.get("state") or {}) or "terminated" in (each.get("state") or {}) for each in statuses)

@@ -97,15 +97,15 @@ def _pods_of(connection: Connection, namespace: str, word: str) -> list[str]:
     if slash and kind.lower() in ("pod", "pods", "po"):
         return [name]
     job = _plain_name(word)
-    found = seen(client, namespace, job)
-    if found.job is None:
+    state = seen(client, namespace, job)
+    if state.job is None:
         client.get(PODS, namespace, job)  # raises if there is no such Job
         return [job]
-    if not found.pods:
+    if not state.pods:
         hint = f"`makeway describe job {job}` says what it waits for"
         raise click.ClickException(f"job {plain(job)} has no pods yet\n\nhint: {hint}")
-    pods = sorted(found.pods, key=lambda each: (str(each["metadata"].get("creationTimestamp")), _name(each)))
-    count = int((found.job.get("spec") or {}).get("parallelism", 1))
+    pods = sorted(state.pods, key=lambda each: (str(each["metadata"].get("creationTimestamp")), _name(each)))
+    count = int((state.job.get("spec") or {}).get("parallelism", 1))
     return [_name(each) for each in (pods if count > 1 else pods[-1:])]
 
 
@@ -126,17 +126,17 @@ def cancel(names: tuple[str, ...], namespace: str | None, wait: bool) -> None:
     missing = False
     with connected() as connection:
         where = namespace or connection.namespace
-        found: list[tuple[str, str]] = []
+        jobs: list[tuple[str, str]] = []
         for name in (_plain_name(each) for each in names):
             try:
                 job = connection.client.get(JOBS, where, name)
                 connection.client.delete(JOBS, where, name, {"propagationPolicy": "Background"})
-                found.append((name, str(job["metadata"]["uid"])))
+                jobs.append((name, str(job["metadata"]["uid"])))
                 click.echo(f"cancelled job {plain(name)}")
             except NotFound:
                 missing = True
                 echo(f"there is no job {plain(name)} in namespace {plain(where)}", err=True)
-        for _, uid in found if wait else ():
+        for _, uid in jobs if wait else ():
             _wait_for_pods(connection.client, where, uid)
     if missing:
         raise click.exceptions.Exit(1)

@@ -95,9 +95,9 @@ def plan(
 def _load(paths: Sequence[str], recursive: bool, config: str | None, profile: Profile) -> tuple[list[Manifest], Policy]:
     """Return the manifests and the policy of the configuration; with errors the program ends."""
     gathered = gather([*([] if config is None else [config]), *paths], recursive)
-    found = gathered.findings()
-    errors = count(found, "error")
-    for finding in found:
+    findings = gathered.findings()
+    errors = count(findings, "error")
+    for finding in findings:
         print_finding(finding if errors else replace(finding, hint=""), err=True)
     if errors:
         click.echo(f"nothing is planned: {plural(errors, 'error')}", err=True)

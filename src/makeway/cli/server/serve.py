@@ -321,16 +321,16 @@ def _end_server(folder: Path, timeout: float) -> None:
 
 def _end_pods(folder: Path, timeout: float) -> None:
     """Let supervisors end their pods as in a deletion, and record it; the next server reads that."""
-    found = list(supervised(folder / "pods"))
-    for each in found:
+    pods = list(supervised(folder / "pods"))
+    for each in pods:
         processes.send(each, signal.SIGTERM)
     until = time.monotonic() + timeout
-    while left := [each for each in found if processes.is_alive(each.pid, each.ticks, processes.boot_id())]:
+    while left := [each for each in pods if processes.is_alive(each.pid, each.ticks, processes.boot_id())]:
         if time.monotonic() >= until:
             hint = "give them more time with --timeout; they are killed when their grace period is over"
             raise click.ClickException(f"{plural(len(left), 'pod')} have not ended after {timeout:g} s\n\nhint: {hint}")
         time.sleep(POLL_SECONDS)
-    echo(f"{plural(len(found), 'pod')} ended")
+    echo(f"{plural(len(pods), 'pod')} ended")
 
 
 # --- status ----------------------------------------------------------------------------------------------------------

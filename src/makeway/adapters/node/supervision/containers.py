@@ -310,8 +310,8 @@ class RunningContainer:
 def _ticks(pid: int) -> int:
     """When a process began; 0 if unknown: then only the mark ties it to its pod."""
     with suppress(OSError):
-        found = processes.find(pid)
-        return found.ticks if found else 0
+        process = processes.find(pid)
+        return process.ticks if process else 0
     return 0
 
 

@@ -118,16 +118,16 @@ class DataFile:
 
         Raises ``DataFileRefused`` at the end, with all objects that are not as they were written.
         """
-        found: list[int] = []
+        checksums: list[int] = []
         damaged: list[str] = []
         for each in rows(self._connection, self._revision):
             if isinstance(each, Stored):
-                found.append(checksum(_key(each), each.data))
+                checksums.append(checksum(_key(each), each.data))
                 yield each
             else:
                 damaged.append(each)
-        if not damaged and (len(found), total(found)) != (self._count, self._sum):
-            missing = self._count - len(found)
+        if not damaged and (len(checksums), total(checksums)) != (self._count, self._sum):
+            missing = self._count - len(checksums)
             damaged.append(f"{missing} objects are missing" if missing > 0 else "some objects are older than they were")
         if damaged:
             raise DataFileRefused(f"{self.path} cannot be served as it is: {told(damaged)}; {RECOVERY}")
