@@ -20,7 +20,7 @@ WORKLOADS = f"{QUEUEING}/namespaces/default/workloads"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 EVENTS = "/api/v1/namespaces/default/events"
 PATIENCE_SECONDS = 30
-LOOK_SECONDS = 0.01
+POLL_SECONDS = 0.01
 Tree = dict[str, Any]
 
 
@@ -97,7 +97,7 @@ def until(holds: Callable[[], object], what: str = "it") -> None:
     while not holds():
         if time.monotonic() > end:
             pytest.fail(f"{what} never came to pass")
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
 # --- objects ----------------------------------------------------------------------------------------------------------

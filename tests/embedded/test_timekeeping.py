@@ -65,7 +65,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / CLOCK_FILE).symlink_to(tmp_path / "far")
     keeper = Timekeeper(tmp_path)
     assert abs(keeper.clock() - time.time_ns() // 10**6) < HOUR_MS
-    keeper.look()
+    keeper.check()
     assert (tmp_path / "far").read_text() == "4102444800000\n"
     assert not (tmp_path / CLOCK_FILE).is_symlink()
     assert (tmp_path / CLOCK_FILE).stat().st_mode & 0o777 == 0o600
@@ -75,11 +75,11 @@ def test_a_clock_that_was_set_is_told_once(tmp_path: Path, caplog: pytest.LogCap
     wall = Wall()
     keeper = Timekeeper(tmp_path, wall)
     with caplog.at_level(logging.WARNING):
-        keeper.look()
+        keeper.check()
         assert caplog.messages == []
         wall.set_by = -HOUR_NS
-        keeper.look()
-        keeper.look()
+        keeper.check()
+        keeper.check()
     (told,) = caplog.messages
     assert "behind that of the server" in told
     assert str(tmp_path / CLOCK_FILE) in told

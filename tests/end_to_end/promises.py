@@ -29,7 +29,7 @@ from tests.end_to_end.operations import Operation
 Tree = dict[str, Any]
 Key = tuple[tuple[str, str], str, str]  # kind, namespace, name
 SETTLE_SECONDS = 60.0
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 RESIDENT_BYTES_MAX = 300 * 2**20  # some 70 are usual
 OURS = ("kueue.x-k8s.io/", "batch.kubernetes.io/", "foregroundDeletion", "orphan")  # finalizers that makeway takes away
 WRITTEN = ("create", "json", "merge", "strategic", "apply", "status", "update", "release")
@@ -181,7 +181,7 @@ def until(holds: Callable[[], str], seconds: float = SETTLE_SECONDS) -> None:
     while words := holds():
         if time.monotonic() > end:
             raise Broken(f"after {seconds:g} s still: {words}")
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
 def check_usage(server: Lives) -> None:

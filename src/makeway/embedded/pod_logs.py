@@ -22,7 +22,7 @@ from makeway.embedded.local_node import FOLDER
 from makeway.runtime.ports import Stored
 
 READERS = 2
-LOOK_SECONDS = 0.1  # between two checks of followed logs
+POLL_SECONDS = 0.1  # between two checks of followed logs
 AT_ONCE = 8  # logs that are read before others have their turn
 TURN_SECONDS = 0.002
 SURE_SECONDS = 5.0  # after this time a log is read anyway: a supervisor that was killed changes no file
@@ -48,16 +48,16 @@ class Logs:
         except NoLogYet as error:
             raise NoLog(str(error)) from None
         yield b""
-        look = await loop.run_in_executor(self._threads, _looked, reader)
+        reading = await loop.run_in_executor(self._threads, _read_one, reader)
         while True:
-            if look.part:
-                yield look.part
+            if reading.part:
+                yield reading.part
             if reader.is_done:
                 return
-            if look.part:
-                look = await loop.run_in_executor(self._threads, _looked, reader)
+            if reading.part:
+                reading = await loop.run_in_executor(self._threads, _read_one, reader)
             else:
-                look = await self._lookout.changed(reader, look)
+                reading = await self._lookout.changed(reader, reading)
 
 
 class LogReading(NamedTuple):
@@ -68,7 +68,7 @@ class LogReading(NamedTuple):
     mark: Mark
 
 
-def _looked(reader: LogReader) -> LogReading:
+def _read_one(reader: LogReader) -> LogReading:
     spot = reader.spot
     mark = spot.mark()
     part = reader.read()
@@ -109,7 +109,7 @@ class Lookout:
     async def _look_out(self) -> None:
         try:
             while self._waiting:
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
                 woken = await self._woken()
                 for at in range(0, len(woken), AT_ONCE):
                     await self._read(woken[at : at + AT_ONCE])
@@ -129,14 +129,14 @@ class Lookout:
 
     async def _read(self, waiters: Sequence[_Waiter]) -> None:
         readers = [each.reader for each in waiters]
-        looks = await asyncio.get_running_loop().run_in_executor(self._threads, _looks, readers)
-        for waiter, look in zip(waiters, looks, strict=True):
+        readings = await asyncio.get_running_loop().run_in_executor(self._threads, _read_all, readers)
+        for waiter, reading in zip(waiters, readings, strict=True):
             if waiter.found.done():  # its client is gone
                 continue
-            if isinstance(look, Exception):
-                waiter.found.set_exception(look)
+            if isinstance(reading, Exception):
+                waiter.found.set_exception(reading)
             else:
-                waiter.found.set_result(look)
+                waiter.found.set_result(reading)
         if len(waiters) == AT_ONCE:
             await asyncio.sleep(TURN_SECONDS)
 
@@ -145,12 +145,12 @@ def _marks(spots: Sequence[LogSpot]) -> list[Mark]:
     return [each.mark() for each in spots]
 
 
-def _looks(readers: Sequence[LogReader]) -> list[LogReading | Exception]:
+def _read_all(readers: Sequence[LogReader]) -> list[LogReading | Exception]:
     """Read the logs; a log that cannot be read only fails its own reader."""
-    found: list[LogReading | Exception] = []
+    readings: list[LogReading | Exception] = []
     for reader in readers:
         try:
-            found.append(_looked(reader))
+            readings.append(_read_one(reader))
         except Exception as error:
-            found.append(error)
-    return found
+            readings.append(error)
+    return readings

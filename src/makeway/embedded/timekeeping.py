@@ -35,16 +35,16 @@ class Timekeeper:
         self._thread = Thread(target=self._run, name="makeway-clock", daemon=True)
 
     def start(self) -> None:
-        self.look()
+        self.check()
         self._thread.start()
 
     def stop(self) -> None:
         self._ending.set()
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)
-        self.look()
+        self.check()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Write the note, and log if the machine's clock differs."""
         with suppress(OSError):  # a full disk: the next note may have room
             _note(self._path, self.clock())
@@ -62,7 +62,7 @@ class Timekeeper:
 
     def _run(self) -> None:
         while not self._ending.wait(KEEP_SECONDS):
-            self.look()
+            self.check()
 
 
 def _noted(path: Path) -> Millis | None:
@@ -77,8 +77,8 @@ def _noted(path: Path) -> Millis | None:
         return None
     finally:
         os.close(file)
-    found = int(text) if text.strip().isdigit() else 0
-    return Millis(found) if 0 < found <= LAST_MILLIS else None
+    millis = int(text) if text.strip().isdigit() else 0
+    return Millis(millis) if 0 < millis <= LAST_MILLIS else None
 
 
 def _note(path: Path, now: Millis) -> None:

@@ -48,7 +48,7 @@ def failure(client: Client, method: str = "POST") -> StoreError:
     return failed.value
 
 
-# --- who is trusted, and who we are ----------------------------------------------------------------------------------
+# --- certificates and credentials -------------------------------------------------------------------------------------
 
 
 def test_a_request_carries_who_we_are_and_what_we_want(server: Server, client: Client) -> None:

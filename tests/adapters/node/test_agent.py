@@ -347,7 +347,7 @@ def test_the_trouble_of_one_pod_is_its_own(node: TestNode, caplog: pytest.LogCap
 @pytest.mark.parametrize("what", ["Pod on a node", "Pod nowhere", "Pod spread"])
 def test_a_pod_that_cannot_be_read_keeps_no_other_from_running(node: TestNode, what: str, restarts: bool) -> None:
     told: list[tuple[Ref, str]] = []
-    node.gave_up = lambda whom, part, error: told.append((whom, str(error))) if error is not None else None
+    node.gave_up = lambda ref, part, error: told.append((ref, str(error))) if error is not None else None
     bad = {**UNREADABLE[what], "metadata": {**UNREADABLE[what]["metadata"], "uid": str(uuid4())}}
     put_past(node.store, {**bad, "spec": {"nodeName": "here", **bad["spec"]}})
     if restarts:
@@ -366,7 +366,7 @@ def test_a_node_that_cannot_be_read_ends_nothing_and_is_said(node: TestNode) -> 
     node.run("before", "exit 0")
     node.until_phase("before", "Succeeded")
     told: list[Ref] = []
-    node.gave_up = lambda whom, part, error: told.append(whom)
+    node.gave_up = lambda ref, part, error: told.append(ref)
     tree = node.object("v1", "Node", "here")
     put_past(node.store, {**tree, "status": {"conditions": 7}})
     node.restart()

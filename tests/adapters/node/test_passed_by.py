@@ -218,7 +218,7 @@ def test_the_first_process_of_a_container_collects_what_was_left_to_it() -> None
     assert told.stdout.split() == [b"1", b"1", b"0"]
 
 
-# --- who cannot be asked, and what cannot be had ---------------------------------------------------------------------
+# --- processes that do not answer, and missing resources --------------------------------------------------------------
 
 
 @contextmanager

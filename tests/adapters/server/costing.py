@@ -108,7 +108,7 @@ class World:
         self._loop = asyncio.new_event_loop()
         config = Config(app, log_config=None, lifespan="off")
         config.load()
-        self._line = bounded(Limits(), app.connections)(config, ServerState(), {}, self._loop)  # with nobody behind it
+        self._line = bounded(Limits(), app.connections)(config, ServerState(), {}, self._loop)  # without a client
         self._stored = 0  # bytes, so far
         self._listeners: list[Listener] = []
         store.on_commit(self._note)

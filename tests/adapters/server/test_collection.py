@@ -101,14 +101,14 @@ def test_a_collection_that_cannot_be_written_is_not_tried_all_the_time(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor if a check of the file is due just then: a check is no reason to try again."""
-    monkeypatch.setattr(storage, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(storage, "CHECK_SECONDS", 0.05)
     owner = family(store, 1_000)
     write, tries = store._file.write, list[float]()
 
     def third_and_fourth_fail(changes: Sequence[Revision]) -> None:
         tries.append(monotonic())
         if len(tries) in (3, 4):
-            store._writer._looked_at = 0.0
+            store._writer._checked_at = 0.0
             raise NotWritten("somebody else writes")
         write(changes)
 

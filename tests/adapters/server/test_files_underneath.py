@@ -158,13 +158,13 @@ def test_what_was_written_while_the_file_went_is_not_acknowledged(
 ) -> None:
     """The file is removed between the check before the commit and the commit itself."""
     store = opened(tmp_path)
-    look = store._file.look
+    check = store._file.check
 
     def then_it_goes() -> None:
-        look()
+        check()
         (tmp_path / DATA).unlink(missing_ok=True)
 
-    monkeypatch.setattr(store._file, "look", then_it_goes)
+    monkeypatch.setattr(store._file, "check", then_it_goes)
     with pytest.raises(TimedOut, match="was removed"):
         store.create(queue())
     assert names(store) == set()
@@ -283,7 +283,7 @@ def test_a_whole_makeway_is_not_ready_once_its_file_is_gone(tmp_path: Path) -> N
     with live_server(folder) as plane, httpx2.Client(base_url=plane.url, verify=trust(folder)) as client:
         assert client.get("/readyz").status_code == 200
         (folder / DATA).unlink()
-        until(lambda: client.get("/readyz").status_code == 503)  # though nobody has asked for anything
+        until(lambda: client.get("/readyz").status_code == 503)  # without any request
         until(lambda: "are in" in client.get("/readyz").text)
         assert "makeway.db was removed" in client.get("/readyz").text
         status = CliRunner().invoke(main, ["status", "--data", str(folder)])

@@ -60,7 +60,7 @@ def unread(server: Server, path: str, *, token: str | None = None, accept: str =
         yield connection
 
 
-# --- those who do not read -------------------------------------------------------------------------------------------
+# --- clients that do not read -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

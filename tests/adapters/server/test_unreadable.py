@@ -44,8 +44,8 @@ class Heard:
     def __init__(self) -> None:
         self.of: list[tuple[Ref, str]] = []
 
-    def __call__(self, whom: Ref, part: str, error: Exception) -> None:
-        self.of.append((whom, part))
+    def __call__(self, ref: Ref, part: str, error: Exception) -> None:
+        self.of.append((ref, part))
 
 
 @pytest.fixture

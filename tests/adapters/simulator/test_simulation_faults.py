@@ -113,8 +113,8 @@ def test_the_trouble_of_one_workload_costs_no_other_its_place(
         keys = sorted(each.metadata.name for each in objects(seed) if isinstance(each, Workload | Job))
         bad = keys[seed % len(keys)]
 
-        def probe(part: str, whom: Ref, bad: str = bad) -> None:
-            if whom.kind in ("Workload", "Job") and bad in whom.name:
+        def probe(part: str, ref: Ref, bad: str = bad) -> None:
+            if ref.kind in ("Workload", "Job") and bad in ref.name:
                 raise Unreadable("never")
 
         ready.engine.engine = engine_with(ready, probe)

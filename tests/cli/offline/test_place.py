@@ -114,7 +114,7 @@ def test_story_4_the_cost_of_stopping_cannot_follow_the_time() -> None:
     assert str(problem) == "spec.preemptionPriorityClassName: cannot be changed after creation"
 
 
-# --- gangs, and who comes first --------------------------------------------------------------------------------------
+# --- gangs, and the order of the queue --------------------------------------------------------------------------------
 
 
 def test_a_gang_gets_all_its_places() -> None:

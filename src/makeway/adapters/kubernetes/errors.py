@@ -126,12 +126,12 @@ def no_answer(error: httpx2.HTTPError, *, writes: bool) -> Retryable:
 def problems_of(details: Status, message: str) -> list[Problem]:
     """Return every cause as a problem; without causes the message is the only problem."""
     causes = details.get("causes")
-    found = [
+    problems = [
         Problem(str(each.get("field") or ""), str(each.get("message") or ""), cause=_cause(each.get("reason")))
         for each in (causes if isinstance(causes, list) else ())
         if isinstance(each, Mapping)
     ]
-    return found or [Problem("", message)]
+    return problems or [Problem("", message)]
 
 
 def _cause(reason: object) -> Cause:

@@ -78,12 +78,12 @@ class WatchFollower:
 
     def take(self, limit: int) -> list[WatchEvent]:
         with self._changed:
-            found = [self._events.popleft() for _ in range(min(limit, len(self._events)))]
-            if found:
+            events = [self._events.popleft() for _ in range(min(limit, len(self._events)))]
+            if events:
                 self._changed.notify_all()
             elif self._error is not None and not self._stopped and self._is_told():
                 raise self._error
-            return found
+            return events
 
     def _is_told(self) -> bool:
         return isinstance(self._error, Expired) or self._failures >= FAILURES_TOLD
@@ -111,7 +111,7 @@ class WatchFollower:
                 self._news()
             if isinstance(error, Expired):
                 return
-            self._rest()
+            self._pause()
 
     def _read(self) -> StoreError | None:
         """Read until the server ends the watch, which it does from time to time, or the connection breaks;
@@ -157,7 +157,7 @@ class WatchFollower:
         if event is not None and self._news is not None:
             self._news()
 
-    def _rest(self) -> None:
+    def _pause(self) -> None:
         """Pause before the next connection: not at all after a good one, else longer and longer."""
         with self._changed:
             asked = self._error.retry_after if isinstance(self._error, Retryable) else None

@@ -162,7 +162,7 @@ class Agent:
             self._act(local, now)
         except Exception as error:
             local.troubles += 1
-            self._pods.look_at(local, now + max(TROUBLE_MS, backoff_ms(local.troubles)))
+            self._pods.schedule(local, now + max(TROUBLE_MS, backoff_ms(local.troubles)))
             if local.stored is None:
                 log.exception("pod %s", local.uid)
                 return
@@ -188,9 +188,9 @@ class Agent:
         elif local.record is None:
             self._starts.start(local, now)
             if local.lost is not None:
-                self._tell_status(local, now)
+                self._write_status(local, now)
         else:
-            self._tell_status(local, now)
+            self._write_status(local, now)
 
     def _read(self, local: LocalPod, now: Millis) -> bool:
         """Read the pod's present state; return False while the processes of a lost supervisor are being ended."""
@@ -205,15 +205,15 @@ class Agent:
         if local.folder.end_strays(record):  # it has ended when no process is left
             pause = STRAYS_MS << min(local.sweeps, 8)
             local.sweeps += 1
-            self._pods.look_at(local, now + pause)
+            self._pods.schedule(local, now + pause)
             return False
-        if local.is_passed_by:
+        if local.is_killed:
             local.lost = stuck_supervisor(now)
         else:
             local.lost = lost_supervisor(now, same_boot=record.boot == processes.boot_id())
         return True
 
-    def _tell_status(self, local: LocalPod, now: Millis) -> bool:
+    def _write_status(self, local: LocalPod, now: Millis) -> bool:
         """Write the status; return whether the stored status is up to date."""
         assert local.stored is not None
         assert local.record is not None
@@ -234,32 +234,32 @@ class Agent:
             pod: Pod = local.stored.value()
             self._stop(local, (pod.metadata.deletion_grace_period_seconds or 0) * 1000, now)
             if local.record is not None:
-                self._tell_status(local, now)
-        elif (local.is_refused or self._tell_status(local, now)) and not _is_let_go(local.stored):
+                self._write_status(local, now)
+        elif (local.is_refused or self._write_status(local, now)) and not _is_let_go(local.stored):
             self._writes.remove(local, now)
 
     def _stop(self, local: LocalPod, grace_ms: int, now: Millis) -> None:
         left = local.folder.stop(grace_ms, now)
         late = left + self._settings.patience_ms
         if local.record is not None and late <= 0:
-            self._pass_by(local)
+            self._kill_supervisor(local)
         if local.record is None and (local.asked_at is None or now >= local.asked_at + START_MS):
             self._starts.launch(local, now)  # a supervisor that finds the order ends at once, and records that
-        self._pods.look_at(local, now + (START_MS if late <= 0 else min(START_MS, late)))
+        self._pods.schedule(local, now + (START_MS if late <= 0 else min(START_MS, late)))
 
-    def _pass_by(self, local: LocalPod) -> None:
+    def _kill_supervisor(self, local: LocalPod) -> None:
         """Kill a supervisor that had its order and its time: it is stopped or stuck."""
         assert local.record is not None
-        if local.stored is not None and not local.is_passed_by:
+        if local.stored is not None and not local.is_killed:
             words = "its supervisor has not ended the pod in time; it and all processes of the pod are killed"
             self._events.add(local, "SupervisorStuck", words, is_warning=True)
-        local.is_passed_by = True
+        local.is_killed = True
         local.folder.kill(local.record)
 
     def _forget(self, local: LocalPod, now: Millis) -> None:
         """The object is gone: end what runs, then remove all traces."""
         if not self._feed.is_complete:
-            self._pods.look_at(local, now + INCOMPLETE_MS)
+            self._pods.schedule(local, now + INCOMPLETE_MS)
         elif local.is_over or not local.folder.is_planned:
             local.folder.remove()
             self._pods.remove(local)

@@ -131,9 +131,9 @@ def environment(
             what = f'variable "{short(variable.name)}"'
             given.put(variable.name, expanded(variable.value, given.variables, what))
             continue
-        found = _from_source(pod, spec, container, variable.value_from, sources, place)
-        if found is not None:
-            given.put(variable.name, found)
+        text = _from_source(pod, spec, container, variable.value_from, sources, place)
+        if text is not None:
+            given.put(variable.name, text)
     return given
 
 

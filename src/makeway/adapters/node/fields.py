@@ -185,8 +185,8 @@ def _port(port: int | str, ports: Mapping[str, int]) -> int:
 
 
 def _signal(name: str) -> int:
-    found = getattr(signal.Signals, name, None) if name.startswith("SIG") else None
-    return int(found) if found is not None else int(signal.SIGTERM)
+    known = getattr(signal.Signals, name, None) if name.startswith("SIG") else None
+    return int(known) if known is not None else int(signal.SIGTERM)
 
 
 # --- what is not honoured --------------------------------------------------------------------------------------------

@@ -44,9 +44,9 @@ def supervised(root: Path) -> Iterator[processes.Process]:
         with suppress(OSError, ValueError, KeyError, TypeError):
             record = folder.record()
             if record is not None and record.finished_ms is None and record.boot == processes.boot_id():
-                found = processes.find(record.pid)
-                if found is not None and found.ticks == record.ticks and not found.is_zombie:
-                    yield found
+                process = processes.find(record.pid)
+                if process is not None and process.ticks == record.ticks and not process.is_zombie:
+                    yield process
 
 
 class PodFolder:
@@ -88,9 +88,9 @@ class PodFolder:
     def record(self) -> PodRecord | None:
         """The newest record that could be read: processes of the pod may have replaced the file."""
         with suppress(OSError, ValueError, KeyError, TypeError):
-            found = read_record(self.path)
-            self._record = found or self._record
-            return found
+            record = read_record(self.path)
+            self._record = record or self._record
+            return record
         return self._record
 
     def trouble(self) -> str:
@@ -119,26 +119,26 @@ class PodFolder:
 
     def call(self) -> None:
         """Make the supervisor read its orders, also a suspended one."""
-        found = self._supervisor(self.record())
-        if found is not None:
-            processes.send(found, signal.SIGUSR1)
-            processes.send(found, signal.SIGCONT)
+        supervisor = self._supervisor(self.record())
+        if supervisor is not None:
+            processes.send(supervisor, signal.SIGUSR1)
+            processes.send(supervisor, signal.SIGCONT)
 
     def kill(self, record: PodRecord) -> None:
         """Kill a pod whose supervisor does not end it: first the supervisor, so that it starts nothing, then
         all below.
         """
-        found = self._supervisor(record)
-        below = processes.descendants(record.pid, processes.all_processes()) if found is not None else []
-        if found is not None and not control_groups.kill(record.group, self.uid):
-            for each in (found, *below):
+        supervisor = self._supervisor(record)
+        below = processes.descendants(record.pid, processes.all_processes()) if supervisor is not None else []
+        if supervisor is not None and not control_groups.kill(record.group, self.uid):
+            for each in (supervisor, *below):
                 processes.send(each, signal.SIGKILL)
 
     def _supervisor(self, record: PodRecord | None) -> processes.Process | None:
         if record is None or record.finished_ms is not None or record.boot != processes.boot_id():
             return None
-        found = processes.find(record.pid)
-        return found if found is not None and found.ticks == record.ticks else None
+        process = processes.find(record.pid)
+        return process if process is not None and process.ticks == record.ticks else None
 
     # --- after the end ---
 
@@ -151,12 +151,12 @@ class PodFolder:
         }
         if record.boot != processes.boot_id():
             return 0
-        found = {*processes.of_pod(self.uid, sessions), *control_groups.members(record.group, self.uid)}
-        if found:
+        strays = {*processes.of_pod(self.uid, sessions), *control_groups.members(record.group, self.uid)}
+        if strays:
             control_groups.kill(record.group, self.uid)
-        for each in found:
+        for each in strays:
             processes.send(each, signal.SIGKILL)
-        return len(found)
+        return len(strays)
 
     def logs(self, container: str) -> Path:
         return self.path / LOGS / container

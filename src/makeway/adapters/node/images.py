@@ -37,8 +37,8 @@ def words_of(container: Container, images: Mapping[str, Sequence[str]]) -> tuple
 
 
 def _mapped(image: str, images: Mapping[str, Sequence[str]]) -> Sequence[str] | None:
-    found = [glob for glob in images if _pattern(glob).fullmatch(image)] if len(image) <= CHARS_MAX else []
-    return images[min(found, key=lambda glob: (-len(glob), glob))] if found else None
+    matching = [glob for glob in images if _pattern(glob).fullmatch(image)] if len(image) <= CHARS_MAX else []
+    return images[min(matching, key=lambda glob: (-len(glob), glob))] if matching else None
 
 
 @lru_cache(maxsize=1000)

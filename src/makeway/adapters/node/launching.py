@@ -84,7 +84,7 @@ class Launcher:
     def ended(self) -> list[Path]:
         """Return supervisors that have ended, and those whose zygote is gone, so that their end is unknown."""
         self._collect()
-        found: list[Path] = []
+        ended: list[Path] = []
         while self._line is not None:
             try:
                 message = self._line.recv(MESSAGE_MAX)
@@ -94,13 +94,13 @@ class Launcher:
                 message = b""
             if not message:
                 self._forget()
-                found.extend(self._asked)
+                ended.extend(self._asked)
                 self._asked.clear()
                 break
             folder = Path(os.fsdecode(message))
             self._asked.pop(folder, None)
-            found.append(folder)
-        return found
+            ended.append(folder)
+        return ended
 
     def close(self) -> None:
         """Ask for no more. Supervisors keep running, and the zygote as long as they do."""

@@ -29,7 +29,7 @@ class LocalPod:
     asks: int = 0
     start_at: Millis | None = None  # no supervisor is requested before this
     sweeps: int = 0  # checks of a lost supervisor's processes
-    is_passed_by: bool = False  # its supervisor was killed because it did not end the pod in time
+    is_killed: bool = False  # its supervisor was killed because it did not end the pod in time
     waits: str = ""  # the last reported reason for waiting
     is_writing: bool = False
     failures: int = 0  # of writes, in a row
@@ -82,7 +82,7 @@ class LocalPods:
         if uid in self.by_uid:
             self._soon.add(uid)
 
-    def look_at(self, local: LocalPod, at: int) -> None:
+    def schedule(self, local: LocalPod, at: int) -> None:
         self._later.set(local.uid, Millis(at))
 
     @property

@@ -44,10 +44,10 @@ class NoLogYet(Exception):
 def log_of(folder: PodFolder, container: str, query: LogQuery) -> LogReader:
     """Raises NoLogYet."""
     record = folder.record()
-    found = next((each for each in record.containers if each.name == container), None) if record is not None else None
-    if found is None or not (found.started_ms is not None or found.end is not None or found.last is not None):
-        raise NoLogYet("ContainerCreating" if found is None else found.reason or "ContainerCreating")
-    restart = found.restarts - 1 if query.previous else found.restarts
+    state = next((each for each in record.containers if each.name == container), None) if record is not None else None
+    if state is None or not (state.started_ms is not None or state.end is not None or state.last is not None):
+        raise NoLogYet("ContainerCreating" if state is None else state.reason or "ContainerCreating")
+    restart = state.restarts - 1 if query.previous else state.restarts
     if restart < 0:
         raise NoLogYet(f'previous terminated container "{container}" not found')
 
@@ -55,7 +55,7 @@ def log_of(folder: PodFolder, container: str, query: LogQuery) -> LogReader:
         now = folder.record()
         if now is None or now.finished_ms is not None or not is_alive(now.pid, now.ticks, now.boot):
             return True
-        same = next((each for each in now.containers if each.name == container), found)
+        same = next((each for each in now.containers if each.name == container), state)
         return same.restarts != restart or same.state != "running"
 
     return LogReader(folder.logs(container), restart, query, is_over, beside=folder.path / RECORD)
@@ -78,15 +78,15 @@ class LogSpot(NamedTuple):
 
     def mark(self) -> Mark:
         """A fingerprint of the files, equal as long as nothing was written."""
-        return tuple(_looks(path) for path in self if path is not None)
+        return tuple(_fingerprint(path) for path in self if path is not None)
 
 
-def _looks(path: Path) -> tuple[int, int]:
+def _fingerprint(path: Path) -> tuple[int, int]:
     try:
-        found = os.stat(path)
+        stat = os.stat(path)
     except OSError:
         return (-1, -1)
-    return (found.st_size, found.st_mtime_ns)
+    return (stat.st_size, stat.st_mtime_ns)
 
 
 class LogReader:

@@ -76,8 +76,8 @@ def own_name() -> str:
 
 def base_environment() -> dict[str, str]:
     """The variables of this account that every process may need, and no others: secrets stay here."""
-    found = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
-    return {"PATH": os.defpath, **found}
+    kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    return {"PATH": os.defpath, **kept}
 
 
 # --- what there is ---------------------------------------------------------------------------------------------------
@@ -85,12 +85,12 @@ def base_environment() -> dict[str, str]:
 
 def measured(gpus: Sequence[str]) -> dict[str, Quantity]:
     """The capacity of this machine."""
-    found = {
+    capacity = {
         "cpu": Quantity.parse(str(len(os.sched_getaffinity(0)))),
         "memory": Quantity(memory_bytes() * 10**9, "BinarySI"),
         "pods": Quantity.parse(str(PODS_MAX)),
     }
-    return {**found, GPU: Quantity.parse(str(len(gpus)))} if gpus else found
+    return {**capacity, GPU: Quantity.parse(str(len(gpus)))} if gpus else capacity
 
 
 def memory_bytes() -> int:
@@ -119,15 +119,15 @@ def offers_of(wanted: Sequence[Offer], gpus: Sequence[str]) -> tuple[Offer, ...]
     """
     whole = measured(gpus)
     left = list(gpus)
-    found = []
+    offers = []
     for each in wanted or (Offer(own_name(), {}),):
         capacity = {**whole, **each.capacity}
         count = capacity[GPU].nano // 10**9 if GPU in capacity else 0
         own = left[:count]
         left = left[count:]
         own += [str(len(gpus) + n) for n in range(count - len(own))]  # claimed, not present
-        found.append(replace(each, capacity=capacity, gpus=tuple(own)))
-    return tuple(found)
+        offers.append(replace(each, capacity=capacity, gpus=tuple(own)))
+    return tuple(offers)
 
 
 # --- as objects ------------------------------------------------------------------------------------------------------

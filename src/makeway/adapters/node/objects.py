@@ -72,10 +72,10 @@ class PodFeed:
         if stored is None:
             return None
         try:
-            found = self._store.get(PODS, stored.namespace, stored.name)
+            pod = self._store.get(PODS, stored.namespace, stored.name)
         except (NotFound, Retryable):
             return None
-        return found if found.uid == stored.uid else None
+        return pod if pod.uid == stored.uid else None
 
     def _list(self) -> Iterator[tuple[str, Stored | None]]:
         page = self._store.list(PODS)

@@ -61,7 +61,7 @@ class PodStarts:
             words = f"the supervisor could not begin: {trouble}"
             self._events.add(local, "FailedCreatePodSandBox", words, is_warning=True)
         is_sent = self.launch(local, now)
-        self._pods.look_at(local, now + (START_MS if is_sent else BUSY_MS))
+        self._pods.schedule(local, now + (START_MS if is_sent else BUSY_MS))
 
     def launch(self, local: LocalPod, now: Millis) -> bool:
         """Request a supervisor; False: not possible now, ask again."""
@@ -83,7 +83,7 @@ class PodStarts:
             pause = backoff_ms(local.asks - 1) if local.record is None else 0
             local.asked_at, local.start_at = None, Millis(now + pause)
             if pause:
-                self._pods.look_at(local, local.start_at)
+                self._pods.schedule(local, local.start_at)
             else:
                 self._pods.look_soon(local.uid)
 
@@ -106,7 +106,7 @@ class PodStarts:
         return tuple(free[:count])
 
     def _wait(self, local: LocalPod, pod: Pod, error: NotThere, now: Millis) -> None:
-        self._pods.look_at(local, now + MISSING_MS)
+        self._pods.schedule(local, now + MISSING_MS)
         if local.waits != f"{error.reason} {error}":
             local.waits = f"{error.reason} {error}"
             self._events.add(local, "Failed", f"{error.reason}: {error}", is_warning=True)

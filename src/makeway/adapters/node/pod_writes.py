@@ -78,6 +78,6 @@ class PodWrites:
             local.failures += 1
             local.is_refused = isinstance(answer.error, Invalid)
             quick = isinstance(answer.error, Conflict) and local.failures < QUICK_MAX
-            self._pods.look_at(local, now + (QUICK_MS if quick else backoff_ms(local.failures)))
+            self._pods.schedule(local, now + (QUICK_MS if quick else backoff_ms(local.failures)))
             if isinstance(answer.error, Conflict):
                 local.stored = self._feed.newest(local.stored) or local.stored

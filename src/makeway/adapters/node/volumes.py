@@ -49,8 +49,8 @@ def folders_of(spec: PodSpec, namespace: str, pod: Path, sources: Sources) -> di
     for each in spec.volumes:
         if not is_label(each.name):  # stored before such names were refused
             raise NotThere(f'the volume name "{each.name}" cannot name a folder', WAITS_FOR_MOUNT)
-    found = {volume.name: _folder(volume, namespace, pod / VOLUMES / volume.name, sources) for volume in spec.volumes}
-    return {name: folder for name, folder in found.items() if folder is not None}
+    folders = {volume.name: _folder(volume, namespace, pod / VOLUMES / volume.name, sources) for volume in spec.volumes}
+    return {name: folder for name, folder in folders.items() if folder is not None}
 
 
 def _folder(volume: Volume, namespace: str, path: Path, sources: Sources) -> Folder | None:
@@ -88,13 +88,13 @@ def _files(
             if not is_file_name(key):
                 raise NotThere(f'the key "{key}" of {what} "{name}" cannot name a file', WAITS_FOR_MOUNT)
         return {key: File(value, mode) for key, value in values.items()}
-    found: dict[str, File] = {}
+    files: dict[str, File] = {}
     for item in items:
         if item.key in values:
-            found[_inside(item.path)] = File(values[item.key], mode if item.mode is None else item.mode)
+            files[_inside(item.path)] = File(values[item.key], mode if item.mode is None else item.mode)
         elif not optional:
             raise NotThere(f'{what} "{name}" has no key "{item.key}"', WAITS_FOR_MOUNT)
-    return found
+    return files
 
 
 def _inside(path: str) -> str:

@@ -148,10 +148,10 @@ class Witness:
         """Return what is wrong with a Store in which nothing will change any more."""
         self.look()
         objects = [each.value() for kind in watched_kinds() for each in store.list(kind).items]
-        found = list(self.broken)
-        found += _half_done(objects, policy)
-        found += _could_go_on(load_state(objects, policy, now).state, now, limit=len(objects) + 10)
-        return found
+        broken = list(self.broken)
+        broken += _half_done(objects, policy)
+        broken += _could_go_on(load_state(objects, policy, now).state, now, limit=len(objects) + 10)
+        return broken
 
 
 def _could_go_on(state: State, now: Millis, limit: int) -> Iterator[Broken]:

@@ -41,7 +41,7 @@ class Turns:
     def _heard(self, entry: JournalEntry) -> None:
         self._evictions += entry.what == "evicted"
 
-    def look(self, now: Millis) -> None:
+    def check(self, now: Millis) -> None:
         if self._evictions < self._due or self._simulation.arriving.next_at() is not None:
             return
         self._due = self._evictions * 5 // 4

@@ -165,7 +165,7 @@ class World:
             events = feed.poll(EVENTS_MAX)
             for event in events:
                 if event.object is not None:
-                    self._look(event.type == "DELETED", event.object, now)
+                    self._handle(event.type == "DELETED", event.object, now)
             busy |= bool(events)
             if len(events) >= EVENTS_MAX:
                 break  # all Workloads first: a Job is found by its Workload
@@ -180,7 +180,7 @@ class World:
 
     # --- looking ---
 
-    def _look(self, is_gone: bool, stored: Stored, now: Millis) -> None:
+    def _handle(self, is_gone: bool, stored: Stored, now: Millis) -> None:
         place = _Place(stored.kind.name, stored.namespace, stored.name)
         if is_gone:
             self._forget(place, stored.uid, now)
@@ -234,14 +234,14 @@ class World:
 
     def _queue_of(self, namespace: str, name: str) -> str:
         """The ClusterQueue of a LocalQueue; once known it stays."""
-        found = self._queues.get((namespace, name))
-        if found is None:
+        queue = self._queues.get((namespace, name))
+        if queue is None:
             try:
-                found = self._store.get(LOCAL_QUEUES, namespace, name).value().spec.cluster_queue
+                queue = self._store.get(LOCAL_QUEUES, namespace, name).value().spec.cluster_queue
             except NotFound:
                 return ""
-            self._queues[namespace, name] = found
-        return found
+            self._queues[namespace, name] = queue
+        return queue
 
     # --- running ---
 

@@ -26,7 +26,7 @@ from makeway.cli.terminal.screen import echo, plain, plural
 from makeway.runtime.ports import NotFound, Retryable, StoreError
 
 JOBS, PODS, WORKLOADS = (resource_of(kind_of(each)) for each in (Job, Pod, Workload))
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 AWAY_SECONDS = 300.0  # a server may be away this long
 LOG_END_SECONDS = 10.0  # the last output of a Job may take this long
 TIMED_OUT, LOST = 124, 1  # exit codes
@@ -57,8 +57,8 @@ def seen(client: Client, namespace: str, name: str) -> JobSeen:
 
 def condition(tree: Object | None, type_: str) -> Object | None:
     """Return a condition that is True."""
-    found = ((tree or {}).get("status") or {}).get("conditions") or ()
-    return next((each for each in found if each["type"] == type_ and each["status"] == "True"), None)
+    conditions = ((tree or {}).get("status") or {}).get("conditions") or ()
+    return next((each for each in conditions if each["type"] == type_ and each["status"] == "True"), None)
 
 
 def exit_codes(pods: tuple[Object, ...]) -> Iterator[tuple[str, int, Object]]:
@@ -195,7 +195,7 @@ class PodLog:
                 return
             except Retryable as error:
                 self.problem = error
-                time.sleep(LOOK_SECONDS * 2)
+                time.sleep(POLL_SECONDS * 2)
             except StoreError as error:  # the log is gone with its pod
                 self.problem = error
                 return
@@ -250,22 +250,22 @@ class JobFollower:
 
     def follow(self) -> Ended:
         while True:
-            found = self._look()
-            self._attach(found)
-            self._tell_eviction(found.workload)
-            end = ended(found)
+            state = self._read()
+            self._attach(state)
+            self._tell_eviction(state.workload)
+            end = ended(state)
             if end is not None:
                 for log in self._logs.values():
                     log.join(LOG_END_SECONDS)
                 return end
-            self._tell(standing(found))
-            time.sleep(LOOK_SECONDS)
+            self._tell(standing(state))
+            time.sleep(POLL_SECONDS)
 
     def close(self) -> None:
         for log in self._logs.values():
             log.stop()
 
-    def _look(self) -> JobSeen:
+    def _read(self) -> JobSeen:
         until = time.monotonic() + AWAY_SECONDS
         while True:
             try:
@@ -274,7 +274,7 @@ class JobFollower:
                 if time.monotonic() > until:
                     raise
                 self._tell("the server cannot be reached; the job goes on, and is looked for again")
-                time.sleep(LOOK_SECONDS * 4)
+                time.sleep(POLL_SECONDS * 4)
 
     def _attach(self, found: JobSeen) -> None:
         for pod in found.pods:
@@ -303,5 +303,5 @@ class JobFollower:
 
 
 def _has_begun(status: Any) -> bool:
-    found = status.get("containerStatuses") or ()
-    return any("running" in (each.get("state") or {}) or "terminated" in (each.get("state") or {}) for each in found)
+    statuses = status.get("containerStatuses") or ()
+    return any("running" in (each.get("state") or {}) or "terminated" in (each.get("state") or {}) for each in statuses)

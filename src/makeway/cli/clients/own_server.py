@@ -21,7 +21,7 @@ from makeway.runtime.ports import NotFound, StoreError
 
 START_SECONDS = 30.0
 END_SECONDS = 30.0
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def _connected(folder: Path, process: subprocess.Popen[bytes], log: Path) -> Cli
                 return client
             except StoreError:
                 client.close()
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     told = log.read_text(errors="replace").strip()
     raise click.ClickException(f"the server did not start: {told[-1000:] or 'it said nothing'}")
 
@@ -85,4 +85,4 @@ def _end_all(client: Client, folder: Path) -> None:
     until = time.monotonic() + END_SECONDS
     pods = folder / "pods"
     while time.monotonic() < until and pods.is_dir() and any(each.is_dir() for each in pods.iterdir()):
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)

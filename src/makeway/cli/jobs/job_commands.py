@@ -18,7 +18,7 @@ from makeway.cli.objects.resources import namespace_option
 from makeway.cli.terminal.screen import echo, plain
 from makeway.runtime.ports import NotFound, Retryable, StoreError
 
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 GONE_SECONDS = 3600.0
 TIMED_OUT = 124
 job_names = click.argument("names", nargs=-1, required=True, metavar="JOB...", shell_complete=complete_names_of("jobs"))
@@ -67,7 +67,7 @@ def logs(
             running.append(PodLog(connection.client, where, pod, query, write).start())
         for each in running:
             while not each.is_done:
-                time.sleep(LOOK_SECONDS)
+                time.sleep(POLL_SECONDS)
         problems = [each.problem for each in running if each.problem is not None]
         if problems:
             raise problems[0]
@@ -97,15 +97,15 @@ def _pods_of(connection: Connection, namespace: str, word: str) -> list[str]:
     if slash and kind.lower() in ("pod", "pods", "po"):
         return [name]
     job = _plain_name(word)
-    found = seen(client, namespace, job)
-    if found.job is None:
+    state = seen(client, namespace, job)
+    if state.job is None:
         client.get(PODS, namespace, job)  # raises if there is no such Job
         return [job]
-    if not found.pods:
+    if not state.pods:
         hint = f"`makeway describe job {job}` says what it waits for"
         raise click.ClickException(f"job {plain(job)} has no pods yet\n\nhint: {hint}")
-    pods = sorted(found.pods, key=lambda each: (str(each["metadata"].get("creationTimestamp")), _name(each)))
-    count = int((found.job.get("spec") or {}).get("parallelism", 1))
+    pods = sorted(state.pods, key=lambda each: (str(each["metadata"].get("creationTimestamp")), _name(each)))
+    count = int((state.job.get("spec") or {}).get("parallelism", 1))
     return [_name(each) for each in (pods if count > 1 else pods[-1:])]
 
 
@@ -126,17 +126,17 @@ def cancel(names: tuple[str, ...], namespace: str | None, wait: bool) -> None:
     missing = False
     with connected() as connection:
         where = namespace or connection.namespace
-        found: list[tuple[str, str]] = []
+        jobs: list[tuple[str, str]] = []
         for name in (_plain_name(each) for each in names):
             try:
                 job = connection.client.get(JOBS, where, name)
                 connection.client.delete(JOBS, where, name, {"propagationPolicy": "Background"})
-                found.append((name, str(job["metadata"]["uid"])))
+                jobs.append((name, str(job["metadata"]["uid"])))
                 click.echo(f"cancelled job {plain(name)}")
             except NotFound:
                 missing = True
                 echo(f"there is no job {plain(name)} in namespace {plain(where)}", err=True)
-        for _, uid in found if wait else ():
+        for _, uid in jobs if wait else ():
             _wait_for_pods(connection.client, where, uid)
     if missing:
         raise click.exceptions.Exit(1)
@@ -147,7 +147,7 @@ def _wait_for_pods(client: Client, namespace: str, uid: str) -> None:
     while time.monotonic() < until:
         if not client.list(PODS, namespace, labels=f"batch.kubernetes.io/controller-uid={uid}").get("items"):
             return
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
 # --- wait ------------------------------------------------------------------------------------------------------------
@@ -188,5 +188,5 @@ def _waited(connection: Connection, namespace: str, names: Sequence[str], second
             echo(f"not ended in time: {', '.join(plain(each) for each in left)}", err=True)
             return TIMED_OUT
         if left:
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
     return next((codes[name] for name in names if codes[name]), 0)

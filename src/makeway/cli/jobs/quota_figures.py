@@ -121,15 +121,15 @@ def grouped(queues: Sequence[ClusterQueue], cohorts: Sequence[Cohort]) -> list[C
 
 def _rounds(groups: Mapping[str, CohortFigures]) -> set[str]:
     """Return the cohorts whose parents form a cycle, or lead into one: each stands alone."""
-    found: dict[str, bool] = {}
+    circular: dict[str, bool] = {}
     for start in groups:
         way: dict[str, None] = {}
         name = start
-        while name and name not in found and name not in way:
+        while name and name not in circular and name not in way:
             way[name] = None
             name = groups[name].parent
-        found.update(dict.fromkeys(way, bool(name) and found.get(name, True)))
-    return {name for name, goes_round in found.items() if goes_round}
+        circular.update(dict.fromkeys(way, bool(name) and circular.get(name, True)))
+    return {name for name, goes_round in circular.items() if goes_round}
 
 
 def _quotas(groups: Iterable[ResourceGroup]) -> Iterable[tuple[FlavorResource, int, int]]:

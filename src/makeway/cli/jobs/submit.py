@@ -171,12 +171,12 @@ def _escaped(word: str) -> str:
 
 
 def _amounts(cpu: str, memory: str | None, gpu: int | None) -> dict[str, str]:
-    found = {"cpu": cpu}
+    requests = {"cpu": cpu}
     if memory:
-        found["memory"] = memory
+        requests["memory"] = memory
     if gpu:
-        found["nvidia.com/gpu"] = str(gpu)
-    return found
+        requests["nvidia.com/gpu"] = str(gpu)
+    return requests
 
 
 def _checked_name(name: str | None) -> str:
@@ -187,14 +187,14 @@ def _checked_name(name: str | None) -> str:
 
 
 def _variables(given: Sequence[str]) -> dict[str, str]:
-    found = {}
+    variables = {}
     for each in given:
         key, equals, value = each.partition("=")
         if not key or (not equals and key not in os.environ):
             wrong = "has no name" if not key else "is not set here"
             raise click.UsageError(f"--env: {each!r} {wrong}\n\nhint: NAME=VALUE, or the name of a variable of yours")
-        found[key] = value if equals else os.environ[key]
-    return found
+        variables[key] = value if equals else os.environ[key]
+    return variables
 
 
 def _only_queue(connection: Connection, namespace: str) -> str:

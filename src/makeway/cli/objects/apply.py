@@ -96,22 +96,22 @@ class _Work:
         """Return the results of dry runs; with an error the program ends here."""
         coming = self._coming_namespaces(documents)
         errors: list[Finding] = []
-        found: list[_Stored] = []
+        results: list[_Stored] = []
         progress = ProgressLine()
         for number, each in enumerate(documents, 1):
             progress.show(number)
             if each.namespace in coming:
-                found.append(_Stored(each, "created", each.tree))
+                results.append(_Stored(each, "created", each.tree))
                 continue
             try:
-                found.append(self._applied(each, dry_run=True))
+                results.append(self._applied(each, dry_run=True))
             except Retryable:
                 raise
             except StoreError as error:
                 errors.extend(_findings(each, error))
         progress.clear()
         refuse(errors)
-        return found
+        return results
 
     def _coming_namespaces(self, documents: Sequence[ManifestObject]) -> set[str]:
         """Return the namespaces that the files bring and the server does not have yet."""

@@ -40,19 +40,21 @@ def describe(what: tuple[str, ...], namespace: str | None, everywhere: bool, lab
     """Show all about some objects: what they want, how they are, what happened."""
     with connected() as connection:
         scope = scope_of(connection, namespace, everywhere, labels)
-        found = [(each.resource, tree) for each in wanted(connection, what) for tree in _trees(connection, each, scope)]
+        objects = [
+            (each.resource, tree) for each in wanted(connection, what) for tree in _trees(connection, each, scope)
+        ]
         if output == "name":
-            for resource, tree in found:
+            for resource, tree in objects:
                 click.echo(f"{resource.full_name}/{plain(_meta(tree, 'name'))}")
         elif output == "text":
-            for number, (resource, tree) in enumerate(found):
+            for number, (resource, tree) in enumerate(objects):
                 if number:
                     click.echo("\n")
                 _Description(connection, resource, tree).print()
         else:
-            detailed = [{**tree, "events": _events(connection, resource, tree)} for resource, tree in found]
+            detailed = [{**tree, "events": _events(connection, resource, tree)} for resource, tree in objects]
             print_data(detailed[0] if len(detailed) == 1 else list_of(detailed), output)
-        if not found:
+        if not objects:
             click.echo("nothing to describe", err=True)
 
 
@@ -69,8 +71,8 @@ def _meta(tree: Mapping[str, Any], name: str) -> str:
 
 
 def _events(connection: Connection, resource: Resource, tree: Object) -> list[Object]:
-    found = events_about(connection, resource, _meta(tree, "namespace"), _meta(tree, "name"))
-    return [without_managed_fields(each) for each in found[-EVENTS_MAX:]]
+    events = events_about(connection, resource, _meta(tree, "namespace"), _meta(tree, "name"))
+    return [without_managed_fields(each) for each in events[-EVENTS_MAX:]]
 
 
 class _Description:

@@ -43,9 +43,9 @@ def events(namespace: str | None, everywhere: bool, about: str | None, watch: bo
                 if type_ != "DELETED":  # it expired, which is no news
                     shown.some(_sorted(tree.get("items", [tree]), subject))
             return
-        found = _sorted(all_items(connection.client, EVENTS, scope), subject)
-        shown.all(found)
-        if not found:
+        present = _sorted(all_items(connection.client, EVENTS, scope), subject)
+        shown.all(present)
+        if not present:
             of = f" for {plain(about)}" if about else ""
             click.echo(f"no events{of}{scope.words(EVENTS)}", err=True)
 

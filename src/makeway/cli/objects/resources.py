@@ -109,14 +109,14 @@ class _View:
         client, resource = self.connection.client, asked.resource
         if not asked.names:
             return all_pages(client, resource, self.scope, accept=accept)
-        found = []
+        objects = []
         for name in asked.names:
             try:
-                found.append(client.get(resource, self.scope.of(resource) or "", name, accept=accept))
+                objects.append(client.get(resource, self.scope.of(resource) or "", name, accept=accept))
             except NotFound as error:
                 self._missing += 1
                 failure(error, self.connection.name).show()
-        return found
+        return objects
 
     def follow(self, asked: Wanted) -> None:
         resource, scope = asked.resource, self.scope

@@ -34,8 +34,8 @@ class Gathered:
 
     def findings(self) -> list[Finding]:
         """All findings: files in the order in which they came, inside a file by line."""
-        found = [*self.about_files, *findings(self.manifests)]
-        return sorted(found, key=lambda each: self._order[each.file])
+        unsorted = [*self.about_files, *findings(self.manifests)]
+        return sorted(unsorted, key=lambda each: self._order[each.file])
 
     def seen(self, file: str) -> None:
         self._order.setdefault(file, len(self._order))

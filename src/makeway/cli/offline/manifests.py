@@ -38,14 +38,14 @@ def validate(named: tuple[str, ...], more: tuple[str, ...], recursive: bool, out
     for manifest in gathered.manifests:
         for problem in () if has_errors(manifest.problems) else advise_pods(manifest.value):
             manifest.tell(problem)
-    found = gathered.findings()
+    findings = gathered.findings()
     if output == "json":
-        click.echo(json.dumps([asdict(finding) for finding in found], indent=2))
+        click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
-        for finding in found:
+        for finding in findings:
             print_finding(finding)
-        click.echo(summary(gathered, found), err=True)
-    if count(found, "error"):
+        click.echo(summary(gathered, findings), err=True)
+    if count(findings, "error"):
         raise click.exceptions.Exit(1)
 
 

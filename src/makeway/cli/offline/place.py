@@ -55,14 +55,14 @@ def place(
     policy = policy_of(read_configuration(config, undone="placed"))
     scene = read_scene((*named, *more), recursive, policy.gates)
     seekers = _queue(scene.cluster) if only is None else _named(scene, only, namespace)
-    found = list(_placed(scene.cluster, seekers, policy))
+    placements = list(_placed(scene.cluster, seekers, policy))
     asides = [*told_left_out(scene.left_out), *(f"Not heeded: {each}" for each in scene.unheeded)]
     for note in (*scene.notes, *(asides if output == "json" else ())):
         click.echo(plain(f"note: {note[:1].lower()}{note[1:]}"), err=True)
     if output == "json":
-        click.echo(json.dumps({"placements": [each.data() for each in found]}, indent=2))
+        click.echo(json.dumps({"placements": [each.data() for each in placements]}, indent=2))
         return
-    for line in _lines(found, asides):
+    for line in _lines(placements, asides):
         echo(line)
 
 

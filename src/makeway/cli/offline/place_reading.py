@@ -83,9 +83,9 @@ def _load(paths: Sequence[str], recursive: bool, notes: list[str]) -> list[Manif
     gathered.manifests = [each for each in gathered.manifests if not _is_other_kind(each)]
     notes += _forgiven(gathered.manifests)
     check_together(gathered.manifests, complete=True)
-    found = gathered.findings()
-    errors = count(found, "error")
-    for finding in found:
+    findings = gathered.findings()
+    errors = count(findings, "error")
+    for finding in findings:
         print_finding(finding if errors else replace(finding, hint=""), err=True)
     if errors:
         click.echo(f"nothing is placed: {plural(errors, 'error')}", err=True)

@@ -95,9 +95,9 @@ def plan(
 def _load(paths: Sequence[str], recursive: bool, config: str | None, profile: Profile) -> tuple[list[Manifest], Policy]:
     """Return the manifests and the policy of the configuration; with errors the program ends."""
     gathered = gather([*([] if config is None else [config]), *paths], recursive)
-    found = gathered.findings()
-    errors = count(found, "error")
-    for finding in found:
+    findings = gathered.findings()
+    errors = count(findings, "error")
+    for finding in findings:
         print_finding(finding if errors else replace(finding, hint=""), err=True)
     if errors:
         click.echo(f"nothing is planned: {plural(errors, 'error')}", err=True)
@@ -176,11 +176,11 @@ class _Story:
             yield _bold("Left out:")
             yield from (line for each in left_out for line in _folded(each, 2))
 
-    def _ending(self, somebody_waits: bool) -> str:
+    def _ending(self, some_wait: bool) -> str:
         if self.planned.settled:
-            return "Nothing more changes. Still waiting:" if somebody_waits else "Nothing more changes. Nobody waits."
+            return "Nothing more changes. Still waiting:" if some_wait else "Nothing more changes. Nobody waits."
         stopped = f"Stopped after {plural(len(self.planned.cycles), 'cycle')}, and the next one has something to do."
-        return f"{stopped} Waiting at its end:" if somebody_waits else stopped
+        return f"{stopped} Waiting at its end:" if some_wait else stopped
 
     def _name(self, key: WorkloadKey) -> str:
         """A Workload that was made for a Job has the Job's name."""

@@ -43,10 +43,10 @@ def turn_data(steps: Iterable[Step]) -> Mapping[str, object]:
 
 
 def shares_data(shares: Iterable[NodeShare]) -> dict[str, object]:
-    found = list(shares)
+    given = list(shares)
     return {
-        "clusterQueues": {each.name: str(each.share) for each in found if each.is_queue},
-        "cohorts": {each.name: str(each.share) for each in found if not each.is_queue},
+        "clusterQueues": {each.name: str(each.share) for each in given if each.is_queue},
+        "cohorts": {each.name: str(each.share) for each in given if not each.is_queue},
     }
 
 

@@ -401,7 +401,7 @@ def _run(asked: SimulateOptions, scene: _Scene, sink: IO[bytes] | None) -> _Ran:
         if simulation.witness is not None:
             simulation.witness.look()  # before the store forgets revisions it has not seen
         if until is None:
-            rounds.look(now)
+            rounds.check(now)
 
     simulation = Simulation(settings, source, journal=journal, witness=faults is not None, watching=watching)
     rounds = Turns(simulation)

@@ -15,14 +15,14 @@ def read_configuration(path: str | None, *, undone: str = "started") -> Configur
     if path is None:
         return Configuration()
     gathered = gather([path], recursive=False)
-    found = gathered.findings()
-    errors = [each for each in found if each.severity == "error"]
+    findings = gathered.findings()
+    errors = [each for each in findings if each.severity == "error"]
     values = [manifest.value for manifest in gathered.manifests]
     if not errors and (len(values) != 1 or not isinstance(values[0], Configuration)):
         hint = "it must hold one object of kind Configuration and nothing else"
         errors = [Finding(path, None, None, "", "", "", "error", "is not a Configuration", hint)]
-        found = [*found, *errors]
-    for finding in found:
+        findings = [*findings, *errors]
+    for finding in findings:
         print_finding(finding, err=True)
     if errors:
         click.echo(f"nothing is {undone}: {plural(len(errors), 'error')}", err=True)

@@ -248,14 +248,14 @@ def _end(expires: str) -> Time:
 def list_(data: str | None, output: str) -> None:
     """Show which tokens there are; never their secrets."""
     with _tokens(data) as tokens:
-        found = sorted(tokens.list(), key=lambda each: (each.created, each.id))
+        known = sorted(tokens.list(), key=lambda each: (each.created, each.id))
     if output == "text":
-        Table(("id", "name", "role", "created", "expires")).print([tuple(each.tree().values()) for each in found])
+        Table(("id", "name", "role", "created", "expires")).print([tuple(each.tree().values()) for each in known])
     elif output == "name":
-        for each in found:
+        for each in known:
             click.echo(f"token/{each.id}")
     else:
-        print_data([each.tree() for each in found], output)
+        print_data([each.tree() for each in known], output)
 
 
 @token.command()

@@ -29,7 +29,7 @@ from makeway.cli.terminal.screen import echo, plain, plural, print_finding
 from makeway.runtime.ports import StoreError
 
 APART_SECONDS = 2.0  # between two jobs, so that users see their order
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 ONCE_SECONDS = 55.0  # everything ends within a minute
 EXAMPLE = "examples/quickstart"
 _PREEMPTED = re.compile(r"JobUID: (?P<job>\S+?)\) due to (?P<reason>[^;]+)")
@@ -82,13 +82,13 @@ def node_words(values: Sequence[Wire]) -> Iterator[str]:
 
 
 def _owned(queues: Sequence[ClusterQueue], flavor: str) -> dict[str, str]:
-    found: dict[str, int] = {}
+    totals: dict[str, int] = {}
     for queue in queues:
         for group in queue.spec.resource_groups:
             for quotas in group.flavors:
                 for each in quotas.resources if quotas.name == flavor else ():
-                    found[each.name] = found.get(each.name, 0) + each.nominal_quota.nano
-    return {name: str(Quantity(nano)) for name, nano in found.items()}
+                    totals[each.name] = totals.get(each.name, 0) + each.nominal_quota.nano
+    return {name: str(Quantity(nano)) for name, nano in totals.items()}
 
 
 # --- the play --------------------------------------------------------------------------------------------------------
@@ -160,10 +160,10 @@ class _Stage:
         while self.left() and (until is None or time.monotonic() < until):
             for job in [job for job in self._jobs if job not in self._codes]:
                 try:
-                    self._look(job)
+                    self._report(job)
                 except StoreError:
                     continue
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
 
     def left(self) -> list[str]:
         return ["/".join(job) for job in self._jobs if job not in self._codes]
@@ -173,22 +173,22 @@ class _Stage:
         count = sum(self._evicted.values())
         return f"{words}; {plural(count, 'time')} somebody made way" if count else words
 
-    def _look(self, job: tuple[str, str]) -> None:
-        found = seen(self._client, *job)
-        count = evictions(found.workload)
+    def _report(self, job: tuple[str, str]) -> None:
+        state = seen(self._client, *job)
+        count = evictions(state.workload)
         if count > self._evicted.get(job, 0):
             self._evicted[job] = count
-            self._say(job, f"makes way{self._reason(found.workload)}", colour="yellow")
-        end = ended(found)
+            self._say(job, f"makes way{self._reason(state.workload)}", colour="yellow")
+        end = ended(state)
         if end is not None:
             self._codes[job] = end.code
             self.failed += end.code != 0
             self._say(job, end.words, colour="red" if end.code else "green")
             return
-        words = standing(found)
-        admitted = condition(found.workload, "Admitted")
-        if words.startswith("runs") and admitted is not None and found.workload is not None:
-            words = f"{words} on {_flavors(found.workload)}"
+        words = standing(state)
+        admitted = condition(state.workload, "Admitted")
+        if words.startswith("runs") and admitted is not None and state.workload is not None:
+            words = f"{words} on {_flavors(state.workload)}"
         words = words.replace("couldn't assign flavors to pod set main: ", "")
         if words not in ("", "starts", self._jobs[job]) and not words.startswith("has to stop"):
             self._jobs[job] = words
@@ -210,8 +210,8 @@ class _Stage:
 
 
 def _condition(tree: Object | None, type_: str) -> Object | None:
-    found = ((tree or {}).get("status") or {}).get("conditions") or ()
-    return next((each for each in found if each["type"] == type_ and each.get("message")), None)
+    conditions = ((tree or {}).get("status") or {}).get("conditions") or ()
+    return next((each for each in conditions if each["type"] == type_ and each.get("message")), None)
 
 
 def _flavors(workload: Object) -> str:

@@ -38,14 +38,14 @@ def offers(capacity: str | None, nodes: Sequence[str]) -> tuple[Offer, ...]:
     problems: list[str] = []
     if capacity and nodes:
         problems.append("--node-capacity: not together with --node, which says it for each part")
-    found = [_offer(text, problems) for text in nodes]
+    offers_ = [_offer(text, problems) for text in nodes]
     if capacity and not nodes:
-        found = [_filled(Offer(own_name(), {}), "--node-capacity", capacity, problems)]
-    names = [each.name for each in found]
+        offers_ = [_filled(Offer(own_name(), {}), "--node-capacity", capacity, problems)]
+    names = [each.name for each in offers_]
     problems += [f"--node: {name} is named twice" for name in sorted({name for name in names if names.count(name) > 1})]
     if problems:
         raise click.UsageError("\n".join((*problems, "", f"hint: for example {EXAMPLE}")))
-    return tuple(found)
+    return tuple(offers_)
 
 
 def words(capacity: str | None, nodes: Sequence[str], *, no_node: bool) -> Iterator[str]:

@@ -38,7 +38,7 @@ from makeway.runtime.ports import StoreError
 DATA_FILE = "makeway.db"
 LOG_FILE = "makeway.log"
 DETACHED_SECONDS = 30.0
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 DATA = click.option("--data", metavar="DIR", help="The data folder.  [default: $XDG_DATA_HOME/makeway]")
 OUTPUT = click.option(
     "-o", "--output", type=click.Choice(["text", "json", "yaml", "name"]), default="text", show_default=True
@@ -250,7 +250,7 @@ def _detached(folder: Path, port: int, listen: str, config: str | None, more: It
             echo(f"makeway serves {click.style(url, bold=True)} (process {process.pid})")
             echo(f"`makeway down{'' if folder == data_folder(None) else f' --data {folder}'}` ends it")
             return
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     if process.poll() is None:
         process.terminate()
     told = log.read_text(errors="replace").strip()
@@ -315,22 +315,22 @@ def _end_server(folder: Path, timeout: float) -> None:
                 f"give it more time with --timeout, or end it at once with `kill -9 {holder}`: nothing is lost by that"
             )
             raise click.ClickException(f"process {holder} has not ended after {timeout:g} s\n\nhint: {hint}")
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     echo(f"the server in {plain(str(folder))} has ended")
 
 
 def _end_pods(folder: Path, timeout: float) -> None:
     """Let supervisors end their pods as in a deletion, and record it; the next server reads that."""
-    found = list(supervised(folder / "pods"))
-    for each in found:
+    pods = list(supervised(folder / "pods"))
+    for each in pods:
         processes.send(each, signal.SIGTERM)
     until = time.monotonic() + timeout
-    while left := [each for each in found if processes.is_alive(each.pid, each.ticks, processes.boot_id())]:
+    while left := [each for each in pods if processes.is_alive(each.pid, each.ticks, processes.boot_id())]:
         if time.monotonic() >= until:
             hint = "give them more time with --timeout; they are killed when their grace period is over"
             raise click.ClickException(f"{plural(len(left), 'pod')} have not ended after {timeout:g} s\n\nhint: {hint}")
-        time.sleep(LOOK_SECONDS)
-    echo(f"{plural(len(found), 'pod')} ended")
+        time.sleep(POLL_SECONDS)
+    echo(f"{plural(len(pods), 'pod')} ended")
 
 
 # --- status ----------------------------------------------------------------------------------------------------------

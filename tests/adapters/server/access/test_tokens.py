@@ -125,7 +125,7 @@ def test_tokens_can_be_made_listed_and_revoked_through_the_api(server: Server, a
         assert client.get(CONFIG_MAPS).status_code == 200
         assert secret not in admin.get(path).text
         assert "by-api" in [each.user.name for each in server.access.tokens()]
-        # a role that changes is another token: whoever held it starts anew
+        # a changed role makes another token: its connections start anew
         change = {"stringData": {"role": "nothing"}}
         headers = {"content-type": "application/merge-patch+json"}
         assert admin.patch(f"{path}/token-{id_}", json=change, headers=headers).status_code == 200

@@ -39,7 +39,7 @@ def make(path: Path) -> None:
         store.create(queue())
 
 
-# --- whose it is ------------------------------------------------------------------------------------------------------
+# --- the owner of the file --------------------------------------------------------------------------------------------
 
 
 def test_what_is_in_it_is_for_its_owner_alone(path: Path) -> None:

@@ -112,7 +112,7 @@ def there(source: Source) -> list[str]:
     return [named(each) for each in source.objects]
 
 
-# --- who comes when ---------------------------------------------------------------------------------------------------
+# --- arrivals and their times -----------------------------------------------------------------------------------------
 
 
 def test_work_comes_at_its_creation_time_and_queues_are_there() -> None:

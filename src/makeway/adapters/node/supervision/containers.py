@@ -190,7 +190,7 @@ class RunningContainer:
 
     # --- what is asked of it ---
 
-    def look(self, now: Moment) -> None:
+    def step(self, now: Moment) -> None:
         """Do what is due."""
         for pid, ask in list(self._asks.items()):
             if ask.until_ms <= now.ms:
@@ -310,8 +310,8 @@ class RunningContainer:
 def _ticks(pid: int) -> int:
     """When a process began; 0 if unknown: then only the mark ties it to its pod."""
     with suppress(OSError):
-        found = processes.find(pid)
-        return found.ticks if found else 0
+        process = processes.find(pid)
+        return process.ticks if process else 0
     return 0
 
 

@@ -123,10 +123,10 @@ class Checks:
         """Return the probes that are due; each counts as under way until its ``result``."""
         if self.is_failed:
             return []
-        found = [check for check in self._checks.values() if not check.is_running and check.due_ms <= now_ms]
-        for each in found:
+        due = [check for check in self._checks.values() if not check.is_running and check.due_ms <= now_ms]
+        for each in due:
             each.is_running = True
-        return [(each.what, each.probe) for each in found]
+        return [(each.what, each.probe) for each in due]
 
     def skipped(self, what: str, now_ms: int) -> None:
         """Handle that a probe could not be run; it runs at its next time."""

@@ -54,7 +54,7 @@ def find(pid: int) -> Process | None:
 
 def all_processes() -> list[Process]:
     """All visible processes. Raises OSError if one cannot be read: it might be the one that the caller needs."""
-    found: list[Process] = []
+    seen: list[Process] = []
     for name in os.listdir("/proc"):
         try:
             each = find(int(name)) if name.isdecimal() else None
@@ -63,8 +63,8 @@ def all_processes() -> list[Process]:
                 raise
             continue
         if each is not None:
-            found.append(each)
-    return found
+            seen.append(each)
+    return seen
 
 
 def _read(path: str, most: int) -> bytes:
@@ -86,10 +86,10 @@ def descendants(of: int, among: Iterable[Process]) -> list[Process]:
     children: dict[int, list[Process]] = {}
     for each in among:
         children.setdefault(each.parent, []).append(each)
-    found = list(children.get(of, ()))
-    for each in found:  # grows during the loop
-        found.extend(children.get(each.pid, ()))
-    return found
+    below = list(children.get(of, ()))
+    for each in below:  # grows during the loop
+        below.extend(children.get(each.pid, ()))
+    return below
 
 
 def environment(pid: int) -> dict[str, str]:
@@ -111,8 +111,8 @@ def is_alive(pid: int, ticks: int, boot: str) -> bool:
     """
     if boot != boot_id():
         return False
-    found = find(pid)
-    return found is not None and found.ticks == ticks and not found.is_zombie
+    process = find(pid)
+    return process is not None and process.ticks == ticks and not process.is_zombie
 
 
 @cache
@@ -144,8 +144,8 @@ def send(process: Process, number: int) -> bool:
     except ProcessLookupError:
         return False
     try:
-        found = find(process.pid)
-        if found is None or found.ticks != process.ticks:
+        present = find(process.pid)
+        if present is None or present.ticks != process.ticks:
             return False
         signal.pidfd_send_signal(handle, number)
     except ProcessLookupError:

@@ -161,7 +161,7 @@ class Supervisor:
         if self._stopping is not None:
             self._wind_down(moment)
         for container in self._containers:
-            container.look(moment)
+            container.step(moment)
         self._sweeper.sweep(moment, is_stopping=self._stopping is not None)  # what could not be started is over at once
 
     def _read_stop(self, moment: Moment) -> None:

@@ -60,8 +60,8 @@ def merged(live: Tree, wanted: Tree, node: FieldNode) -> Tree:
     if node.by_field and isinstance(live, dict) and isinstance(wanted, dict):
         result = dict(live)
         for name, each in wanted.items():
-            found = node.fields.get(name)
-            inner = found[1] if found else node.item
+            child = node.fields.get(name)
+            inner = child[1] if child else node.item
             if inner is None and not node.keeps_unknown:
                 if name not in live and each is not None:
                     result[name] = each

@@ -204,12 +204,12 @@ def _fields_of_mapping(value: dict[str, Tree], node: FieldNode) -> Fields | None
         return result
     known, keeps_unknown = node.fields, node.keeps_unknown
     for name, each in value.items():
-        found = known.get(name)
-        if found is None:
+        child = known.get(name)
+        if child is None:
             if keeps_unknown and each is not None:
                 result[f"f:{name}"] = {}
             continue
-        step, inner = found
+        step, inner = child
         if inner.merge == "atomic":
             if each is not None:
                 result[step] = {}
@@ -272,9 +272,9 @@ def _mapping_changes(old: dict[str, Tree], new: dict[str, Tree], node: FieldNode
 def _entry_changes(old: Tree, new: Tree, name: str, node: FieldNode) -> Changes:
     if node.item is not None:
         return changes(old, new, node.item)
-    found = node.fields.get(name)
-    if found is not None:
-        return changes(old, new, found[1])
+    child = node.fields.get(name)
+    if child is not None:
+        return changes(old, new, child[1])
     if not node.keeps_unknown:
         return None, None
     return (None, {}) if new is None else ({}, None)
@@ -314,8 +314,8 @@ def same(old: Tree, new: Tree, node: FieldNode) -> bool:
 
 
 def _same_entry(old: dict[str, Tree], new: dict[str, Tree], name: str, node: FieldNode) -> bool:
-    found = node.fields.get(name)
-    inner = found[1] if found else node.item
+    child = node.fields.get(name)
+    inner = child[1] if child else node.item
     if inner is None:
         return bool(old.get(name) == new.get(name))
     default = inner.default if inner.sort == "leaf" else None

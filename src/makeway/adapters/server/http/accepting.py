@@ -48,7 +48,7 @@ class Accepting:
                 line, _ = self._listener.accept()
             except OSError as error:  # no client is waiting (any more); the loop will call for the next one
                 if error.errno in NO_MORE:
-                    self._rest(error)
+                    self._pause(error)
                 return
             line.setblocking(False)
             with suppress(OSError):
@@ -60,7 +60,7 @@ class Accepting:
             self._welcomes.add(welcome)
             welcome.add_done_callback(self._welcomes.discard)
 
-    def _rest(self, error: OSError) -> None:
+    def _pause(self, error: OSError) -> None:
         """Pause: waiting connections stay in the backlog, and one unknown connection is closed to make room."""
         log.warning("no connection can be accepted: %s", error.strerror)
         self._connections.turn_away_oldest()

@@ -160,12 +160,12 @@ class App:
                 self._loop = asyncio.get_running_loop()
                 self._watches.bell.begin()
                 upkeep = self._loop.create_task(self._upkeep.run())
-                looks = self._loop.create_task(self._streams.look_after())
+                checks = self._loop.create_task(self._streams.check_regularly())
                 await send({"type": "lifespan.startup.complete"})
                 self.listening.set_result(None)
             else:
                 upkeep.cancel()
-                looks.cancel()
+                checks.cancel()
                 self._threads.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
@@ -209,13 +209,13 @@ class App:
             return Response(
                 200, await self._extras.metrics() + own.encode(), "text/plain; version=0.0.4; charset=utf-8"
             )
-        found = discovery(path, exchange.accept)
+        document = discovery(path, exchange.accept)
         if path.startswith("/openapi"):  # the first of each takes a while to make
             loop = asyncio.get_running_loop()
-            found = await loop.run_in_executor(None, openapi, path, exchange.accept)
-        if found is None:
+            document = await loop.run_in_executor(None, openapi, path, exchange.accept)
+        if document is None:
             raise not_found_path()
-        return Response(200, found[1], found[0])
+        return Response(200, document[1], document[0])
 
     async def _visibility(self, exchange: Exchange, rest: tuple[str, ...], user: User) -> Response:
         exchange.allow("GET")
@@ -226,11 +226,11 @@ class App:
         self._check(user, AccessRequest("get", VISIBILITY_GROUP, resource, "pendingworkloads", namespace, rest[1]))
         offset, limit = exchange.query.integer("offset"), exchange.query.integer("limit")
         limit = 1000 if limit is None else min(limit, self.limits.list_limit_max)
-        found = await self._extras.pending_workloads(namespace, rest[1], offset=offset or 0, limit=limit)
-        if found is None:
+        pending = await self._extras.pending_workloads(namespace, rest[1], offset=offset or 0, limit=limit)
+        if pending is None:
             about = (VISIBILITY_GROUP, resource, rest[1])
             raise RequestRefused(404, f'{resource}.{VISIBILITY_GROUP} "{rest[1]}" not found', about=about)
-        return plain(found)
+        return plain(pending)
 
     # --- objects ---
 

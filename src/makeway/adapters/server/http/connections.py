@@ -52,8 +52,8 @@ class Connections:
     @property
     def buffered_bytes(self) -> int:
         """The bytes that wait in this process for clients to read them, as far as TLS knows."""
-        everybody = [*self._unknown, *(connection for mine in self._known.values() for connection in mine)]
-        return sum(c.transport.get_write_buffer_size() for c in everybody if c.transport is not None)
+        connections = [*self._unknown, *(connection for mine in self._known.values() for connection in mine)]
+        return sum(c.transport.get_write_buffer_size() for c in connections if c.transport is not None)
 
     def _known_count(self) -> int:
         return sum(map(len, self._known.values()))
@@ -104,10 +104,10 @@ class Connections:
         self._admins += is_admin
 
     def _idle_for(self, is_admin: bool) -> dict[ClientConnection, None]:
-        everybody = (connection for mine in self._known.values() for connection in mine)
+        known = (connection for mine in self._known.values() for connection in mine)
         return {
             connection: None
-            for connection in everybody
+            for connection in known
             if is_admin or (connection.user is not None and connection.user.role != "admin")
         }
 
@@ -124,8 +124,8 @@ class Connections:
 
     def check(self, is_valid: Callable[[User], bool]) -> None:
         """Tokens have ended: close their idle connections. A request that is being answered checks its token itself."""
-        everybody = [connection for mine in self._known.values() for connection in mine]
-        for connection in everybody:
+        known = [connection for mine in self._known.values() for connection in mine]
+        for connection in known:
             if connection.user is not None and not is_valid(connection.user) and not connection.is_busy:
                 self._turn_away(connection, "token")
 

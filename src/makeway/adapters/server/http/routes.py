@@ -74,7 +74,7 @@ def route(parts: tuple[str, ...]) -> Route:
 
 
 def _segments(raw_path: bytes) -> tuple[str, ...]:
-    found = []
+    parts = []
     for part in raw_path.split(b"/")[1:]:
         try:
             text = unquote_to_bytes(part).decode()
@@ -84,12 +84,12 @@ def _segments(raw_path: bytes) -> tuple[str, ...]:
             raise bad_request(f"invalid path segment {short(text)!r}: may not be '.', '..' or contain '/' or '%'")
         if len(text) > SEGMENT_CHARS_MAX:
             raise bad_request(f"a path segment has {len(text)} characters, more than {SEGMENT_CHARS_MAX}")
-        found.append(text)
-    if found and found[-1] == "":
-        found.pop()
-    if "" in found or len(found) > SEGMENTS_MAX + 2:
+        parts.append(text)
+    if parts and parts[-1] == "":
+        parts.pop()
+    if "" in parts or len(parts) > SEGMENTS_MAX + 2:
         raise not_found_path()
-    return tuple(found)
+    return tuple(parts)
 
 
 def _route(parts: tuple[str, ...]) -> Route:

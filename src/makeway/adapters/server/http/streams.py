@@ -15,7 +15,7 @@ from typing import Protocol
 from makeway.adapters.server.http.limits import Limits
 from makeway.adapters.server.http.statuses import RequestRefused
 
-LOOK_SECONDS = 1.0  # between two checks for expired tokens
+CHECK_SECONDS = 1.0  # between two checks for expired tokens
 RETRY_SECONDS = 5
 
 
@@ -106,8 +106,8 @@ class Streams:
         for each in list(self._open):
             each.end()
 
-    async def look_after(self) -> None:
+    async def check_regularly(self) -> None:
         """Check regularly: a token that expires causes no event."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
             self.check()

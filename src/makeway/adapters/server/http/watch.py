@@ -224,24 +224,24 @@ class Watching:
             assert self._error is not None
             return (_error_line(self._error),)
         key = (self._chosen, self._shown.likeness, self._watch.place)
-        found = self._watches.found(key)
-        if found is not None:
-            self._watch.move(found.place)
+        chunk = self._watches.found(key)
+        if chunk is not None:
+            self._watch.move(chunk.place)
         else:
             try:
-                found = self._piece(self._watch)
+                chunk = self._piece(self._watch)
             except Expired as error:
                 self._error = refusal(error, None)
                 return (_error_line(self._error),)
             if None not in key:
-                self._watches.keep(key, found)
-        self._place = max(self._place, str(found.place), key=int)
-        self._is_up_to_date = found.is_all
-        if self._initial_end and found.is_all:
+                self._watches.keep(key, chunk)
+        self._place = max(self._place, str(chunk.place), key=int)
+        self._is_up_to_date = chunk.is_all
+        if self._initial_end and chunk.is_all:
             mark = self._mark(self._initial_end, {INITIAL_EVENTS_END: "true"})
             self._initial_end = ""
-            return (*found.parts, mark)
-        return found.parts
+            return (*chunk.parts, mark)
+        return chunk.parts
 
     def _piece(self, watch: SharedWatch) -> WatchChunk:
         events = watch.poll(EVENTS_PER_SEND, BYTES_PER_SEND)

@@ -178,14 +178,14 @@ def _with_priority(objects: StoredObjects, pod: Pod) -> Pod:
     """Set the priority of a pod, from the class that it names or from the default class."""
     spec: dict[str, Tree] = msgspec.json.decode(pod.spec)
     name = spec.get("priorityClassName") or ""
-    found = _class_named(objects, name, pod) if name else _default_class(objects)
-    value = found.value if found else SYSTEM_CLASSES.get(name, 0)
-    policy = found.preemption_policy if found else PREEMPTS
+    class_ = _class_named(objects, name, pod) if name else _default_class(objects)
+    value = class_.value if class_ else SYSTEM_CLASSES.get(name, 0)
+    policy = class_.preemption_policy if class_ else PREEMPTS
     _check_given(pod, spec, "priority", "integer value of priority", value)
     _check_given(pod, spec, "preemptionPolicy", "string value of PreemptionPolicy", policy)
     changes: dict[str, object] = {"priority": value, "preemptionPolicy": policy}
-    if found is not None:
-        changes["priorityClassName"] = found.metadata.name
+    if class_ is not None:
+        changes["priorityClassName"] = class_.metadata.name
     return replace(pod, spec=amended(pod.spec, changes))
 
 
@@ -218,8 +218,8 @@ def _classes(objects: StoredObjects) -> Iterator[PriorityClass]:
 
 def _default_class(objects: StoredObjects) -> PriorityClass | None:
     """The default class; of several the one with the lowest value, as in Kubernetes."""
-    found = [each for each in _classes(objects) if each.global_default]
-    return min(found, key=lambda each: (each.value, each.metadata.name), default=None)
+    defaults = [each for each in _classes(objects) if each.global_default]
+    return min(defaults, key=lambda each: (each.value, each.metadata.name), default=None)
 
 
 def _ranked(objects: StoredObjects, workload: GangWorkload) -> GangWorkload:
@@ -229,14 +229,14 @@ def _ranked(objects: StoredObjects, workload: GangWorkload) -> GangWorkload:
     values = {name: each.value for name, each in classes.items()}
     problems = list(check_gang_workload(workload, values, default.name if default else ""))
     spec = workload.spec
-    found = resolve(spec.priority_class_name, spec.preemption_priority_class_name, classes)
-    if problems or isinstance(found, PriorityRefused):
+    resolved = resolve(spec.priority_class_name, spec.preemption_priority_class_name, classes)
+    if problems or isinstance(resolved, PriorityRefused):
         raise Invalid(problems)
     status = GangWorkloadStatus(
-        priority=found.priority, preemption_priority=found.preemption_priority, preemption_policy=found.policy
+        priority=resolved.priority, preemption_priority=resolved.preemption_priority, preemption_policy=resolved.policy
     )
     named = replace(
-        spec, priority_class_name=found.class_name, preemption_priority_class_name=found.preemption_class_name
+        spec, priority_class_name=resolved.class_name, preemption_priority_class_name=resolved.preemption_class_name
     )
     return replace(workload, spec=named, status=status)
 

@@ -42,11 +42,11 @@ class ReaderThreads:
     def close(self) -> None:
         self._threads.shutdown()
 
-    async def among_many(self, kind: Kind, look: Callable[[], T]) -> T:
+    async def among_many(self, kind: Kind, scan: Callable[[], T]) -> T:
         """Run a search over all objects of a kind; in a thread of its own if they are many."""
         if self._store.count(kind) < MANY:
-            return look()
-        return await asyncio.get_running_loop().run_in_executor(self._threads, look)
+            return scan()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, scan)
 
     async def apart(self, call: Call, work: Callable[[], T]) -> T:
         """Run work that needs no state; in a thread of its own if the body is large or YAML."""

@@ -61,10 +61,10 @@ class Reads:
         limit = min(query.integer("limit") or 0, self._limits.list_limit_max)
         at = self._revision_shown(query, paged=limit > 0)
         stored, chosen = call.route.stored, self.chosen(call)
-        look = partial(self._store.page, stored, chosen, limit=limit, token=token, at=at)
+        scan = partial(self._store.page, stored, chosen, limit=limit, token=token, at=at)
         try:
             page = (
-                await self._threads.among_many(stored, look) if chosen.labels or chosen.fields or not limit else look()
+                await self._threads.among_many(stored, scan) if chosen.labels or chosen.fields or not limit else scan()
             )
         except Invalid:
             raise bad_request("continue: it is not a token of a list of this kind") from None

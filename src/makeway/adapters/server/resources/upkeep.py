@@ -33,7 +33,7 @@ from makeway.runtime.stores.rules import StoreRules
 NAMESPACES, EVENTS = kind_of(Namespace), kind_of(Event)
 PIECE = 500
 EVENTS_MS = 60 * 60 * 1000
-LOOK_SECONDS = 30.0  # between two searches for old events
+CHECK_SECONDS = 30.0  # between two searches for old events
 RETRY_SECONDS = 5.0
 UPKEEP = "upkeep"  # the part that gives up on an object here
 
@@ -95,7 +95,7 @@ class Upkeep:
         self._loop, self._called = asyncio.get_running_loop(), asyncio.Event()
         while True:
             self._called.clear()
-            seconds = LOOK_SECONDS
+            seconds = CHECK_SECONDS
             try:
                 if await self._work():
                     continue
@@ -103,7 +103,7 @@ class Upkeep:
                 seconds = RETRY_SECONDS
             except Exception:
                 log.exception("upkeep")
-                seconds = LOOK_SECONDS
+                seconds = CHECK_SECONDS
             timer = self._loop.call_later(seconds, self._called.set)
             await self._called.wait()
             timer.cancel()

@@ -15,10 +15,10 @@ Key = tuple[str, str, str, str]  # group, kind, namespace, name
 
 def checksum(key: Key, data: bytes) -> int:
     """Return the checksum of one object, in the range of SQLite's integers."""
-    found = blake2b("\0".join(key).encode(), digest_size=BITS // 8)
-    found.update(b"\0")
-    found.update(data)
-    return int.from_bytes(found.digest(), "little", signed=True)
+    digest = blake2b("\0".join(key).encode(), digest_size=BITS // 8)
+    digest.update(b"\0")
+    digest.update(data)
+    return int.from_bytes(digest.digest(), "little", signed=True)
 
 
 def wrapped(number: int) -> int:

@@ -118,16 +118,16 @@ class DataFile:
 
         Raises ``DataFileRefused`` at the end, with all objects that are not as they were written.
         """
-        found: list[int] = []
+        checksums: list[int] = []
         damaged: list[str] = []
         for each in rows(self._connection, self._revision):
             if isinstance(each, Stored):
-                found.append(checksum(_key(each), each.data))
+                checksums.append(checksum(_key(each), each.data))
                 yield each
             else:
                 damaged.append(each)
-        if not damaged and (len(found), total(found)) != (self._count, self._sum):
-            missing = self._count - len(found)
+        if not damaged and (len(checksums), total(checksums)) != (self._count, self._sum):
+            missing = self._count - len(checksums)
             damaged.append(f"{missing} objects are missing" if missing > 0 else "some objects are older than they were")
         if damaged:
             raise DataFileRefused(f"{self.path} cannot be served as it is: {told(damaged)}; {RECOVERY}")
@@ -159,7 +159,7 @@ class DataFile:
             self._where.note()
             self._commit(changes)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check that the file is as we left it. Raises Lost, and NoRoom if it cannot be written."""
         try:
             self._where.check()
@@ -170,14 +170,14 @@ class DataFile:
 
     def try_again(self, size: int) -> None:
         """Test whether there is room again, for about ``size`` bytes, by a commit that changes no object."""
-        self.look()
+        self.check()
         disk = os.fstatvfs(self._where.file)
         if disk.f_bavail * disk.f_frsize < 2 * size or not self._reserve.fill():
             raise NoRoom("the disk is full")
         self._commit(())
 
     def _commit(self, changes: Sequence[Revision]) -> None:
-        self.look()
+        self.check()
         first: dict[Key, Stored | None] = {}
         newest: dict[Key, Revision] = {}
         for each in changes:

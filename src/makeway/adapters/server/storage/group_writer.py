@@ -27,7 +27,7 @@ log = logging.getLogger("makeway.storage")
 GROUP_MAX = 256
 LOOKS_PER_CALL = 64  # steps of the garbage collector: the few objects of an owner are removed with it
 LOOKS_PER_GROUP = 256  # so the next call waits no longer for it than for a full group
-LOOK_SECONDS = 1.0  # at most this long without a check of the file
+CHECK_SECONDS = 1.0  # at most this long without a check of the file
 CLOSED = "the storage is closed"
 
 T = TypeVar("T")
@@ -57,8 +57,8 @@ class GroupWriter:
         self._shown = shown
         self._entering = Lock()  # to put something into the queue, or to close it
         self._is_closed = False
-        self._looked_at = time.monotonic()
-        self._collects_from = self._looked_at  # a failed write delays this, so that the thread does not spin
+        self._checked_at = time.monotonic()
+        self._collects_from = self._checked_at  # a failed write delays this, so that the thread does not spin
         self._queue: SimpleQueue[WaitingCall | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name="makeway-storage", daemon=True)
         self._thread.start()
@@ -94,24 +94,24 @@ class GroupWriter:
         while True:
             has_garbage = self._may_collect() and self._ahead.has_suspects and not self._file.is_over
             try:
-                first = self._queue.get(timeout=0 if has_garbage else LOOK_SECONDS)
+                first = self._queue.get(timeout=0 if has_garbage else CHECK_SECONDS)
             except Empty:
                 if has_garbage:
                     self._write_group(())
                 else:
-                    self._look()
+                    self._check_file()
             else:
                 if first is None:
                     break
                 group = self._gathered(first)
                 self._write_group([call for call in group if call.answer.set_running_or_notify_cancel()])
-            if time.monotonic() - self._looked_at >= LOOK_SECONDS:  # always busy, yet without a write
-                self._look()
+            if time.monotonic() - self._checked_at >= CHECK_SECONDS:  # always busy, yet without a write
+                self._check_file()
         self._file.save()
 
-    def _look(self) -> None:
-        self._looked_at = time.monotonic()
-        self._file.look()
+    def _check_file(self) -> None:
+        self._checked_at = time.monotonic()
+        self._file.check()
 
     def _write_group(self, group: Sequence[WaitingCall]) -> None:
         try:
@@ -157,7 +157,7 @@ class GroupWriter:
                 self._file.write(changes)
             except GroupNotStored as error:
                 self._ahead.take_back(before)
-                self._collects_from = time.monotonic() + LOOK_SECONDS
+                self._collects_from = time.monotonic() + CHECK_SECONDS
                 return [_Failure(error.answer()) for _ in group]
             self._shown.show(changes)
         self._ahead.compact()

@@ -99,7 +99,7 @@ class GuardedFile:
                 self._run_short(error, sum(len(change.after.data) for change in changes))
             raise GroupNotStored(Unavailable, f"nothing was stored: {error}") from error
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check that the file is still there and ours, and on a full disk whether there is room again."""
         if self.is_over:
             self.save()
@@ -110,7 +110,7 @@ class GuardedFile:
                 log.warning("the data file can be written again")
                 self.state = Writable()
             else:
-                self._file.look()
+                self._file.check()
         except DataFileLost as error:
             self._lose(error)
         except NoRoom as error:

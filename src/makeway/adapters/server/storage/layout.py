@@ -100,9 +100,9 @@ def _check_pages(connection: sqlite3.Connection, path: Path) -> None:
             " integrity_check'` does that)", path, size >> 20,
         )  # fmt: skip
         return
-    found = [str(row[0]) for row in connection.execute(f"PRAGMA integrity_check({TOLD_MAX})")]
-    if found != ["ok"]:
-        raise DataFileRefused(f"{path} is damaged: {told(found)}; {RECOVERY}")
+    problems = [str(row[0]) for row in connection.execute(f"PRAGMA integrity_check({TOLD_MAX})")]
+    if problems != ["ok"]:
+        raise DataFileRefused(f"{path} is damaged: {told(problems)}; {RECOVERY}")
 
 
 def _set_up(connection: sqlite3.Connection, size_max: int | None) -> None:

@@ -103,18 +103,18 @@ def _readable(path: Path) -> tuple[list[Stored], list[str], int]:
         has_sums = any(row[1] == "checksum" for row in connection.execute("PRAGMA table_info(objects)"))
         sums = "checksum" if has_sums else "checksum_of(api_group, kind, namespace, name, data)"
         columns = f"SELECT api_group, kind, namespace, name, data, {sums} FROM objects"
-        found: dict[tuple[str, str, str], Stored] = {}
+        readable: dict[tuple[str, str, str], Stored] = {}
         findings: dict[str, None] = {}
         for way in ("NOT INDEXED", "ORDER BY api_group, kind, namespace, name"):  # one may work if the other is damaged
             for each in rows(connection, NEWEST, f"{columns} {way}"):
                 if isinstance(each, Stored):
-                    known = found.setdefault((each.kind.plural, each.namespace, each.name), each)
+                    known = readable.setdefault((each.kind.plural, each.namespace, each.name), each)
                     if known.revision < each.revision:
-                        found[each.kind.plural, each.namespace, each.name] = each
+                        readable[each.kind.plural, each.namespace, each.name] = each
                 else:
                     findings[each] = None
         try:
             latest = number(connection, "SELECT revision FROM latest")
         except (sqlite3.Error, ValueError, TypeError):
             latest = 0
-    return list(found.values()), list(findings), latest
+    return list(readable.values()), list(findings), latest

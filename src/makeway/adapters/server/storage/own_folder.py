@@ -31,18 +31,18 @@ def check_folder(folder: Path, *, reads_only: bool = False) -> None:
 
     ``reads_only``: root may read the folder of any account.
     """
-    found = os.stat(folder)
-    if not stat.S_ISDIR(found.st_mode):
+    info = os.stat(folder)
+    if not stat.S_ISDIR(info.st_mode):
         raise FolderRefused(f"{folder} is not a folder")
     me = os.geteuid()
-    if found.st_uid != me and not (reads_only and 0 in (me, found.st_uid)):
+    if info.st_uid != me and not (reads_only and 0 in (me, info.st_uid)):
         raise FolderRefused(
-            f"{folder} belongs to another account (uid {found.st_uid}), which could change what is in it:"
+            f"{folder} belongs to another account (uid {info.st_uid}), which could change what is in it:"
             f" run this as that account, or `chown -R {me} {folder}`"
         )
-    if found.st_mode & OTHERS_WRITE:
+    if info.st_mode & OTHERS_WRITE:
         raise FolderRefused(
-            f"others may write to {folder} (mode {stat.S_IMODE(found.st_mode):04o}): look through what is in it, then"
+            f"others may write to {folder} (mode {stat.S_IMODE(info.st_mode):04o}): look through what is in it, then"
             f" `chmod go-w {folder}`"
         )
     _check_above(Path(os.path.realpath(folder)))
@@ -75,15 +75,15 @@ def open_own(path: Path, flags: int = os.O_RDONLY) -> int:
     if path.is_symlink():  # O_NOFOLLOW is the protection; this has the better message
         raise FolderRefused(_link(path))
     file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, PRIVATE)
-    found = os.fstat(file)
+    info = os.fstat(file)
     try:
-        if stat.S_ISDIR(found.st_mode):
+        if stat.S_ISDIR(info.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(info.st_mode):
             raise FolderRefused(f"{path} is not a file: remove it")
-        if found.st_uid not in (os.geteuid(), 0) and os.geteuid() != 0:
-            raise FolderRefused(f"{path} belongs to another account (uid {found.st_uid}): remove it")
-        if flags & os.O_ACCMODE != os.O_RDONLY and found.st_mode & 0o077:
+        if info.st_uid not in (os.geteuid(), 0) and os.geteuid() != 0:
+            raise FolderRefused(f"{path} belongs to another account (uid {info.st_uid}): remove it")
+        if flags & os.O_ACCMODE != os.O_RDONLY and info.st_mode & 0o077:
             os.fchmod(file, PRIVATE)
     except BaseException:
         os.close(file)

@@ -43,19 +43,19 @@ class Whereabouts:
 
     def note(self) -> None:
         """Take changes since the last check as our own. Raises FilesGone if they cannot be."""
-        self._look(is_ours=True)
+        self._compare(is_ours=True)
 
     def check(self) -> None:
         """Raises FilesGone if something has changed that only we may change."""
-        self._look(is_ours=False)
+        self._compare(is_ours=False)
 
     def close(self) -> None:
         for file in (self._log_file, self._open):
             if file >= 0:
                 os.close(file)
 
-    def _look(self, *, is_ours: bool) -> None:
-        self._look_at_folder()
+    def _compare(self, *, is_ours: bool) -> None:
+        self._compare_folder()
         for name in self._names:
             before, now = self._found[name], self._stat(name)
             if (now.st_dev, now.st_ino) != (before.st_dev, before.st_ino):
@@ -71,7 +71,7 @@ class Whereabouts:
             raise FilesGone(f"another program has written to {self._log}")
         self._head = head
 
-    def _look_at_folder(self) -> None:
+    def _compare_folder(self) -> None:
         here = os.fstat(self._open)
         with suppress(OSError):
             there = os.stat(self._folder)

@@ -120,10 +120,10 @@ def _difference(this: Measure, against: Measure, as_many: bool) -> Difference:
     direction = DIRECTIONS[this.name]
     if this.name == "virtual time" and not as_many:
         direction = "neither"  # an earlier end with less work done is not better
-    found = verdict(direction, a, b)
+    outcome = verdict(direction, a, b)
     if this.name == "cpu time" and a is not None and b is not None and _is_close(Fraction(a), Fraction(b)):
-        found = "same"
-    return Difference(this.scope, this.name, this.unit, a, b, found)
+        outcome = "same"
+    return Difference(this.scope, this.name, this.unit, a, b, outcome)
 
 
 def _is_close(a: Fraction, b: Fraction) -> bool:
@@ -132,10 +132,10 @@ def _is_close(a: Fraction, b: Fraction) -> bool:
 
 def _waited(measures: Measures) -> dict[str, int]:
     """The waiting time by workload; several lives of one name are added."""
-    found: dict[str, int] = {}
+    waited: dict[str, int] = {}
     for each in measures.seen:
-        found[each.life.workload] = found.get(each.life.workload, 0) + each.waited_ms
-    return found
+        waited[each.life.workload] = waited.get(each.life.workload, 0) + each.waited_ms
+    return waited
 
 
 def _missing(ours: Measures, theirs: Measures) -> tuple[str, ...]:

@@ -230,8 +230,8 @@ def _tally(members: Sequence[MeasuredLife]) -> WorkloadTotals:
 
 def waiting(waited_ms: Iterable[int]) -> WaitingTimes:
     ordered = sorted(waited_ms)
-    found = tuple(percentile(ordered, percent) for percent in PERCENTILES) if ordered else ()
-    return WaitingTimes(len(ordered), sum(ordered), found)
+    percentiles = tuple(percentile(ordered, percent) for percent in PERCENTILES) if ordered else ()
+    return WaitingTimes(len(ordered), sum(ordered), percentiles)
 
 
 def percentile(ordered: Sequence[int], percent: int) -> int:

@@ -161,20 +161,20 @@ def _usage(measures: Measures) -> str:
 def _courses(measures: Measures, homes: Mapping[str, int]) -> dict[tuple[int, str], _Used]:
     """The use over time, by rank of the queue and resource."""
     run = measures.run
-    found: dict[tuple[int, str], _Used] = {}
+    courses: dict[tuple[int, str], _Used] = {}
     for queue in measures.queues:
         for quota in queue.quotas:
             where = (homes[queue.queue], quota.of[1])
-            if where not in found:
+            if where not in courses:
                 fine, coarse = (Course(run.began_at, run.ended_at, parts) for parts in (POINTS, SPOTS))
-                found[where] = _Used(0, fine, coarse)
-            found[where].nominal += quota.nominal
+                courses[where] = _Used(0, fine, coarse)
+            courses[where].nominal += quota.nominal
     for each in measures.seen:
         rank = homes[each.life.queue]
         for began, ended, usage in each.stays:
             for (_, resource), held in usage.items():
-                found[rank, resource].add(began, ended, held)
-    return found
+                courses[rank, resource].add(began, ended, held)
+    return courses
 
 
 def _charts(measures: Measures, used: Mapping[tuple[int, str], _Used], rank: int, title: str) -> Iterator[str]:

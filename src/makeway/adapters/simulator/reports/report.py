@@ -52,7 +52,7 @@ PARTS = 40  # differences of single queues and priorities shown on a terminal
 def data(measures: Measures, *, per_workload: bool = False, warnings: Sequence[str] = ()) -> Data:
     """The report as JSON; keys that only some runs need are present in those alone."""
     run = measures.run
-    found: Data = {
+    report: Data = {
         "workloads": measures.total.workloads,
         "admitted": measures.total.admitted,
         "finished": measures.total.finished,
@@ -74,12 +74,12 @@ def data(measures: Measures, *, per_workload: bool = False, warnings: Sequence[s
         "faultsFired": dict(sorted(run.faults_fired.items())),
     }
     if measures.shares:
-        found["shares"] = [_shares_data(share) for share in measures.shares]
+        report["shares"] = [_shares_data(share) for share in measures.shares]
     if warnings:
-        found["warnings"] = list(warnings)
+        report["warnings"] = list(warnings)
     if per_workload:
-        found["perWorkload"] = [_workload_data(each) for each in measures.seen]
-    return found
+        report["perWorkload"] = [_workload_data(each) for each in measures.seen]
+    return report
 
 
 def comparison_data(

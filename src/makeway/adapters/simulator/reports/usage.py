@@ -217,9 +217,9 @@ class Course:
 
     def means(self) -> list[int]:
         """The mean level of every part, rounded down."""
-        level, found = 0, []
+        level, means = 0, []
         for part in range(self.parts):
             level += self._whole[part]
             length = self.edge(part + 1) - self.edge(part)
-            found.append(level + self._pieces[part] // length if length else 0)
-        return found
+            means.append(level + self._pieces[part] // length if length else 0)
+        return means

@@ -257,14 +257,14 @@ def beside(path: str, part: str) -> str:
     folder = os.path.dirname(path)
     slips = Slips(path)
     try:
-        found = sorted(name for name in os.listdir(folder or os.curdir) if part in name)
+        names = sorted(name for name in os.listdir(folder or os.curdir) if part in name)
     except OSError:
-        found = []
-    if len(found) != 1:
-        seen = f"found {', '.join(found)}" if found else "there is none"
+        names = []
+    if len(names) != 1:
+        seen = f"found {', '.join(names)}" if names else "there is none"
         slips.tell(None, "", f"needs one file beside it with `{part}` in its name; {seen}")
         slips.refuse()
-    return os.path.join(folder, found[0])
+    return os.path.join(folder, names[0])
 
 
 # --- values of files --------------------------------------------------------------------------------------------------
