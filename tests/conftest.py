@@ -59,7 +59,7 @@ COUNTED = ("tests/api/", "tests/core/", "tests/controllers/")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Count branches only under the quick tests that take most of them: counting makes a test twice as slow."""
+    """Count branches only under the quick tests that cover most of them: counting makes a test twice as slow."""
     if item.nodeid.startswith(COUNTED) and not item.get_closest_marker("slow"):
         item.add_marker("counted")
 

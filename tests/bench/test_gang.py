@@ -16,7 +16,7 @@ def test_places_are_found_for_all() -> None:
 
 
 def test_the_shapes_of_preemption_have_the_victims_that_arithmetic_gives() -> None:
-    """A node that is used loses all its low pods, see the cpu they and the members ask for."""
+    """A node that is used loses all its low pods, as the cpu of these and of the members shows."""
     for gangs in (1, 2):
         row = bench_gang.preempt_pods(10, 100, gangs)
         assert (row["pods"], row["victims"], row["writes"]) == (10, 100, 210)

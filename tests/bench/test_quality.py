@@ -1,4 +1,4 @@
-"""``makeway bench quality``: the best choice is found by trying all, and ours is held against it."""
+"""``makeway bench quality``: the best choice is found by trying all, and ours is compared with it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_text_names_the_aims() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_best_choice_is_the_best_of_all_sets(seed: int) -> None:
-    """Against every set of units, on clusters where there are few."""
+    """Compared with every set of units, on clusters where there are few."""
     exact = Exhaustive(random_cluster(seed, alike=seed % 2 == 0, budgets=True))
     allowed = [i for i, unit in enumerate(exact.units) if unit.priority <= 2]
     sets = itertools.chain.from_iterable(itertools.combinations(allowed, size) for size in range(len(allowed) + 1))

@@ -1,4 +1,4 @@
-"""``makeway bench simulate``: that everything is simulated to its end, and what is told of it; never how fast."""
+"""``makeway bench simulate``: that everything is simulated to its end, and what is reported; never how fast."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_result_is_one_json_object_on_one_line() -> None:
     assert list(found) == ["name", "baseline"]
     assert list(found["baseline"]) == KEYS
     assert (found["baseline"]["workloads"], found["baseline"]["finished"]) == (8, 8)
-    assert found["baseline"]["virtualMakespanSeconds"] == 1.2  # borrowed or not, nobody waits for anybody large
+    assert found["baseline"]["virtualMakespanSeconds"] == 1.2  # borrowed or not, no workload waits for a large one
 
 
 @pytest.mark.usefixtures("small")

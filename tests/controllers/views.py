@@ -1,8 +1,8 @@
 """A View of objects that a test lists, and a small store behind it: what a controller answers can be made true.
 
-``FakeView.of(...)`` takes wire objects in any order. ``apply`` stores an outcome as a server would: status and the
-rest are written apart, no write may break a rule of validation, who has finalizers is only marked for deletion.
-``settle`` looks and applies until there is nothing left to do.
+``FakeView.of(...)`` takes wire objects in any order. ``apply`` stores an outcome as a server would: status and the rest
+are written separately, no write may break a rule of validation, an object with finalizers is only marked for deletion.
+``settle`` reconciles and applies until there is nothing left to do.
 
 The factories below it make the usual objects: one flavor, one ClusterQueue ``cq``, one LocalQueue ``main``.
 """
@@ -72,7 +72,7 @@ class FakeView:
     policy: Policy = field(default_factory=Policy)
     now: Millis = THE_START
     objects: dict[Ref, Any] = field(default_factory=dict)
-    notes: list[Note] = field(default_factory=list)  # all that were told
+    notes: list[Note] = field(default_factory=list)  # all that were made
     written: list[Write] = field(default_factory=list)  # all writes that changed something, in order
     _state: State | None = None
 
@@ -84,7 +84,7 @@ class FakeView:
         return view
 
     def put(self, value: Any) -> Ref:
-        """Store an object as it is, whatever was there."""
+        """Store an object as it is, replacing any other."""
         self._state = None
         self.objects[Ref.of(value)] = value
         return Ref.of(value)
@@ -123,7 +123,7 @@ class FakeView:
     # --- the store behind it ---
 
     def apply(self, outcome: Outcome) -> bool:
-        """Make an outcome true; whether anything was written. No object may be written twice."""
+        """Carry an outcome out; returns whether anything was written. No object may be written twice."""
         refs = [_ref(each.write) for action in outcome.actions for each in (action, *action.then)]
         assert len(refs) == len(set(refs)), f"written twice in one outcome: {refs}"
         before = len(self.written)
@@ -133,7 +133,7 @@ class FakeView:
         return len(self.written) > before
 
     def settle(self, controller: Controller, *whom: Ref, now: Millis) -> Outcome:
-        """Look at them and apply, in turn, until nobody has anything to write; the last outcome of the last."""
+        """Reconcile these and apply, in turn, until none has anything to write; the last outcome of the last."""
         self.now = now
         last = Outcome()
         for _ in range(LOOKS_MAX):

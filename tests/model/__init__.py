@@ -14,9 +14,9 @@ fair        shares, the order by shares, targets by shares (S-9)
 targets     either of the two, and the rounds that bound them
 queues      heap, parking, wakes, what happens between cycles (S-3, S-4)
 nomination  checks, assignment and targets of one head (S-5.3 to 5.5)
-rotation    whose turn it is among equals (S-7.14)
-holds       what is not lent while somebody entitled waits (S-5.14)
-rounds      by what the rounds of a workload are known and when they end (S-19.3.2, 19.3.3)
+rotation    the turns of equals (S-7.14)
+holds       quota that is not lent while an entitled workload waits (S-5.14)
+rounds      the identity of a workload in counted rounds, and when they end (S-19.3.2, 19.3.3)
 claims      what a preemptor is promised while its victims leave, and how often it may preempt (S-10.13, S-19)
 cycle       one scheduling cycle (S-5)
 play        whole scenarios: cycles and what happens between them

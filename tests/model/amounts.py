@@ -79,7 +79,7 @@ def _max(parts: list[dict[str, Fraction]]) -> dict[str, Fraction]:
 
 
 def pod_requests(pod: dict[str, Any]) -> dict[str, int]:
-    """What one pod requests, in units."""  # S-1.4, S-1.7 (negative values become 0)
+    """The requests of one pod, in units."""  # S-1.4, S-1.7 (negative values become 0)
     containers = [_requests(c) for c in pod.get("containers") or []]
     sidecars: list[dict[str, Fraction]] = []
     start_up: list[dict[str, Fraction]] = []

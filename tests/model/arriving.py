@@ -1,7 +1,7 @@
 """Random worlds in which queues that share come one after the other while victims take their time (S-9.14).
 
 A tree that is full of unimportant work, queues with weights that own little or nothing, and more important work that
-arrives over many cycles. What one queue has claimed then passes to a poorer one. In the form of ``scenarios``.
+arrives over many cycles. The claims of one queue then pass to a poorer one. In the form of ``scenarios``.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def as_it_will_be(world: World, as_it_is: Snapshot) -> Snapshot:
 
 
 def ready(world: World) -> list[Claim]:
-    """Claims whose victims are gone; one that fitted only as the tree will be is looked at again after a wake."""
+    """Claims whose victims are gone. One that fitted only as the tree will be is evaluated again after a wake."""
     there = [c for c in oldest_first(world) if not c.charged and c.workload in world.heap[c.queue]]
     return [c for c in there if c.workload not in world.refused]  # claims 2, S-5.1
 
@@ -82,14 +82,14 @@ def ready(world: World) -> list[Claim]:
 
 
 def made_for(world: World, key: str) -> str:
-    """What a claim rests on in its claimant's object."""  # claims 4
+    """The fields of the claimant's object that end the claim by a change."""  # claims 4
     wl, gates = world.workloads[key], world.settings.gates
     reclaimable = wl.get("status", {}).get("reclaimablePods") or []
     return json.dumps([wl["spec"], facts.priority(wl, gates), reclaimable], sort_keys=True)
 
 
 def as_fit(assignment: Assignment) -> Assignment:
-    """The claimed assignment: the same flavors and counts, no longer in need of anybody's departure."""
+    """The claimed assignment: the same flavors and counts, with no more victims to wait for."""
     podsets = [
         PodSetAssignment(
             p.name, p.count, dict(p.requests), {r: Choice(c.flavor, FIT, c.level, -1) for r, c in p.flavors.items()}
@@ -119,13 +119,13 @@ def _make(
 
 
 def make(world: World, p: Incoming, found: Assignment, targets: list[Target], now: int) -> list[Claim]:
-    """The claim of an entry that issues preemptions; the claims it takes end and are returned."""  # claims 3
+    """The claim of an entry that issues preemptions; return the claims that it takes, which end."""  # claims 3
     taken = [world.claims.pop(t.key) for t in targets if t.claims]
     leaving = [t.key for t in targets if not t.claims]
     victims = {key: facts.uid_of(world.workloads[key]) for key in leaving}
     charged = set(leaving)
     for claim in taken:
-        inherited = credited(world, claim, now)  # decisions 0014 and 0028: neither who has left nor who is overdue
+        inherited = credited(world, claim, now)  # decisions 0014 and 0028: without victims that left or are overdue
         victims |= {key: uid for key, uid in claim.victims.items() if key in inherited}
         charged |= inherited
     until = [deadline_of(world, key, now) for key in victims] or [claim.expires_at for claim in taken]
@@ -154,7 +154,7 @@ def make_deferred(world: World, p: Incoming, found: Assignment, now: int) -> Non
 
 
 def why_over(world: World, claim: Claim, now: int) -> str | None:
-    """What ends a claim, but for its place in the tree and in its queue."""  # claims 4
+    """Why a claim ends, without regard to its place in the tree and in its queue."""  # claims 4
     wl = world.workloads.get(claim.workload)
     if wl is None or facts.uid_of(wl) != claim.uid:
         return "gone"
@@ -189,13 +189,13 @@ def first_without_room(world: World, now: int) -> Claim | None:
 
 
 def end(world: World, claim: Claim, now: int) -> None:
-    """Every end wakes the tree."""  # claims 4
+    """End a claim and wake its tree."""  # claims 4
     world.claims.pop(claim.workload, None)
     queues.wake(world, claim.queue, now)
 
 
 def end_those_over(world: World, now: int) -> list[tuple[str, str]]:
-    """End claims until all that are left are in force; say which and why."""  # claims 2, 4
+    """End claims until all that are left are in force; return which and why."""  # claims 2, 4
     found: list[tuple[str, str]] = []
     while (over := first_over(world, now)) is not None:
         claim, why = over
@@ -205,7 +205,7 @@ def end_those_over(world: World, now: int) -> list[tuple[str, str]]:
 
 
 def first_over(world: World, now: int) -> tuple[Claim, str] | None:
-    """Reasons of their own first: who is over for one takes no room from the others."""
+    """The first claim to end. Reasons of its own come first: such a claim takes no room from the others."""
     for claim in oldest_first(world):
         why = why_over(world, claim, now)
         if why is None and no_longer_head(world, claim):
@@ -220,9 +220,9 @@ def first_over(world: World, now: int) -> tuple[Claim, str] | None:
 
 
 def count_round(world: World, tree: Snapshot, p: Incoming, found: Assignment, targets: list[Target]) -> bool:
-    """An issue of preemptions or a taking of claims; ``tree`` is the one in which all other victims are gone.
+    """Count an issue of preemptions or a taking of claims; ``tree`` is the one in which all other victims are gone.
 
-    Says whether it is one that ends above nominal.
+    Return whether it ends above nominal.
     """
     done = rounds_of(world, p.key)
     above = ends_above_nominal(tree, p, targets, found.usage)
@@ -292,7 +292,7 @@ def claimed_assignment(world: World, key: str, block: Raw) -> Assignment:
 
 
 def take_up(world: World) -> None:
-    """After a start: claims as stored, and who is sticky by them."""  # S-10.13, S-3.11
+    """After a start: take up claims as stored; their claimants are sticky."""  # S-10.13, S-3.11
     for key, wl in sorted(world.workloads.items()):
         block, queue = wl.get("status", {}).get("preemptionClaim"), queue_of(world, wl)
         if block is None or queue is None or not world.settings.gates["PreemptionClaims"]:

@@ -24,7 +24,7 @@ STATUS_REASON = {  # S-5.12
 
 @dataclass
 class Entry:
-    """A head and what became of it: ``status`` assumed or skipped, or a requeue reason."""
+    """A head and its outcome: ``status`` assumed or skipped, or a requeue reason."""
 
     p: Incoming
     assignment: Assignment
@@ -35,8 +35,8 @@ class Entry:
     skipped_preemption: bool = False
     recomputed: str | None = None
     held_back: bool = False
-    lost_to: Holds = field(default_factory=dict)  # held back: what was held when it was looked at
-    lets_go_first: str | None = None  # whose turn it is (S-7.14b)
+    lost_to: Holds = field(default_factory=dict)  # held back: what was held when it was evaluated
+    lets_go_first: str | None = None  # the workload that has its turn before it (S-7.14b)
     standing: Standing | None = None  # set: no head, only the place of a standing reservation
     claim: Claim | None = None  # set: a claimant whose victims are gone, beside the head
 
@@ -47,7 +47,7 @@ class Entry:
 
 @dataclass
 class Result:
-    """What a cycle did; entries are in processing order."""
+    """The effects of a cycle; entries are in processing order."""
 
     entries: list[Entry] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)  # heads that were not assigned -> requeue reason
@@ -124,7 +124,7 @@ def without(snap: Snapshot, keys: set[str]) -> Snapshot:
 
 
 def fits_but_for(run: Run, e: Entry, off: tuple[bool, ...], held: bool) -> bool:
-    """Whether it fits without victims and reservations that stay or do not, and past what is ``held``."""  # S-5.7.2
+    """Whether it fits without victims and reservations ``off`` (that stay or not), and past what is held."""  # S-5.7.2
     snap = without(run.snap, set(run.chosen) | {t.key for t in e.targets})
     for each in run.reservations:
         if each.stays in off:
@@ -151,14 +151,14 @@ def recompute(run: Run, e: Entry) -> None:  # S-5.7.3
 
 
 def reserves_anyway(world: World, e: Entry) -> bool:
-    """Recorded: whose preemptions are pending blocks also what it could reclaim later."""  # decision 0028
+    """Recorded: a head with pending preemptions also blocks what it could reclaim later."""  # decision 0028
     gates, key = world.settings.gates, e.p.key
     is_last = key in world.preemptors and world.last_preemptor.get(e.p.queue) == key
     return is_last and gates["PrioritizePreemptorWorkloads"] and world.settings.parity
 
 
 def reservation(snap: Snapshot, e: Entry, anyway: bool = False) -> Amounts:
-    """What a head blocks that needs preemption and has no victims."""  # S-5.8
+    """The amounts blocked by a head that needs preemption and has no victims."""  # S-5.8
     if policy(snap, e.p.queue, "reclaimWithinCohort") == "Any" and not anyway:
         return {}
     node = snap.tree[queue_node(e.p.queue)]
@@ -186,7 +186,7 @@ def reserve(run: Run, e: Entry) -> None:  # S-5.8, S-5.13
 
 
 def lose(run: Run, e: Entry) -> None:
-    """It no longer fits: if only for what is kept from it, search again; then wait for what lasts of that."""
+    """It no longer fits. If only reserved quota keeps it out, search again; then wait for what stays reserved."""
     settings = run.world.settings  # S-5.7.9, S-5.15, S-5.1
     only_kept_out = not settings.parity and fits_but_for(run, e, (True, False), held=False)
     if only_kept_out and settings.gates["PreemptionClaims"] and search_again(run, e):
@@ -215,7 +215,7 @@ def search_again(run: Run, e: Entry) -> bool:
 
 
 def charge_claim(run: Run, e: Entry) -> None:
-    """A claim made in this cycle: who loses to it waits for its end."""  # S-5.1
+    """Charge a claim made in this cycle: an entry that loses to it waits for its end."""  # S-5.1
     run.snap.charge(e.p.queue, e.assignment.usage)
     if run.world.settings.gates["PreemptionClaims"]:
         run.reservations.append(Reserved(e.p.queue, e.assignment.usage, True, claimed=True))
@@ -251,7 +251,7 @@ def redeem(run: Run, e: Entry) -> None:
     if fits(run.as_it_is, e.p.queue, e.assignment.usage):
         e.status = "assumed"
         run.as_it_is.charge(e.p.queue, e.assignment.usage)
-        run.snap.charge(e.p.queue, e.assignment.usage)  # no claim any more: nobody takes it in this cycle
+        run.snap.charge(e.p.queue, e.assignment.usage)  # no claim any more, so no entry takes it in this cycle
     else:
         run.snap.put_back(held)
         e.mode, e.reason = "DeferredFit", "PendingPreemption"  # its claim stays as it is
@@ -295,7 +295,7 @@ def process_head(run: Run, e: Entry) -> None:  # S-5.7
 
 
 def go_on(run: Run, e: Entry) -> None:
-    """What becomes of an entry that fits, once those it counts on are gone."""  # S-5.7.6, S-5.7.7, S-5.7.9a
+    """Carry out an entry that fits, once the victims it counts on are gone."""  # S-5.7.6, S-5.7.7, S-5.7.9a
     claims_count = run.world.settings.gates["PreemptionClaims"]
     if is_gated(run, e):
         e.reason = "PreemptionGated"
@@ -335,7 +335,7 @@ def issue(run: Run, e: Entry) -> None:  # S-5.7.11, S-10.1
 
 
 def evict(world: World, target: Target, now: int) -> bool:
-    """Ask a victim to leave; say whether it had not been asked before."""  # S-10.1, S-10.2
+    """Evict a victim; return whether it had not been asked to leave before."""  # S-10.1, S-10.2
     wl = world.workloads[target.key]
     if facts.is_true(wl, "Evicted"):
         return False
@@ -391,7 +391,7 @@ def write_pending(world: World, key: str, reason: str, now: int) -> None:  # S-5
 
 
 def conclude(run: Run, e: Entry, result: Result) -> None:
-    """Write what was decided and put the head back."""
+    """Write the decision and requeue the head."""
     world, key, now = run.world, e.p.key, run.now
     if e.status == "assumed":
         if key in world.claims:
@@ -424,7 +424,7 @@ def conclude_preemption(run: Run, e: Entry, result: Result) -> None:
 
 
 def standing_reservations(world: World, popped: dict[str, str]) -> list[Entry]:
-    """The standing reservations of this cycle; one ends when its head is looked at or is no head any more."""  # S-5.13
+    """The standing reservations of this cycle; one ends when its head is evaluated or is no head any more."""  # S-5.13
     for queue, held in list(world.standing.items()):
         if queue in popped or held.workload not in queues.in_heap_order(world, queue)[:1]:
             del world.standing[queue]
@@ -432,7 +432,7 @@ def standing_reservations(world: World, popped: dict[str, str]) -> list[Entry]:
 
 
 def nominate_all(run: Run, popped: Sequence[tuple[str, str, Claim | None]], result: Result) -> list[Entry]:
-    """Take heads and claimants out of their heaps; those that are refused go back at once."""  # S-5.3
+    """Take heads and claimants out of their heaps; refused ones go back at once."""  # S-5.3
     world, entries = run.world, []
     for queue, key, claim in popped:
         world.heap[queue].discard(key)
@@ -457,7 +457,7 @@ def nominate_all(run: Run, popped: Sequence[tuple[str, str, Claim | None]], resu
 
 
 def in_order(run: Run, entries: list[Entry]) -> Iterator[Entry]:
-    """The entries in the order of processing; with fair sharing the next is found when the last has been."""
+    """The entries in the order of processing; with fair sharing the next is chosen when the last has been processed."""
     if not run.world.settings.strategies:
         yield from sorted(entries, key=lambda e: place(run.world, e))  # S-5.6
         return
@@ -470,7 +470,7 @@ def in_order(run: Run, entries: list[Entry]) -> Iterator[Entry]:
 
 
 def cycle(world: World, now: int) -> Result:
-    """Run one cycle: change the world, say what was done."""  # S-5.1
+    """Run one cycle: change the world, return the effects."""  # S-5.1
     rounds.note(world, now)
     result = Result(over=claims.end_those_over(world, now))
     before = dict(world.standing)
@@ -484,7 +484,7 @@ def cycle(world: World, now: int) -> Result:
     run = Run(world, claims.as_it_will_be(world, as_it_is), as_it_is, now)
     held = holds.in_force(world, run.snap, [])
     for e in sorted(nominate_all(run, claimants, result), key=lambda e: place(world, e)):
-        process(run, e)  # before all others are looked at (S-19.1.2)
+        process(run, e)  # before all others are evaluated (S-19.1.2)
         result.entries.append(e)
     entries = standing_reservations(world, heads)
     entries += nominate_all(run, [(q, key, None) for q, key in heads.items()], result)
@@ -505,7 +505,7 @@ def cycle(world: World, now: int) -> Result:
 
 
 def settle_due(world: World, before: dict[str, Standing], result: Result) -> None:
-    """What this cycle itself makes due."""  # S-4.6.8, S-5.1
+    """Make due what this cycle affects."""  # S-4.6.8, S-5.1
     for e in result.entries:
         if e.status == "assumed":
             queues.wake_strict_heads(world, e.p.queue)
@@ -516,7 +516,7 @@ def settle_due(world: World, before: dict[str, Standing], result: Result) -> Non
 
 
 def settle_turns(world: World, result: Result, now: int) -> None:
-    """Whoever let another go first is due when that one has a claim, or anybody of the tree was admitted."""  # S-4.6.9
+    """A workload that let another go first is due when that has a claim, or any of the tree was admitted."""  # S-4.6.9
     held_back = {e.p.key for e in result.entries if e.held_back}
     for first in sorted(set(world.turns.values()) & (set(world.claims) | held_back)):
         queues.let_go(world, first, now)
@@ -526,7 +526,7 @@ def settle_turns(world: World, result: Result, now: int) -> None:
 
 
 def settle_holds(world: World, before: Holds, result: Result, now: int) -> None:
-    """Who lost to what is held is due when that has changed since it was looked at."""  # S-5.14, S-5.1
+    """A workload that lost to a hold is due when the hold has changed since its evaluation."""  # S-5.14, S-5.1
     if not before and not world.entitled and not any(e.lost_to for e in result.entries):
         return
     after = holds.in_force(world, claims.as_it_will_be(world, snapshot(world, now)), [])

@@ -1,4 +1,4 @@
-"""What a raw Workload object says."""
+"""The facts in a raw Workload object."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.model.amounts import Amounts, add, amount, mul, pod_requests
 Raw = dict[str, Any]
 Gates = dict[str, bool]
 
-BEFORE_ALL_TIME = -(10**18)  # the time of what has none: older than anything
+BEFORE_ALL_TIME = -(10**18)  # the time of an object without one: older than all
 DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|us|ns|h|m|s)")
 NANOS = {"h": 3600 * 10**9, "m": 60 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 BOOST = "kueue.x-k8s.io/priority-boost"
@@ -130,7 +130,7 @@ def queue_time(wl: Raw, gates: Gates, pods_ready_timestamp: str) -> int:  # S-4.
 
 
 def displaced_at(wl: Raw) -> int | None:
-    """When it was displaced by time, if it was, and has had no quota since."""  # S-7.14
+    """When it was displaced by time; None if it was not, or has had quota since."""  # S-7.14
     found = condition(wl, "Preempted")
     if found is None or found["status"] != "True" or found["reason"] != "InClusterQueueTimeBased":
         return None
@@ -158,7 +158,7 @@ def min_admit(queue: Raw, gates: Gates) -> Fraction | None:
 
 
 def evicted_at(wl: Raw, now: int) -> int:
-    """When it was evicted; one that is not evicted yet, now."""  # S-10.13, S-3.10
+    """When it was evicted; now, if it is not evicted yet."""  # S-10.13, S-3.10
     found = condition(wl, "Evicted")
     evicted = found is not None and found["status"] == "True"
     return millis(found["lastTransitionTime"]) if found is not None and evicted else now // 1000 * 1000
@@ -175,13 +175,13 @@ def _controller(wl: Raw) -> Raw | None:
 
 
 def owner(wl: Raw) -> tuple[str, str, str]:
-    """Kind, namespace and name of what a workload was made for; without an owner it is its own."""  # S-19.3.3
+    """Kind, namespace and name of the object a workload was made for; without an owner it is its own."""  # S-19.3.3
     found = _controller(wl) or {"kind": "Workload", "name": wl["metadata"]["name"]}
     return str(found["kind"]), str(wl["metadata"].get("namespace", "default")), str(found["name"])
 
 
 def owner_object(wl: Raw) -> tuple[str, ...] | None:
-    """Which object that is: of one name there may be several after each other."""  # S-19.3.3
+    """The identity of that object: several of one name may follow each other."""  # S-19.3.3
     found = _controller(wl)
     return None if found is None else (*owner(wl), str(found.get("uid", "")))
 
@@ -204,7 +204,7 @@ def has_closed_gate(wl: Raw) -> bool:  # S-14.1
 
 @dataclass(frozen=True)
 class PodSet:
-    """One podset as the model sees it: its pods, how many of them, what all of them request."""
+    """One podset as the model sees it: its pods, their number, and the requests of all of them."""
 
     name: str
     count: int
@@ -242,7 +242,7 @@ def pod_sets(wl: Raw, gates: Gates) -> list[PodSet]:
 
 @dataclass(frozen=True)
 class Held:
-    """What one podset of a quota holder uses."""
+    """The usage of one podset of a quota holder."""
 
     name: str
     count: int

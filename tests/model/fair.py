@@ -20,7 +20,7 @@ from tests.model.quota import (
 )
 from tests.model.world import Holder, Snapshot, queue_node
 
-Share = tuple[bool, Fraction]  # without end or not, then how large
+Share = tuple[bool, Fraction]  # infinite or not, then how large
 NONE: Share = (False, Fraction(0))
 
 
@@ -33,7 +33,7 @@ def below(snap: Snapshot, node: str) -> list[str]:
 
 
 def quota_pairs(snap: Snapshot, node: str) -> set[FlavorResource]:
-    """What the node or one of its subtree has quota for."""  # S-9.2
+    """The flavor-resources for which the node or one of its subtree has quota."""  # S-9.2
     return {fr for n in below(snap, node) for fr in snap.tree[n].nominal}
 
 
@@ -42,7 +42,7 @@ def root_of(snap: Snapshot, node: str) -> str:
 
 
 def share(snap: Snapshot, node: str, more: Amounts | None = None) -> Share:
-    """The weighted dominant resource share, in thousandths; ``more`` it uses beside what it uses."""  # S-9.2, S-9.3
+    """The weighted dominant resource share, in thousandths, with ``more`` usage added."""  # S-9.2, S-9.3
     parent = snap.tree[node].parent
     if parent is None:
         return NONE
@@ -73,7 +73,7 @@ def is_borrowing(snap: Snapshot, node: str) -> bool:  # S-9.2
 
 
 class Contestant(Protocol):
-    """What the order looks at: a head, or a standing reservation in its head's place."""
+    """The part of an entry that the order reads: a head, or a standing reservation in its head's place."""
 
     @property
     def p(self) -> Incoming: ...
@@ -164,7 +164,7 @@ def candidates(snap: Snapshot, p: Incoming, need: Need, left_out: frozenset[str]
 
 
 class TargetQueues:
-    """The next queue to lose somebody."""  # S-9.7
+    """The next queue to lose a workload."""  # S-9.7
 
     def __init__(self, p: Incoming) -> None:
         self._p = p
@@ -229,7 +229,7 @@ def admits(snap: Snapshot, p: Incoming, t: Holder, rule: str) -> bool:
 
 
 def fits(snap: Snapshot, p: Incoming, req: Amounts) -> bool:
-    """The incoming usage is taken off for this."""  # S-9.6
+    """Whether it fits, with the incoming usage taken off meanwhile."""  # S-9.6
     seen = with_usage(snap, p.queue, {fr: -v for fr, v in req.items()})
     return all(v <= available_to_queue(seen, p.queue, fr) for fr, v in req.items())
 
@@ -237,7 +237,7 @@ def fits(snap: Snapshot, p: Incoming, req: Amounts) -> bool:
 def first_strategy(
     snap: Snapshot, p: Incoming, left: dict[str, list[Holder]], need: Need, req: Amounts, passing: frozenset[str]
 ) -> tuple[list[Chosen], dict[str, list[Holder]], bool]:  # S-9.8
-    """Who was chosen, who was set aside, and whether it fits now."""
+    """The chosen ones, those set aside, and whether it fits now."""
     strategy = {"LessThanOrEqualToFinalShare": "final", "LessThanInitialShare": "initial"}[snap.settings.strategies[0]]
     gate = snap.settings.gates["FairSharingPreemptWithinNominal"]
     within = gate and within_nominal(snap, queue_node(p.queue), need)
@@ -330,7 +330,7 @@ REASONS = {"within": "InCohortReclamation", "final": "InCohortFairSharing", "ini
 
 
 def search(start: Snapshot, p: Incoming, need: Need, req: Amounts, left_out: frozenset[str]) -> list[Target]:
-    """Whom to evict, or nobody."""
+    """The workloads to evict, or none."""
     passing = claimants(start, p, need, left_out)
     keys = frozenset(t.key for each in passing.values() for t in each)
     left = candidates(start, p, need, left_out | keys)

@@ -1,4 +1,4 @@
-"""What is not lent while somebody entitled to it waits (S-5.14), and what else is kept from the entries of a cycle."""
+"""Quota that is not lent while an entitled workload waits (S-5.14), and other quota kept from entries of a cycle."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.model.preemption import policy
 from tests.model.quota import available_to_queue
 from tests.model.world import Snapshot, World, queue_node, queue_of
 
-Holds = dict[str, tuple[str, Amounts]]  # queue -> for whom, what
+Holds = dict[str, tuple[str, Amounts]]  # queue -> entitled workload, amounts
 
 
 @dataclass(frozen=True)
 class Reserved:
-    """What an entry of this cycle keeps from those after it."""  # S-5.8, S-5.13, S-5.1
+    """Quota that an entry of this cycle keeps from those after it."""  # S-5.8, S-5.13, S-5.1
 
     queue: str
     amounts: Amounts
@@ -25,7 +25,7 @@ class Reserved:
 
 
 def kept_for(reserved: list[Reserved], queue: str) -> Amounts:
-    """What is reserved, not claimed, for a queue's own head."""
+    """The amounts that are reserved, not claimed, for a queue's own head."""
     found: Amounts = {}
     for each in reserved:
         if each.queue == queue and not each.claimed:
@@ -49,14 +49,14 @@ def is_within(snap: Snapshot, queue: str, asks: Amounts, kept: Amounts) -> bool:
 
 
 def judge(world: World, snap: Snapshot, key: str, queue: str, found: Assignment, reserved: list[Reserved]) -> None:
-    """A workload finds nobody to evict: it is entitled if lent quota alone keeps it out."""
+    """A workload without targets is entitled if lent quota alone keeps it out."""
     asks = {fr: v for fr, v in found.usage.items() if v > 0}
     if may_hold(world, snap, queue) and found.level == 0 and is_within(snap, queue, asks, kept_for(reserved, queue)):
         world.entitled[key] = asks
 
 
 def in_force(world: World, snap: Snapshot, reserved: list[Reserved]) -> Holds:
-    """Of each queue the first that is entitled, unless its own queue's holders have used what it waits for."""
+    """The first entitled workload of each queue, unless its own queue's holders have used what it waits for."""
     found: Holds = {}
     for queue in sorted(world.queues):
         marked = [k for k in world.entitled if queue_of(world, world.workloads[k]) == queue and k not in world.claims]
@@ -67,7 +67,7 @@ def in_force(world: World, snap: Snapshot, reserved: list[Reserved]) -> Holds:
 
 
 def charged(world: World, snap: Snapshot, borrower: str, reserved: list[Reserved]) -> Snapshot:
-    """The tree with what others than this queue hold; what is reserved for their heads anyway counts towards it."""
+    """The tree with the holds of other queues charged; what is reserved for their heads anyway counts towards them."""
     seen = snap.copy()
     for queue, (_, asks) in in_force(world, snap, reserved).items():
         if queue != borrower:
@@ -77,7 +77,7 @@ def charged(world: World, snap: Snapshot, borrower: str, reserved: list[Reserved
 
 
 def let_pass(world: World, snap: Snapshot, queue: str, usage: Amounts, reserved: list[Reserved]) -> bool:
-    """Whether an entry takes nothing that is held: where it stays within nominal quota holds do not bind it."""
+    """Whether an entry takes nothing that is held; an entry within nominal quota is not bound by holds."""
     if not world.entitled:
         return True
     seen, nominal = charged(world, snap, queue, reserved), snap.tree[queue_node(queue)].nominal

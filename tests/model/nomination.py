@@ -113,7 +113,7 @@ def partial_deltas(podsets: list[PodSet]) -> list[int]:  # S-5.5
 def nominate(
     snap: Snapshot, p: Incoming, podsets: list[PodSet], resume: list[dict[str, int]], only: Only | None = None
 ) -> Probe:  # S-5.4
-    """The assignment of a head and whom it would evict."""
+    """The assignment of a head and its targets."""
 
     def probe(counts: list[int]) -> Probe:
         found = assign(snap, p, podsets, counts, resume, only)

@@ -1,8 +1,8 @@
 """Placement and preemption on nodes, plain and slow: loops over dicts, read from S-15 to the letter.
 
 Of a single pod it says everything. Of a gang it says what does not depend on the choice among valid nodes: whether
-there is a place as things stand and where, whether there is one at all, and, where budgets do not interfere and
-members are alike, the threshold N.
+it fits without a preemption and where, whether it can be placed at all, and the threshold N, where budgets do not
+interfere and members are alike.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Expected:
     needed: bool
     feasible: bool
     reason: str | None = None
-    places: Places = field(default_factory=dict)  # as things stand
+    places: Places = field(default_factory=dict)  # without a preemption
     victims: tuple[PodKey, ...] = ()  # of a single pod
     candidates: tuple[NodeCandidate, ...] = ()
     n: int | None = None  # None: it depends on choices
@@ -85,7 +85,7 @@ def one_pass(ground: CheckedCluster, members: list[Pod], standing: Standing, *, 
 
 
 def with_late_ones(ground: CheckedCluster, members: list[Pod], there: Standing, places: Places) -> Places:
-    """Who wants another member beside it may come after that one."""
+    """Place also the members that fit only after another member is beside them."""
     for pod in members:
         if pod.key not in places and pod.pod_affinity:
             valid = [name for name in ground.nodes if ground.valid(pod, name, there)]
@@ -149,7 +149,7 @@ def is_under_way(ground: CheckedCluster, members: list[Pod], rank: int) -> bool:
     return True
 
 
-# --- who makes way ---------------------------------------------------------------------------------------------------
+# --- victims ---------------------------------------------------------------------------------------------------------
 
 
 def keys_of(units: Iterable[CheckedUnit]) -> frozenset[PodKey]:
@@ -178,7 +178,7 @@ def for_pod(ground: CheckedCluster, pod: Pod, rank: int, lower: list[CheckedUnit
 def on_node(
     ground: CheckedCluster, pod: Pod, rank: int, name: str, units: list[CheckedUnit]
 ) -> tuple[list[CheckedUnit], dict[frozenset[PodKey], int]] | None:
-    """Who of these leaves so that the pod has this node, the most important first; None: it cannot have it."""
+    """The units that leave so that the pod has this node, the most important first; None: it cannot have it."""
 
     def serves(gone: Iterable[CheckedUnit]) -> bool:
         return ground.valid(pod, name, ground.standing([pod], rank, keys_of(gone)))
@@ -201,7 +201,7 @@ def on_node(
 
 
 def merit(units: list[CheckedUnit], found: NodeCandidate) -> tuple[object, ...]:
-    """What S-15.5 compares."""
+    """The values that S-15.5 compares."""
     highest = max(unit.priority for unit in units)
     total = sum((unit.priority + SHIFT) * len(unit.pods) for unit in units)
     earliest = min(pod.start for unit in units if unit.priority == highest for pod in unit.pods)

@@ -51,7 +51,7 @@ def claim_facts(world: World, claim: Claim) -> dict[str, Any]:
 
 
 def between_cycles(world: World, victims: list[str], events: list[dict[str, Any]], now: int) -> None:
-    """Victims are released, then events happen, then every tree that lost something wakes."""
+    """Victims are released, then events happen, then every tree that lost usage wakes."""
     rounds.note(world, now)
     woken = {queues.release(world, key, now) for key in victims}
     for event in events:
@@ -64,7 +64,7 @@ def between_cycles(world: World, victims: list[str], events: list[dict[str, Any]
 
 
 def cycle_facts(world: World, result: Result) -> dict[str, Any]:
-    """What one cycle did and left behind; targets are in the order in which they were chosen."""
+    """The effects of one cycle; targets are in the order in which they were chosen."""
     admissions = {key: world.workloads[key]["status"]["admission"] for key in sorted(result.reserved)}
     return {
         "entries": [entry_facts(e) | {"targets": [[t.key, t.reason] for t in e.targets]} for e in result.entries],
@@ -92,7 +92,7 @@ class Leaving:
     def __init__(self, leaving: dict[str, list[int]]) -> None:
         self._cycles = leaving
         self._times: dict[str, int] = {}
-        self._after: dict[str, int] = {}  # who leaves -> after which cycle
+        self._after: dict[str, int] = {}  # workload -> the cycle after which it leaves
 
     def evicted(self, key: str, number: int) -> None:
         """A victim was chosen in this cycle; one that leaves already goes on leaving."""
@@ -102,7 +102,7 @@ class Leaving:
             self._times[key] = self._times.get(key, 0) + 1
 
     def gone_after(self, world: World, number: int) -> list[str]:
-        """Who releases its quota after this cycle."""
+        """The workloads that release their quota after this cycle."""
         gone = sorted(key for key, after in self._after.items() if after <= number)
         for key in gone:
             del self._after[key]
@@ -114,7 +114,7 @@ class Leaving:
 
 
 def strategies_of(scenario: Raw) -> tuple[str, ...]:
-    """Those of fair sharing, if it is on: an empty list means both."""
+    """The strategies of fair sharing, if it is on: an empty list means both."""
     fair = (scenario.get("config") or {}).get("fairSharing")
     return () if fair is None else tuple(fair.get("preemptionStrategies") or BOTH_STRATEGIES)
 
@@ -128,7 +128,7 @@ def start(scenario: Raw, profile: str) -> World:
 
 
 def cycles_of(scenario: Raw, profile: str) -> Iterator[tuple[World, Result, int]]:
-    """Run a scenario; after each cycle show the world it left, what it did and when."""
+    """Run a scenario; yield after each cycle the world, the result and the time."""
     world, leaving = start(scenario, profile), Leaving(scenario.get("leaving") or {})
     at = facts.millis(scenario["now"])
     for number in range(1, scenario["cycles"] + 1):
@@ -146,5 +146,5 @@ def cycles_of(scenario: Raw, profile: str) -> Iterator[tuple[World, Result, int]
 
 
 def play(scenario: Raw, profile: str) -> list[dict[str, Any]]:
-    """Run a scenario of ``scenarios`` (or of the oracle vectors) and tell each cycle."""
+    """Run a scenario of ``scenarios`` (or of the oracle vectors); return the facts of each cycle."""
     return [cycle_facts(world, result) for world, result, _ in cycles_of(scenario, profile)]

@@ -56,7 +56,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Candidate:
-    """Someone who may be evicted. ``common`` is the ancestor through which it was found, none in the own queue."""
+    """A workload that may be evicted. ``common`` is the ancestor through which it was found, none in the own queue."""
 
     holder: Holder
     kind: str  # WithinCQ, HierarchicalReclaim, ReclaimWithoutBorrowing, ReclaimWhileBorrowing
@@ -127,7 +127,7 @@ def passes(snap: Snapshot, p: Incoming, t: Holder, how: str, need: Need) -> bool
 
 
 def is_withheld(snap: Snapshot, p: Incoming, t: Holder, need: Need) -> bool:
-    """Whether it would be a candidate for having had its time, were it not somebody else's turn."""  # S-7.14b
+    """Whether it would be a candidate for having had its time, were it not another workload's turn."""  # S-7.14b
     barred = t.overdue or p.uid in t.not_for or t.key == p.key or not is_equal(p, t)
     return not barred and any(fr in need for fr in t.usage) and has_expired(snap, t)
 
@@ -182,7 +182,7 @@ def classify(snap: Snapshot, p: Incoming, t: Holder, advantage: bool, common: st
 def cohort_candidates(
     snap: Snapshot, p: Incoming, need: Need, req: Amounts
 ) -> tuple[list[Candidate], list[Candidate]]:  # S-8.2
-    """Those over whom the preemptor has a hierarchical advantage, and the others."""
+    """Candidates over which the preemptor has a hierarchical advantage, and the others."""
     node = queue_node(p.queue)
     with_advantage: list[Candidate] = []
     others: list[Candidate] = []
@@ -266,7 +266,7 @@ def fill_back(
 
 
 def search(snap: Snapshot, p: Incoming, need: Need, req: Amounts, left_out: frozenset[str]) -> list[Target]:
-    """Without fair sharing."""  # S-8
+    """The targets without fair sharing."""  # S-8
     groups = [*cohort_candidates(snap, p, need, req), same_queue_candidates(snap, p, need)]
     with_advantage, others, own = ([c for c in group if c.holder.key not in left_out] for group in groups)
     candidates = in_order(snap, p, [with_advantage, others, own])

@@ -82,7 +82,7 @@ def head(world: World, queue: str) -> str | None:  # S-4.2
 
 
 def heads(world: World) -> dict[str, str]:
-    """ClusterQueue -> the workload its cycle looks at."""  # S-4.2, S-3.2
+    """ClusterQueue -> its head in this cycle."""  # S-4.2, S-3.2
     found = {queue: head(world, queue) for queue in sorted(world.queues) if is_active_queue(world, queue)}
     return {queue: key for queue, key in found.items() if key is not None}
 
@@ -101,7 +101,7 @@ def has_untried_flavors(world: World, key: str) -> bool:  # S-6.8
 
 
 def push(world: World, queue: str, key: str, now: int) -> bool:
-    """To the heap if its backoff is over, else parked; say whether it is in the heap."""  # S-4.5.2
+    """To the heap if its backoff is over, else parked; return whether it is in the heap."""  # S-4.5.2
     over = facts.backoff_is_over(world.workloads[key], now)
     (world.heap if over else world.parked)[queue].add(key)
     return over
@@ -126,13 +126,13 @@ def arrive(world: World, key: str, now: int) -> None:
 
 
 def fill(world: World, now: int) -> None:
-    """Queue all that wait."""
+    """Queue all waiting workloads."""
     for key in sorted(world.workloads):
         arrive(world, key, now)
 
 
 def requeue(world: World, queue: str, key: str, reason: str, now: int, shared: bool = True) -> None:
-    """Decide where a head goes after its cycle; ``shared``: its shape would have been told the same."""  # S-4.5, S-4.9
+    """Decide where a head goes after its cycle; ``shared``: its shape would get the same verdict."""  # S-4.5, S-4.9
     strict = is_strict(world, queue)
     to_heap = reason in HEAP_REASONS or (strict and reason != "NamespaceMismatch") or has_untried_flavors(world, key)
     if not strict and reason == "PendingPreemption":
@@ -151,7 +151,7 @@ def requeue(world: World, queue: str, key: str, reason: str, now: int, shared: b
 
 
 def binds_from(world: World, queue: str, key: str) -> int:
-    """From which queue time on the verdict of a workload binds its shape: an older one may have more candidates."""
+    """The queue time from which on the verdict of a workload binds its shape: an older one may have more candidates."""
     within = (world.queues[queue].get("preemption") or {}).get("withinClusterQueue")  # S-4.5.3
     by_age = within == "LowerOrNewerEqualPriority" and not world.settings.parity
     return queue_time(world, key) if by_age else facts.BEFORE_ALL_TIME
@@ -166,7 +166,7 @@ def move_shape(world: World, queue: str, shape: str, since: int) -> None:  # S-4
 
 
 def covered(world: World, queue: str) -> list[str]:
-    """The ClusterQueues a wake of this one reaches; none while its cohorts form a cycle: they have no root."""  # S-4.6
+    """The ClusterQueues that a wake of this one reaches; none if its cohorts form a cycle, without a root."""  # S-4.6
     if on_cycle(queue_node(queue), parents(world)):
         return []
     return tree_queues(snapshot(world, 0), queue)
@@ -185,7 +185,7 @@ def wake(world: World, queue: str, now: int) -> None:
 
 
 def forget_verdict(world: World, key: str) -> None:
-    """It is looked at as if for the first time, but for the flavors it has tried; whether it is entitled stays."""
+    """It is evaluated as if for the first time, but for the flavors it has tried; whether it is entitled stays."""
     world.ended.pop(key, None)
     world.turns.pop(key, None)
     world.refused.discard(key)
@@ -204,13 +204,13 @@ def wake_one(world: World, key: str, now: int) -> None:
 
 
 def let_go(world: World, first: str, now: int) -> None:
-    """Those who let this one go first are due."""  # S-4.6.9
+    """Workloads that let this one go first are due."""  # S-4.6.9
     for key in sorted(key for key, before in world.turns.items() if before == first):
         wake_one(world, key, now)
 
 
 def let_go_after_admission(world: World, queue: str, now: int) -> None:
-    """Those of the tree who let somebody go first are due, and nobody else."""  # S-4.6.9
+    """Workloads of the tree that let another go first are due, and no others."""  # S-4.6.9
     tree = covered(world, queue)
     for key in sorted(key for key in world.turns if queue_of(world, world.workloads[key]) in tree):
         wake_one(world, key, now)
@@ -225,7 +225,7 @@ def wake_strict_heads(world: World, queue: str) -> None:
 
 
 def wake_held_back(world: World, queue: str, but: set[str]) -> None:
-    """A reservation of the tree changed: those who lost to it are due."""  # S-5.1
+    """A reservation of the tree changed: workloads that lost to it are due."""  # S-5.1
     for name in covered(world, queue):
         lost = (world.heap[name] & world.held_back) - but
         world.refused -= lost
@@ -233,7 +233,7 @@ def wake_held_back(world: World, queue: str, but: set[str]) -> None:
 
 
 def leave(world: World, key: str) -> None:
-    """Leave every queue and be forgotten there."""
+    """Leave every queue, which forgets it."""
     for queue in world.queues:
         world.heap[queue].discard(key)
         world.parked[queue].discard(key)
@@ -249,13 +249,13 @@ def leave(world: World, key: str) -> None:
 
 
 def departed(world: World, key: str) -> None:
-    """Nobody waits for it any more, even should it hold quota again before the others have left."""  # P16
+    """No claim waits for it any more, even should it hold quota again before the others have left."""  # P16
     for claim in world.claims.values():
         claim.charged.discard(key)
 
 
 def release(world: World, key: str, now: int) -> str:
-    """A victim loses its quota and waits again; its queue is returned, to be woken."""  # S-10.3, S-3.7
+    """A victim loses its quota and waits again; return its queue, to be woken."""  # S-10.3, S-3.7
     wl = world.workloads[key]
     queue = str(wl["status"]["admission"]["clusterQueue"])
     rounds.lose_quota(world, key, now)
@@ -272,7 +272,7 @@ def release(world: World, key: str, now: int) -> str:
 
 
 def delete(world: World, key: str) -> str | None:
-    """A workload disappears; its queue is returned, to be woken."""  # S-3.7, S-4.6.1
+    """A workload is deleted; return its queue, to be woken."""  # S-3.7, S-4.6.1
     wl = world.workloads[key]
     queue = queue_of(world, wl)
     if facts.is_accounted(wl, world.settings.parity):
@@ -291,7 +291,7 @@ def delete(world: World, key: str) -> str | None:
 
 
 def create(world: World, raw: Raw, now: int) -> str:
-    """A workload appears; its key is returned."""
+    """A workload is created; return its key."""
     key, before = facts.key_of(raw), rounds.identities(world)
     world.workloads[key] = copy.deepcopy(raw)
     rounds.rename(world, before)
@@ -300,7 +300,7 @@ def create(world: World, raw: Raw, now: int) -> str:
 
 
 def expiries(world: World) -> list[tuple[int, str]]:
-    """When which ClusterQueue is woken because someone's minAdmitDuration is over."""  # S-7.9
+    """The times at which a ClusterQueue is woken because a holder's minAdmitDuration is over."""  # S-7.9
     found = []
     for wl in world.workloads.values():
         reserved = facts.reserved_at(wl)
@@ -314,7 +314,7 @@ def expiries(world: World) -> list[tuple[int, str]]:
 
 
 def wake_expired(world: World, since: int, now: int) -> list[str]:
-    """Wake the queues whose expiry lies in (since, now]; they are returned."""  # S-7.9
+    """Wake the queues whose expiry lies in (since, now]; return them."""  # S-7.9
     due = sorted({queue for at, queue in expiries(world) if since < at <= now})
     for queue in due:
         wake(world, queue, now)
@@ -322,7 +322,7 @@ def wake_expired(world: World, since: int, now: int) -> list[str]:
 
 
 def wake_turns(world: World, since: int, now: int) -> list[str]:
-    """Wake those, and only those, whose rest after a displacement by time ends in (since, now]."""  # S-7.14a
+    """Wake only the workloads whose rest after a displacement by time ends in (since, now]."""  # S-7.14a
     due = []
     for key, wl in sorted(world.workloads.items()):
         queue, displaced = queue_of(world, wl), facts.displaced_at(wl)

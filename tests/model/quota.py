@@ -37,7 +37,7 @@ def local_available(snap: Snapshot, node: str, fr: FlavorResource) -> int:  # S-
 
 
 def available(snap: Snapshot, node: str, fr: FlavorResource) -> int:
-    """What is free for this node; negative when too much was admitted."""  # S-2.10
+    """The quota that is free for this node; negative when too much was admitted."""  # S-2.10
     this = snap.tree[node]
     quota, used = subtree_quota(snap, node, fr), usage(snap, node, fr)
     if this.parent is None:

@@ -1,4 +1,4 @@
-"""By what the rounds of a workload are known, and when its counts end (S-19.3.2, 19.3.3)."""
+"""The identity of a workload in counted rounds, and when its counts end (S-19.3.2, 19.3.3)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def tree_of(world: World, queue: str) -> list[str]:
 
 
 def was_by_time(world: World, key: str, uid: str, reasons: Mapping[str, str]) -> bool:
-    """Whether a victim was displaced by time; ``reasons``: of those who are told only now."""
+    """Whether a victim was displaced by time; ``reasons``: of victims that are asked to leave in this cycle."""
     wl = world.workloads.get(key)
     if wl is None or facts.uid_of(wl) != uid:
         return False
@@ -67,7 +67,7 @@ def disturbs(world: World, claim: Claim, reasons: Mapping[str, str]) -> bool:
 
 
 def leaving_in_quarrel(world: World) -> list[str]:
-    """Queues that somebody is leaving who was preempted, and not by time."""
+    """Queues with a victim that is leaving, and was not preempted by time."""
     held = [wl for wl in world.workloads.values() if facts.is_accounted(wl, world.settings.parity)]
     preempted = [wl for wl in held if facts.is_true(wl, "Evicted") and facts.is_true(wl, "Preempted")]
     told = [wl for wl in preempted if facts.displaced_at(wl) is None]
@@ -75,7 +75,7 @@ def leaving_in_quarrel(world: World) -> list[str]:
 
 
 def note(world: World, now: int) -> None:
-    """Claims are in force, or somebody leaves: until now there was no quiet in their trees."""
+    """Claims are in force, or victims leave: until now there was no quiet in their trees."""
     where = [claim.queue for claim in world.claims.values() if claim.disturbs] + leaving_in_quarrel(world)
     for queue in {name for each in where if each in world.queues for name in tree_of(world, each)}:
         world.disturbed[queue] = now
@@ -98,7 +98,7 @@ def has_held_in_quiet(world: World, key: str, now: int) -> bool:
 
 
 def claims_made(world: World, made: Iterable[Claim], reasons: Mapping[str, str], now: int) -> None:
-    """New claims: the first that disturbs ends the quiet, and with it the counts of all who held in quiet."""
+    """New claims: the first that disturbs ends the quiet, and with it the counts of all that held quota in quiet."""
     for claim in made:
         claim.disturbs = disturbs(world, claim, reasons)
         if not claim.disturbs:
@@ -117,7 +117,7 @@ def lose_quota(world: World, key: str, now: int) -> None:
     wl = world.workloads[key]
     evicted = facts.condition(wl, "Evicted")
     told = evicted is not None and evicted["status"] == "True"
-    suspended = not told  # its queue was put on hold: nobody was evicted
+    suspended = not told  # its queue was put on hold, which is no eviction
     peacefully = evicted is not None and told and evicted["reason"] in PLACE_LOST_WITHOUT_QUARREL
     queue = str(wl["status"]["admission"]["clusterQueue"])
     in_quiet = not in_quarrel(world, queue) and has_held_in_quiet(world, key, now)

@@ -1,10 +1,10 @@
 """Random worlds as plain data: from a seed, or drawn (and shrunk) by hypothesis.
 
 A scenario has the form of an oracle vector: ``now``, ``objects``, ``featureGates``, ``cycles``, ``events``, and
-``stepMillis`` from one cycle to the next. ``leaving`` says how many further cycles the evictions of a workload take,
-the first, the second and so on, from the start again at the end of the list; who is not named is gone before the next
-cycle. All objects are valid by the API reference. The first value of each choice is the plainest, so that hypothesis
-shrinks towards it.
+``stepMillis`` from one cycle to the next. ``leaving`` says how many further cycles the evictions of a workload take:
+the first, the second and so on, from the start again at the end of the list. A workload that is not named is gone
+before the next cycle. All objects are valid by the API reference. The first value of each choice is the plainest, so
+that hypothesis shrinks towards it.
 
 ``build`` is the broad mix. ``contend`` makes few queues quarrel for long, over little quota, by every kind of policy.
 ``share_fairly`` adds fair sharing to either: strategies and weights. ``rotate`` is about turns: equals in few queues
@@ -42,7 +42,7 @@ GATES = {
 
 
 class Dice(Protocol):
-    """Where the choices come from."""
+    """The source of the choices."""
 
     def between(self, low: int, high: int) -> int: ...
 
@@ -314,7 +314,7 @@ def build(dice: Dice) -> Raw:
 
 
 def _quarrel(dice: Dice, in_cohort: bool) -> Raw:
-    """A preemption policy that takes from somebody."""
+    """A preemption policy that takes from others."""
     within = dice.one_of(["LowerPriority", "LowerOrNewerEqualPriority", "LowerOrNewerEqualPriority", "Never"])
     found: Raw = {"withinClusterQueue": within, "reclaimWithinCohort": "Never"}
     if within == "LowerOrNewerEqualPriority" and dice.rarely(6):
@@ -348,14 +348,14 @@ def _contender(dice: Dice, name: str, queue: str, groups: list[Group]) -> Raw:
 
 
 def _leaving(dice: Dice, keys: list[str]) -> dict[str, list[int]]:
-    """How long evictions take: in half of all scenarios none takes long, in a few somebody hardly ever goes."""
+    """How long evictions take: in half of all scenarios none takes long, in a few a victim hardly ever goes."""
     if dice.rarely(2):
         return {key: [dice.between(1, 4) for _ in range(3)] if not dice.rarely(16) else [40] for key in keys}
     return {}
 
 
 def contend(dice: Dice, cycles: int | None = None) -> Raw:
-    """One scenario from these dice; with a number of cycles, that many and no events: will it settle?"""
+    """One scenario from these dice; with a number of cycles, that many and no events, to see whether it settles."""
     groups = _groups(dice) if dice.rarely(3) else [Group(["cpu"], FLAVORS[: dice.between(1, 2)])]
     cohorts, objects = _cohorts(dice, groups) if dice.rarely(2) else (["root"], [])
     objects = [_flavor(dice, f) for g in groups for f in g.flavors] + objects
@@ -441,11 +441,11 @@ def scenarios(draw: st.DrawFn) -> Raw:
     return build(Drawn(draw))
 
 
-# turns (S-7.14), what is held for the entitled (S-5.14), counts that end (S-19.3)
+# turns (S-7.14), holds for entitled workloads (S-5.14), counts that end (S-19.3)
 
 
 def _turning(dice: Dice, in_cohort: bool) -> Raw:
-    """A policy under which equals take turns, mostly; quota that is lent does not come back by force."""
+    """A policy under which equals mostly take turns; quota that is lent does not come back by force."""
     within = dice.one_of([*["LowerOrNewerEqualPriority"] * 6, "LowerPriority", "Never"])
     found: Raw = {"withinClusterQueue": within, "reclaimWithinCohort": "Never"}
     if within == "LowerOrNewerEqualPriority" and not dice.rarely(8):
@@ -479,7 +479,7 @@ def _turning_queue(dice: Dice, name: str, flavors: list[str], in_cohort: bool) -
 
 
 def _turner(dice: Dice, name: str, queue: str, sizes: Sequence[int] = (1, 2, 1, 3, 2)) -> Raw:
-    """One of many that are alike; a few have an owner, and of those some share it."""
+    """One of many workloads that are alike; a few have an owner, and some of those share it."""
     size = str(dice.one_of(sizes))
     podset: Raw = {
         "name": "main",

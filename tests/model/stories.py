@@ -1,4 +1,4 @@
-"""Worlds that live for hours: workloads arrive, run, are displaced and finish, and somebody keeps the times."""
+"""Worlds that live for hours: workloads arrive, run, are displaced and finish, and a diary keeps the times."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ MOST_CYCLES = 40  # at one time: more would be a loop
 
 @dataclass
 class Diary:
-    """What happened: times are milliseconds."""
+    """The events; times are milliseconds."""
 
     ran: Counter[str] = field(default_factory=Counter)
     started: dict[str, list[int]] = field(default_factory=dict)
-    evicted: list[tuple[int, str, str, str]] = field(default_factory=list)  # when, who, by whom, why
+    evicted: list[tuple[int, str, str, str]] = field(default_factory=list)  # when, workload, preemptor, reason
 
     def evictions(self, why: str) -> list[tuple[int, str, str]]:
         return [(at, who, by) for at, who, by, reason in self.evicted if reason == why]
@@ -41,7 +41,7 @@ def write(diary: Diary, result: Result, now: int) -> None:
 def live(
     objects: list[Raw], seconds: int, lasts: dict[str, int] | None = None, step: int = 60, **settings: str
 ) -> Diary:
-    """Run so long; who is named in ``lasts`` finishes after so many seconds of running. Victims take one step."""
+    """Run for so long; a workload in ``lasts`` finishes after so many seconds of running. Victims take one step."""
     workloads = sorted((raw for raw in objects if raw["kind"] == "Workload"), key=facts.created_at)
     queued = [raw for raw in objects if raw["kind"] != "Workload"]
     world = load([NAMESPACE, *flavors("f"), *queued], make_settings("default", None, **settings))

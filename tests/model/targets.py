@@ -1,4 +1,4 @@
-"""Whom a preemptor evicts, by either kind of preemption, and the rounds that bound it (S-8, S-9, S-19.3)."""
+"""The victims of a preemptor, by either kind of preemption, and the rounds that bound it (S-8, S-9, S-19.3)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_ROUNDS_ABOVE = 1
 
 
 def targets(snap: Snapshot, p: Incoming, need: Need, req: Amounts) -> list[Target]:
-    """Whom to evict so that ``req`` fits, where ``need`` is contested; nobody when that cannot help."""  # S-8, S-9
+    """Workloads to evict so that ``req`` fits, where ``need`` is contested; none if that cannot help."""  # S-8, S-9
     search = fair.search if snap.settings.strategies else preemption.search
     if snap.expired == "none" and any(preemption.is_withheld(snap, p, t, need) for t in snap.holders.values()):
         snap.withheld.add(p.key)
@@ -30,17 +30,17 @@ def targets(snap: Snapshot, p: Incoming, need: Need, req: Amounts) -> list[Targe
 
 
 def newly_evicted(snap: Snapshot, found: list[Target]) -> list[Target]:
-    """Those that make a set of targets a round."""
+    """The targets that make a set of targets a round."""
     return [t for t in found if t.reason != "InClusterQueueTimeBased" and not snap.holders[t.key].evicted]
 
 
 def not_below(snap: Snapshot, p: Incoming, found: list[Target]) -> list[Target]:
-    """Those of them who are not of lower priority in the own queue."""
+    """The new targets that are not of lower priority in the own queue."""
     return [t for t in newly_evicted(snap, found) if t.queue != p.queue or snap.holders[t.key].priority >= p.priority]
 
 
 def ends_above_nominal(snap: Snapshot, p: Incoming, found: list[Target], req: Amounts) -> bool:
-    """Whether this is a round of the rare kind: above nominal, and not only at the cost of the own queue's lower."""
+    """Whether this round is of the rare kind: above nominal, and not only at the cost of the own queue's lower."""
     if not newly_evicted(snap, found):
         return False
     after = snap.copy()
@@ -54,7 +54,7 @@ def ends_above_nominal(snap: Snapshot, p: Incoming, found: list[Target], req: Am
 
 
 def one_too_many(snap: Snapshot, p: Incoming, found: list[Target], req: Amounts) -> str | None:
-    """Whom to leave out, because this preemptor may not have one more round of this kind."""
+    """The target to leave out, because this preemptor may not have one more round of this kind."""
     done = snap.rounds.get(p.key)
     displaced = newly_evicted(snap, found)
     if done is None or not displaced or not snap.settings.gates["PreemptionEpochs"]:

@@ -126,7 +126,7 @@ def test_who_fits_only_as_it_will_be_is_deferred_in_a_later_cycle_too() -> None:
 
 
 def test_a_claimant_may_have_to_wait_on_for_what_others_wait_for() -> None:
-    """Its own victim is gone; what else it needs is still held by the victim of another. Its claim stays as it is."""
+    """Its own victim is gone; the rest that it needs is held by the victim of another. Its claim stays as it is."""
     w = world(
         queue("x", 5, preemption=policy(reclaim="Any")),
         queue("y", 5, preemption=policy(reclaim="Any")),
@@ -212,7 +212,7 @@ def test_a_claim_is_not_taken_by_an_equal() -> None:
 
 
 def test_a_victim_does_not_take_the_claim_it_made_way_for() -> None:
-    """a may reclaim from p, which borrows; were a somebody else, it would take p's claim."""
+    """a may reclaim from p, which borrows; if a were not its victim, it would take p's claim."""
     low = policy(reclaim="LowerPriority", borrowWithinCohort={"policy": "LowerPriority"})
     objects = [
         *queue("x", 2, preemption=low),
@@ -416,7 +416,7 @@ def test_counts_end_with_a_change_of_the_object() -> None:
 def test_no_rounds_left_does_not_bar_from_the_own_quota() -> None:
     """f1 could only be borrowed by a second round; of f2, which x owns, a lower one of x may be evicted freely.
 
-    Were the rounds only looked at once the flavor is chosen, f1 would win (reclaim before preempt) and nothing follow.
+    Were the rounds only checked once the flavor is chosen, f1 would win (reclaim before preempt) and nothing follow.
     """
     rule = policy("LowerPriority", reclaim="Any", borrowWithinCohort={"policy": "LowerPriority"})
     w = world(
@@ -437,7 +437,7 @@ def test_no_rounds_left_does_not_bar_from_the_own_quota() -> None:
 
 
 def undisturbed(seed: int, latest: int) -> Raw:
-    """A quarrel of many cycles without rotation by time; nobody takes more than ``latest`` cycles to leave."""
+    """A quarrel of many cycles without rotation by time; no victim takes more than ``latest`` cycles to leave."""
     scenario = contended(seed, 240)
     for raw in scenario["objects"]:
         if raw["kind"] == "ClusterQueue":
@@ -447,7 +447,7 @@ def undisturbed(seed: int, latest: int) -> Raw:
 
 
 def until_at_rest(scenario: Raw, quiet: int) -> tuple[World, Counter[str]]:
-    """Run until nothing has happened for so many cycles; the world then, and who was evicted how often."""
+    """Run until nothing has happened for so many cycles; return the world, and how often each workload was evicted."""
     evictions: Counter[str] = Counter()
     busy = 0
     for number, (w, result, _) in enumerate(cycles_of(scenario, "default"), start=1):
@@ -460,7 +460,7 @@ def until_at_rest(scenario: Raw, quiet: int) -> tuple[World, Counter[str]]:
 
 @pytest.mark.property
 def test_every_quarrel_settles(fuzz_seed: int, fuzz_inputs: int, in_time: InTime) -> None:
-    """With nothing from outside preemption ends, by one round above nominal and without the circuit breaker."""
+    """Without events from outside preemption ends, by one round above nominal and without the limit of rounds."""
     for seed in in_time(range(fuzz_seed, fuzz_seed + fuzz_inputs // INPUTS_PER_SCENARIO)):
         w, _ = until_at_rest(undisturbed(seed, 4), quiet=6)
         assert all(r.above <= 1 and r.total < 10 for r in w.rounds.values()), f"seed {seed}"

@@ -1,4 +1,4 @@
-"""The recorded loops: without claims and rounds the model runs in the same circles, with them it settles.
+"""The recorded loops: without claims and rounds the model loops in the same way, with them it settles.
 
 Classical preemption only (group a, and M1 to M4 of the minimised ones).
 """

@@ -366,7 +366,7 @@ def test_partial_admission_with_preemption() -> None:  # S-18.7
 
 @pytest.mark.parametrize(("profile", "last"), [("parity", "assumed"), ("default", "PendingPreemption")])
 def test_ours_admits_nobody_into_room_that_victims_still_hold(profile: str, last: str) -> None:
-    """S-5.9, S-5.7.9a: q takes the 2 that are free, and r would fit only once t is gone."""
+    """q takes the 2 that are free, and r would fit only once t is gone (S-5.9, S-5.7.9a)."""
     w = world(
         queue("x", 4, preemption=policy(reclaim="Any")),
         queue("y", 2),
@@ -452,7 +452,7 @@ def test_scenarios_are_plain_data_and_lose_nobody(scenario: Raw) -> None:
 
 
 def deficits(w: World) -> dict[tuple[str, str, str], int]:
-    """How far each node is above what it may use."""
+    """The amount by which each node is above what it may use."""
     snap = snapshot(w, NOON)
     frs = {fr for node in snap.tree.values() for fr in node.nominal}
     return {(node, *fr): min(0, available(snap, node, fr)) for node in snap.tree for fr in frs}

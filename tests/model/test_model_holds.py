@@ -1,4 +1,4 @@
-"""What is held for the entitled in the model (S-5.14), and the second search of a cycle (S-5.15)."""
+"""Holds for entitled workloads in the model (S-5.14), and the second search of a cycle (S-5.15)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def told(result: Result) -> dict[str, str]:
 
 
 def after(name: str, started: dict[str, list[int]]) -> float:
-    """At which second of the day it started first."""
+    """The second of the day at which it started first."""
     return (started[f"ns/{name}"][0] - facts.millis("2024-01-01T00:00:00Z")) / SECOND
 
 
@@ -58,7 +58,7 @@ def test_with_strict_queues_only_it_is_lent_again() -> None:
 
 
 def test_a_strict_neighbour() -> None:
-    """What s2 keeps reserved does not keep w from displacing one more (S-5.15)."""
+    """The quota that s2 reserves does not keep w from displacing one more (S-5.15)."""
     objects = [
         *queue("x", 3, "co", preemption=policy("LowerPriority")),
         *queue("s", 2, "co", queueingStrategy="StrictFIFO"),
@@ -167,7 +167,7 @@ def test_above_nominal_nobody_is_entitled() -> None:
 
 
 def test_a_reservation_counts_towards_the_hold() -> None:
-    """What px reserves in the cycle of its own (S-5.8) is not kept twice."""
+    """The amounts that px reserves in the cycle of its own (S-5.8) are not kept twice."""
     w = entitled()
     cycle(w, at(0))
     snap = snapshot(w, at(1))
@@ -189,7 +189,7 @@ def test_who_would_displace_a_borrower_is_held_back_too() -> None:
     queues.create(w, pending("zh", "z", 3, prio=5), at(1))
     result = cycle(w, at(1))
     assert told(result) == {"zh": "skipped"}
-    assert [t.key for t in result.entries[0].targets] == ["ns/z1"]  # as nominated; nobody was asked to leave
+    assert [t.key for t in result.entries[0].targets] == ["ns/z1"]  # as nominated; no victim was asked to leave
     assert not result.evicted
 
 

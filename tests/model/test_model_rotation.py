@@ -54,7 +54,7 @@ def hours(diary: Diary, name: str) -> float:
 
 
 def back_within(diary: Diary, seconds: int) -> list[str]:
-    """Who is back so soon after it was displaced by time."""
+    """The workloads that are back so soon after they were displaced by time."""
     return [
         who
         for when, who, _ in diary.evictions(BY_TIME)
@@ -135,7 +135,7 @@ def test_rounds_above_nominal_do_not_end_a_rotation() -> None:
 
 
 def test_who_was_displaced_by_time_rests() -> None:
-    """No equal makes way before t + d, neither newer nor expired; then it alone is due."""
+    """No equal makes way before t + d, neither newer nor expired; then only it is due."""
     w = world(turning(2), running("old", "x", 2, created="08:00", reserved="10:00"), displaced("a", 2, 20))
     assert told(cycle(w, at(0))) == {"a": "PreemptionNoCandidates"}
     other = pending("other", "x", 9)
@@ -159,7 +159,7 @@ def test_a_resting_one_displaces_nobody_newer() -> None:
 
 
 def test_a_resting_ones_verdict_is_its_own() -> None:
-    """S-7.14d: one of the same shape, though later, is looked at."""
+    """One of the same shape, though later, is evaluated (S-7.14d)."""
     w = world(turning(2), running("old", "x", 2, created="08:00", reserved="10:00"), displaced("a", 2, 20))
     cycle(w, at(0))
     queues.create(w, pending("later", "x", 2, created="12:00:01"), at(1))

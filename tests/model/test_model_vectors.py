@@ -533,7 +533,7 @@ SUITES: dict[str, Callable[[Case], Differences]] = {
 @pytest.mark.conformance
 @pytest.mark.parametrize("suite", SUITES)
 def test_the_model_decides_as_recorded(suite: str, shared: Path, fuzz_inputs: int) -> None:
-    """All without fair sharing. With it the model takes its time: a third of the random ones, all of them in a soak."""
+    """All without fair sharing. With it the model is slow: a third of the random ones, all of them in a soak."""
     known = read_cases(shared / "vectors" / "kueue", suite)
     fair_ones = [case for case in known if strategies_of(case)]
     every = 3 if suite.startswith("oracle") and fuzz_inputs <= MANY else 1

@@ -43,7 +43,7 @@ PARITY_GATES = GATES | {  # api.md 9.2, column "Parity"
 
 @dataclass(frozen=True)
 class Settings:
-    """Which system is modelled. ``parity`` is the recorded one; gates not named here are not modelled."""
+    """The modelled system. ``parity`` is the recorded one; gates not named here are not modelled."""
 
     parity: bool
     gates: dict[str, bool]
@@ -62,7 +62,7 @@ class Settings:
 
     @property
     def fair_ties(self) -> bool:
-        """The recorded system breaks them by UID."""  # S-7.14c
+        """Whether run times break ties; the recorded system breaks them by UID."""  # S-7.14c
         return self.fair_rotation and not self.parity
 
 
@@ -85,35 +85,35 @@ class Progress:
 
 @dataclass
 class Standing:
-    """What a refused StrictFIFO head keeps reserved, and at which level it waits."""  # S-5.13
+    """The amounts that a refused StrictFIFO head keeps reserved, and the level at which it waits."""  # S-5.13
 
     workload: str
     level: int
     amounts: Amounts
-    asks: Amounts = field(default_factory=dict, compare=False)  # what its head would use: by that shares order it
+    asks: Amounts = field(default_factory=dict, compare=False)  # the usage of its head: by that shares order it
 
 
 @dataclass
 class Claim:
-    """What a preemptor is promised while its victims leave."""  # S-19.1, S-10.13
+    """The promise to a preemptor while its victims leave."""  # S-19.1, S-10.13
 
     workload: str
     uid: str
     queue: str
     assignment: Assignment
-    victims: dict[str, str]  # all it counts or counted on, key -> uid, in order of choice
+    victims: dict[str, str]  # all that it counts or counted on, key -> uid, in order of choice
     charged: set[str]  # those that still hold their quota
     issued_at: int
     expires_at: int
     preempts: bool  # whether open gates were needed
-    made_for: str  # what of the object ends it by a change
-    disturbs: bool = True  # whether somebody has to leave for it who was not displaced by time (epochs 2)
+    made_for: str  # the fields of the object that end it by a change
+    disturbs: bool = True  # whether it has victims that were not displaced by time (epochs 2)
     above: bool = False  # whether it was made in a round that ended above nominal
 
 
 @dataclass
 class Rounds:
-    """How often a workload preempted, and who took its place last."""  # S-19.3
+    """How often a workload preempted, and which one took its place last."""  # S-19.3
 
     above: int = 0  # rounds that ended above nominal
     total: int = 0
@@ -138,7 +138,7 @@ class World:
     heap: dict[str, set[str]] = field(default_factory=dict)
     parked: dict[str, set[str]] = field(default_factory=dict)
     sticky: dict[str, str] = field(default_factory=dict)
-    shapes: dict[str, dict[str, int]] = field(default_factory=dict)  # from which queue time on they are parked
+    shapes: dict[str, dict[str, int]] = field(default_factory=dict)  # the queue time from which on they are parked
     progress: dict[str, Progress] = field(default_factory=dict)
     ended: dict[str, set[tuple[int, str]]] = field(default_factory=dict)
     preemptors: set[str] = field(default_factory=set)
@@ -146,8 +146,8 @@ class World:
     refused: set[str] = field(default_factory=set)
     held_back: set[str] = field(default_factory=set)
     standing: dict[str, Standing] = field(default_factory=dict)
-    turns: dict[str, str] = field(default_factory=dict)  # who lets whom go first (S-7.14b)
-    entitled: dict[str, Amounts] = field(default_factory=dict)  # who is kept out by lent quota, and asks what (S-5.14)
+    turns: dict[str, str] = field(default_factory=dict)  # workload -> the one that it lets go first (S-7.14b)
+    entitled: dict[str, Amounts] = field(default_factory=dict)  # requests of workloads kept out by lent quota (S-5.14)
     generation: dict[str, int] = field(default_factory=dict)
     claims: dict[str, Claim] = field(default_factory=dict)
     rounds: dict[tuple[str, ...], Rounds] = field(default_factory=dict)
@@ -223,7 +223,7 @@ class Holder:
 
 @dataclass
 class Snapshot:
-    """What a cycle decides on. Copies share what never changes within a cycle."""  # S-5.2
+    """The input of a cycle's decisions. Copies share what never changes within a cycle."""  # S-5.2
 
     settings: Settings
     now: int
@@ -235,9 +235,9 @@ class Snapshot:
     holders: dict[str, Holder]
     quota_memory: dict[tuple[str, str, str], int]  # subtree quotas once computed: they never change
     rounds: dict[str, Rounds] = field(default_factory=dict)
-    limited: set[str] = field(default_factory=set)  # whose target search left out somebody others might have chosen
-    expired: str = "by time"  # who of the own queue's equals counts as expired: by time, all, none (S-7.14b)
-    withheld: set[str] = field(default_factory=set)  # for whom that "none" left out somebody
+    limited: set[str] = field(default_factory=set)  # workloads whose target search left out one that others may choose
+    expired: str = "by time"  # which equals of the own queue count as expired: by time, all, none (S-7.14b)
+    withheld: set[str] = field(default_factory=set)  # workloads for which that "none" left out a target
 
     def copy(self) -> Snapshot:
         used = {queue: dict(amounts) for queue, amounts in self.used.items()}
@@ -353,7 +353,7 @@ def queue_of(world: World, wl: Raw) -> str | None:
 
 
 def deadline_of(world: World, key: str, now: int) -> int:
-    """By when a victim should have left; one not evicted yet is evicted now."""  # S-10.13
+    """The time by which a victim should have left; one not evicted yet is evicted now."""  # S-10.13
     wl = world.workloads[key]
     return facts.evicted_at(wl, now) + facts.grace_period(wl) + world.settings.claim_timeout
 
@@ -381,7 +381,7 @@ def holder_of(world: World, key: str, now: int) -> Holder:
 
 
 def identity(world: World, key: str) -> tuple[str, ...]:
-    """By what the rounds of a workload are known: its owner, if that has no other workload; else its name too."""
+    """The identity of a workload in rounds: its owner, if that has no other workload; else its name too."""
     wl = world.workloads[key]  # S-19.3.3
     known, owner = facts.owner(wl), facts.owner_object(wl)
     if owner is None:

@@ -1,7 +1,7 @@
-"""Forty wrong versions of quota and preemption: where, what, instead of what, and what that breaks.
+"""Forty wrong versions of quota and preemption: the file, the old text, the new text, and the rule that it breaks.
 
 ``old`` stands exactly once in its file. When the code changes, change the mutant with it: each is a mistake that
-somebody could make there.
+a programmer could make there.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ MUTANTS = (
         QUOTA, "kept = max(0, subtract(node.subtree.get(fr, 0), limit))", "kept = limit", "S-2.5: keeps what it lends"
     ),
     Mutant(QUOTA, "1 + max(child.height for child in leaves)", "1", "S-2.15: no height"),
-    # --- who may displace whom
+    # --- which workloads are candidates
     Mutant(
         ELIGIBILITY,
         "if expiry is not None and since < expiry:",

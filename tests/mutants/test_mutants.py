@@ -1,6 +1,6 @@
 """Each listed mutant is put into a copy of the package, and the core's fast tests are run on it.
 
-``make test`` tries twelve, MAKEWAY_MUTANTS=all tries every one. Who survives is printed.
+``make test`` tries twelve, MAKEWAY_MUTANTS=all tries every one. The survivors are printed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ JUDGES = (
     "quota/test_tree", "preemption/test_eligibility", "preemption/test_candidates", "preemption/test_classical",
     "cycle/test_cycle", "cycle/test_cycle_time", "test_queue_policies",
 )  # fmt: skip
-TOO_SLOW = "however_many"  # those with tens of thousands of holders
+TOO_SLOW = "however_many"  # tests with tens of thousands of holders
 
 
 def name_of(mutant: Mutant) -> str:
@@ -29,7 +29,7 @@ def name_of(mutant: Mutant) -> str:
 
 
 def chosen() -> list[Mutant]:
-    """Evenly spread over the list, so that every file has its share."""
+    """Mutants evenly spread over the list, so that every file has its share."""
     if os.environ.get("MAKEWAY_MUTANTS") == "all":
         return list(MUTANTS)
     return [MUTANTS[i * len(MUTANTS) // SAMPLE] for i in range(SAMPLE)]

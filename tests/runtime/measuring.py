@@ -1,4 +1,4 @@
-"""What a reader sees of metrics, for tests: samples of a text, and gauges made from a few objects."""
+"""Metrics as a reader sees them, for tests: samples of a text, and gauges made from a few objects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)
 
 
 def parsed(text: str) -> tuple[dict[str, str], Sample]:
-    """Types and samples of a text in format 0.0.4, as a reader that knows only the format sees them."""
+    """Types and samples of a text in format 0.0.4, for a reader that knows only the format."""
     types: dict[str, str] = {}
     samples: Sample = {}
     assert text.endswith("\n")

@@ -1,6 +1,6 @@
 """``blockAdmission`` in a whole engine: one admission at a time, from the moment it is decided (S-5.7.12).
 
-The store answers at once, fails, or answers when the test lets it; in between the engine knows only what it assumes.
+The store answers at once, fails, or answers when the test lets it; in between the engine knows only its assumptions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BLOCKING = replace(Policy.default(), pods_ready=PodsReady(block_admission=True))
 
 
 class SlowWriter(DirectWriter):
-    """Calls are made at once; ``holds_back`` of them are answered only when somebody takes that away again."""
+    """Calls are made at once; ``holds_back`` of them are answered only after the test releases them."""
 
     holds_back = False
 
@@ -40,7 +40,7 @@ class SlowWriter(DirectWriter):
 
 
 class Refusing(MemoryStore):
-    """The admission of one Workload is refused as often as the test says."""
+    """A Store that refuses the admission of one Workload as often as the test says."""
 
     refusals = 0
 
@@ -79,7 +79,7 @@ class Play:
         return [name for name, each in conditions.items() if each is not None and each.status == "True"]
 
     def add(self, name: str, *changes: dict[str, Any]) -> None:
-        """A condition beside those that are there."""
+        """Add a condition."""
         stored = self.store.get(WORKLOADS, "default", name).tree()
         conditions = [*(stored.get("status") or {}).get("conditions", []), *changes]
         self.store.patch(WORKLOADS, "default", name, {"status": {"conditions": conditions}}, status=True)
@@ -108,9 +108,9 @@ def test_of_many_that_come_together_one_is_admitted_after_the_other() -> None:
 def test_while_admissions_are_blocked_the_engine_rests() -> None:
     play = Play(*(workload(f"w{n}") for n in range(50)), policy=replace(BLOCKING, pods_ready=FOREVER))
     play.settle()
-    play.settle(60_000)  # what queues say of themselves, and who waits
+    play.settle(60_000)  # the statuses of queues, and of waiting workloads
     cycles, decisions = play.engine.cycles, play.engine.decisions
-    assert decisions < 10, "those behind the first are not looked at one by one"
+    assert decisions < 10, "those behind the first are not evaluated one by one"
     for minute in range(2, 10):
         assert play.settle(minute * 60_000) == 1
     assert (play.engine.cycles, play.engine.decisions) == (cycles, decisions)
@@ -141,7 +141,7 @@ def test_the_block_is_taken_back_with_an_admission_that_cannot_be_written() -> N
     )  # fmt: skip
     play.store.refusals = 1000
     play.settle()
-    assert play.admitted("first", "second") == ["second"], "nobody waits for pods that will not start"
+    assert play.admitted("first", "second") == ["second"], "no workload waits for pods that will not start"
     assert 1000 - play.store.refusals < 5, "what was refused is tried again after a pause, and not at once"
     play.store.refusals = 0
     play.add("second", condition("PodsReady"))
@@ -150,7 +150,7 @@ def test_the_block_is_taken_back_with_an_admission_that_cannot_be_written() -> N
 
 
 def test_a_reservation_whose_checks_are_undecided_blocks_the_next_one() -> None:
-    """Else both checks could pass at once, and two workloads start together (decision 0073)."""
+    """Otherwise both checks could pass at once, and two workloads start together (decision 0073)."""
     checked: dict[str, Any] = {"admissionChecksStrategy": {"admissionChecks": [{"name": "audit"}]}}
     play = Play(
         check("audit"), cluster_queue("checked", nominal=4, **checked), local_queue("lc", "checked"),

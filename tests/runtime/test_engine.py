@@ -34,14 +34,14 @@ KIND = kind_of(Workload)
 
 @dataclass
 class Watcher:
-    """A controller that notes whom it was asked to look at, and wants to look again when the test says so."""
+    """A controller that notes the objects it reconciles, and asks for another reconcile when the test says so."""
 
     kinds: frozenset[str] = frozenset({"Workload"})
     looks: list[tuple[str, int]] = field(default_factory=list)
     again_at: Millis | None = None
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
-        self.looks.append((whom.name, now - NOON))
+    def react(self, ref: Ref, view: View, now: Millis) -> Outcome:
+        self.looks.append((ref.name, now - NOON))
         return NOTHING if self.again_at is None or self.again_at <= now else Outcome(again_at=self.again_at)
 
 
@@ -60,7 +60,7 @@ class Play:
         )
 
     def settle(self, at: int | None = None) -> int:
-        """Steps until nothing happens any more, and how many it took."""
+        """Step until nothing happens any more; return how many steps it took."""
         if at is not None:
             self.now = Millis(NOON + at)
         for steps in range(1, 200):
@@ -87,7 +87,7 @@ def test_what_arrives_is_admitted_and_then_nothing_happens() -> None:
     play = Play(*small(), workload("w"))
     play.settle()
     assert play.says("w", "Admitted")
-    play.settle(MINUTE)  # what queues say of themselves is written now and then
+    play.settle(MINUTE)  # queues write their statuses now and then
     assert play.engine.next_at() is None
     cycles, revision = play.engine.cycles, play.store.resource_version
     assert play.settle(10 * MINUTE) == 1
@@ -146,7 +146,7 @@ def test_a_back_off_ends_at_its_time() -> None:
     state = {"requeueState": {"count": 1, "requeueAt": "2026-01-01T12:05:00Z"}}
     play = Play(*small(), workload("w", condition("Requeued"), status=state))
     play.settle()
-    play.settle(1000)  # by now it is told
+    play.settle(1000)  # by now its status is written
     assert play.reason("w") == ("PendingEvaluation", "Backs off until 2026-01-01T12:05:00Z")
     assert (play.engine.next_at(), play.engine.cycles) == (NOON + 5 * MINUTE, 0)
     play.settle(5 * MINUTE)
@@ -178,7 +178,7 @@ def test_who_is_gone_is_not_looked_at_at_the_time_it_named() -> None:
 
 
 def test_there_is_an_end_to_the_looks_of_one_step_and_the_rest_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconciler, "LOOKS_PER_STEP", 3)
+    monkeypatch.setattr(reconciler, "RECONCILES_PER_STEP", 3)
     watcher = Watcher()
     play = Play(*(workload(f"w{number}") for number in range(8)), all_of=[watcher])
     assert play.engine.step(play.now), "there is more to do"
@@ -262,7 +262,7 @@ def test_an_admission_that_cannot_be_written_is_taken_back_and_made_again(monkey
 def test_what_the_store_refuses_is_tried_again_with_growing_pauses(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A Job in a namespace that is to go wants a Workload that cannot be made: nothing spins."""
+    """A Job in a namespace that is being deleted wants a Workload that cannot be made: the engine does not spin."""
     play = Play(*small(), job())
     tries: list[int] = []
 
@@ -291,7 +291,7 @@ def job() -> dict[str, Any]:
 
 
 def test_a_workload_that_its_job_makes_anew_is_known_at_once() -> None:
-    """It has the name of the one before it, and the very next revision after that one's removal."""
+    """It has the name of the one before it, and the revision right after that one's removal."""
     play = Play(*small(), holder("h", 2), job())
     play.settle()
     [first] = [each for each in play.store.list(KIND).items if each.name != "h"]
@@ -308,7 +308,7 @@ def test_a_workload_that_its_job_makes_anew_is_known_at_once() -> None:
 
 
 class Mute(DirectWriter):
-    """Calls are made at once; what they came to is told only when the test says so."""
+    """Calls are made at once; their results are told only when the test says so."""
 
     is_mute = False
 
@@ -317,7 +317,7 @@ class Mute(DirectWriter):
 
 
 def test_what_was_put_off_for_a_write_under_way_is_done_when_that_is_answered() -> None:
-    """The watch tells that a Workload is gone before its last write is answered: its Job gets another one then."""
+    """The watch reports that a Workload is gone before its last write is answered: its Job gets another one then."""
     play = Play(*small(), holder("h", 2), job(), writer=Mute)
     assert isinstance(play.writer, Mute)
     play.settle()

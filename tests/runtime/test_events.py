@@ -1,4 +1,4 @@
-"""Notes become events: one object each, counted where it is the same again, bounded, and never in the way."""
+"""Notes become events: one object each, counted where they repeat, bounded, and never in the way."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ABOUT = Ref(WORKLOAD, "team", "train")
 
 
 class Desk:
-    """A Recorder over a Store in memory that answers when it is told to."""
+    """A Recorder over a Store in memory that answers when the test says so."""
 
     def __init__(self) -> None:
         self.now = NOON

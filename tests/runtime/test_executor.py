@@ -1,4 +1,4 @@
-"""Actions become writes: order, conflicts, time-outs, what follows what, and what is taken back."""
+"""Actions become writes: order, conflicts, time-outs, actions that follow, and effects that are taken back."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,7 +44,7 @@ class Desk:
 
     store: MemoryStore
     plan: list[Any] = field(default_factory=list)
-    holds: bool = False  # answers wait until it is let go
+    holds: bool = False  # answers wait until the test releases them
     waiting: list[Any] = field(default_factory=list)
     calls: int = 0
 
@@ -153,11 +153,11 @@ def test_what_follows_a_failure_never_happens_and_is_no_longer_expected() -> Non
 def test_a_conflict_reads_what_is_there_and_edits_that() -> None:
     world = World()
     labelled = replace(world.stored(A), metadata=replace(world.stored(A).metadata, labels={"by": "another"}))
-    world.store.update(labelled)  # and no watch has told it
+    world.store.update(labelled)  # and no watch has reported it
     world.executor.submit(change("x"), NOW)
     world.work()
     assert world.parent() == "x"
-    assert world.stored(A).metadata.labels == {"by": "another"}, "nobody's change is lost"
+    assert world.stored(A).metadata.labels == {"by": "another"}, "no change is lost"
 
 
 def test_a_strict_write_gives_up_on_a_conflict_but_knows_what_is_there() -> None:

@@ -26,7 +26,7 @@ KIND = kind_of(Cohort)
 
 
 class Told:
-    """A watch that tells what the test says; an error is raised in its turn."""
+    """A watch that reports what the test says; an error is raised in its place."""
 
     def __init__(self) -> None:
         self.turns: list[Sequence[WatchEvent] | Exception] = []
@@ -41,7 +41,7 @@ class Told:
 
 
 class Scripted(MemoryStore):
-    """Its lists fail as often as planned; its watches are told by hand where the test wants that."""
+    """A Store whose lists fail as often as planned; the test drives its watches where it wants that."""
 
     failures = 0
     by_hand: Told | None = None
@@ -61,7 +61,7 @@ class Play:
         self.now = Millis(1_000_000)
         self.store = Scripted(lambda: self.now)
         self.store.by_hand = by_hand
-        self.news: list[tuple[str, str, str]] = []  # whom, its parent before and after; "-": not there
+        self.news: list[tuple[str, str, str]] = []  # the object, its parent before and after; "-": not there
         self.objects = ObjectCache(self._hear, lambda *_: None)
         self.informer = Informer(self.store, KIND, self.objects)
 
@@ -126,7 +126,7 @@ def test_a_long_list_is_read_page_by_page(play: Play, monkeypatch: pytest.Monkey
 
 
 def test_a_failure_between_two_pages_loses_nobody(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the first pages did not show is not gone."""
+    """Objects that the first pages did not show are not gone."""
     for name in "abcd":
         play.create(name)
     play.poll()
@@ -219,7 +219,7 @@ def test_a_bookmark_says_nothing() -> None:
 
 
 def test_who_fell_behind_lists_anew_and_learns_who_went(play: Play) -> None:
-    """410: the history is forgotten; what the new list lacks is gone, what it has is news if it is newer."""
+    """410: the history is forgotten; an object that the new list lacks is gone, a newer one is news."""
     for name in "abc":
         play.create(name)
     play.poll()
@@ -285,7 +285,7 @@ def test_a_store_that_recovered_fails_as_if_for_the_first_time(play: Play) -> No
 
 @pytest.mark.parametrize("recovers", [True, False])
 def test_a_clock_that_is_set_back_makes_nobody_deaf(play: Play, recovers: bool) -> None:
-    """It has failed once, and would be asked again at a time that comes an hour later now."""
+    """It has failed once; its next attempt is an hour later by the new clock."""
     play.create("a")
     play.store.failures = 1
     play.poll()

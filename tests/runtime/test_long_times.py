@@ -1,4 +1,4 @@
-"""Times of any length in the engine: what is to happen after a span happens then, not before, however long that is."""
+"""Times of any length in the engine: what is to happen after a span happens then, not before, however long it is."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from makeway.runtime.journal import DecisionJournal
 from makeway.runtime.ports import NotFound
 from tests.runtime.wires import check, cluster_queue, condition, flavor, holder, local_queue, workload
 
-NOON = Millis(1_767_268_800_000)  # when what ``holder`` makes was admitted
+NOON = Millis(1_767_268_800_000)  # when workloads made by ``holder`` were admitted
 WORKLOADS, JOBS = kind_of(Workload), kind_of(Job)
-GRACE_S = 30  # of a pod that says nothing about it
+GRACE_S = 30  # of a pod that does not set it
 DAY_S, YEAR_S = 86_400, 31_557_600
 INT32, INT64, NANOS = 2**31 - 1, 2**63 - 1, 2**63 // 10**9  # the last: what a duration can hold
 SPANS = {"25 days": 25 * DAY_S, "10 years": 10 * YEAR_S, "int32": INT32, "duration": NANOS, "int64": INT64}
@@ -128,7 +128,7 @@ def _recovery(seconds: int) -> Play:
 
 
 def _claim(seconds: int) -> Play:
-    """A victim that does not leave: somebody whom nobody knows runs it."""
+    """A victim that does not leave: an unknown owner runs it."""
     queue = cluster_queue(nominal=1, preemption={"withinClusterQueue": "LowerPriority"})
     victim = holder("victim", priority=0, meta=_owned_by("somebody"))
     play = Play({"makeway": {"claimTimeout": duration(seconds)}}, queue, victim, workload("w", priority=9)).at(0)
@@ -225,12 +225,12 @@ def at_place(path: str, value: Any) -> Tree:
 
 
 SETTINGS = sorted(each for each in durations(shape_of(Configuration)) if not each.startswith("metadata."))
-TRIED_ALONE = {  # what happens after it is seen in another test
+TRIED_ALONE = {  # what happens after it is tested elsewhere
     "makeway.roundsEndAfter": "tests/core/preemption/test_rounds.py",
     "makeway.journal.maxAge": "below",
     "makeway.events.ttl": "tests/adapters/server/resources/test_admission.py",
 }
-READ_ONLY = {  # nothing goes by it yet
+READ_ONLY = {  # nothing depends on it yet
     "makeway.optionMinStay", "makeway.optionEvaluationTimeout", "multiKueue.gcInterval", "multiKueue.workerLostTimeout",
     "multiKueue.singleClusterPreemptionTimeout",
 }  # fmt: skip
@@ -271,7 +271,7 @@ def test_every_duration_of_a_configuration_works_or_is_refused_in_words(path: st
 
 
 def _times(tree: Any) -> Iterator[str]:
-    """All times that are said in objects."""
+    """All times in objects."""
     match tree:
         case dict():
             for name, each in tree.items():

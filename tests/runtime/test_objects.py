@@ -122,7 +122,7 @@ def test_all_are_told_in_the_order_of_their_names(ears: Ears) -> None:
 @pytest.mark.property
 @given(st.lists(st.tuples(st.integers(1, 9), st.booleans()), max_size=30))
 def test_any_order_of_the_same_history_ends_alike(events: list[tuple[int, bool]]) -> None:
-    """A history gives each revision one meaning; however its events are mixed and repeated, the last one stands."""
+    """A history gives each revision one meaning; however its events are mixed and repeated, the last one counts."""
     history = {revision: (revision % 3 == 0) for revision, _ in events}  # every third revision is a removal
     in_order, mixed = Ears(), Ears()
     for revision in sorted(history):

@@ -1,4 +1,4 @@
-"""The Store port: errors by what one can do about them, objects as bytes with a header, rules that Stores share."""
+"""The Store port: errors by what the caller can do, objects as bytes with a header, rules that Stores share."""
 
 from __future__ import annotations
 

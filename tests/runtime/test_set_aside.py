@@ -51,7 +51,7 @@ BAD = Ref(WORKLOAD, "default", "bad")
 
 
 class Play:
-    """An engine that tolerates what a server's does, with all controllers, in virtual time."""
+    """An engine that tolerates the same errors as a server, with all controllers, in virtual time."""
 
     def __init__(
         self, *objects: Any, more: list[Controller] | None = None, probe: Callable[[str, Ref], None] | None = None
@@ -72,14 +72,14 @@ class Play:
         )  # fmt: skip
 
     def run(self) -> None:
-        """To its end, which comes by itself: nothing is tried for ever."""
+        """Run to the end, which comes by itself: nothing is tried for ever."""
         until = Millis(self.clock.now + HOUR)
         Virtual(self.clock, [self.engine]).run(until)
         at = self.engine.next_at()
         assert at is None or at > until
 
     def come_to_rest(self) -> None:
-        """As far as it comes without waiting."""
+        """Run as far as it goes without waiting."""
         while self.engine.step(self.clock.now):
             pass
 
@@ -92,7 +92,7 @@ class Play:
         return status is not None and is_true(status.conditions, "Admitted")
 
     def says(self, name: str) -> tuple[str, str]:
-        """Why it waits."""
+        """Why it waits: reason and message."""
         status = self.workload(name).status
         found = None if status is None else find(status.conditions, "QuotaReserved")
         return ("", "") if found is None else (found.reason, found.message)
@@ -101,8 +101,8 @@ class Play:
         found: Pod = self.store.get(kind_of(Pod), "default", name).value()
         return view(found.spec, PodSpec)
 
-    def told(self, whom: Ref) -> list[str]:
-        return [note.message for note in self.engine.notes if note.about == whom and note.reason == "SetAside"]
+    def told(self, ref: Ref) -> list[str]:
+        return [note.message for note in self.engine.notes if note.about == ref and note.reason == "SetAside"]
 
     def used(self) -> int:
         return self.engine.state.tree.queues[QueueName("q")].usage.get((FlavorName("f"), ResourceName("cpu")), 0)
@@ -154,11 +154,11 @@ def test_an_object_that_cannot_be_read_is_set_aside_and_all_others_go_on(what: s
     play.run()
     assert {name: play.is_admitted(name) for name in ("good", "later")} == {"good": True, "later": True}
     assert [play.pod(name).node_name for name in ("good", "later")] == ["here", "here"]
-    whom = ref_of(UNREADABLE[what])
-    assert whom in {ref for ref, _, _ in play.engine.set_aside.all()}
-    assert play.told(whom)
-    assert "Traceback" not in play.told(whom)[0]
-    assert f'makeway_objects_set_aside_total{{kind="{whom.kind}"' in play.metrics.text()
+    ref = ref_of(UNREADABLE[what])
+    assert ref in {known for known, _, _ in play.engine.set_aside.all()}
+    assert play.told(ref)
+    assert "Traceback" not in play.told(ref)[0]
+    assert f'makeway_objects_set_aside_total{{kind="{ref.kind}"' in play.metrics.text()
 
 
 # --- workloads --------------------------------------------------------------------------------------------------------
@@ -192,8 +192,8 @@ def test_a_workload_that_cannot_be_lowered_says_so_and_comes_back_when_it_is_men
 def test_a_workload_that_can_be_read_again_says_what_it_waits_for() -> None:
     is_mended = False
 
-    def probe(part: str, whom: Ref) -> None:
-        if part == "lowering" and whom == BAD and not is_mended:
+    def probe(part: str, ref: Ref) -> None:
+        if part == "lowering" and ref == BAD and not is_mended:
             raise ValueError("not now")
 
     play = Play(holder("holds", 4), workload("alike"), workload("bad"), probe=probe)
@@ -238,8 +238,8 @@ def test_one_that_can_be_read_no_more_counts_for_what_it_did() -> None:
 def test_a_workload_goes_on_when_what_it_needs_can_be_read_again_beside_another_change(bad: Ref) -> None:
     is_mended = False
 
-    def probe(part: str, whom: Ref) -> None:
-        if part == "lowering" and whom == bad and not is_mended:
+    def probe(part: str, ref: Ref) -> None:
+        if part == "lowering" and ref == bad and not is_mended:
             raise ValueError("not now")
 
     queues = cluster_queue("borrows", 0, cohortName="all"), local_queue("of-all", "borrows"), cohort("all", 4)
@@ -248,7 +248,7 @@ def test_a_workload_goes_on_when_what_it_needs_can_be_read_again_beside_another_
     assert play.told(bad)
     assert not play.is_admitted("waits")
     is_mended = True
-    play.store.load([flavor("another")])  # the whole configuration is read anew, before ``bad`` is tried again
+    play.store.load([flavor("another")])  # all of the configuration is read anew, before ``bad`` is tried again
     play.come_to_rest()
     assert play.engine.set_aside.all() == []
     assert play.is_admitted("waits")
@@ -259,15 +259,15 @@ def test_a_workload_goes_on_when_what_it_needs_can_be_read_again_beside_another_
 
 @dataclass
 class Stumbling:
-    """A controller that fails for one Workload, after it was looked at often enough."""
+    """A controller that fails for one Workload, after some reconciles of it."""
 
     kinds: frozenset[str] = frozenset({"Workload"})
     looks: list[tuple[str, int]] = field(default_factory=list)
     is_mended: bool = False
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
-        self.looks.append((whom.name, now - NOON))
-        if whom == BAD and not self.is_mended:
+    def react(self, ref: Ref, view: View, now: Millis) -> Outcome:
+        self.looks.append((ref.name, now - NOON))
+        if ref == BAD and not self.is_mended:
             raise KeyError("no such thing")
         return Outcome()
 
@@ -299,13 +299,13 @@ class Spoiling:
 
 @dataclass
 class Editing:
-    """Wants it again and again."""
+    """A controller that wants the edit again and again."""
 
     kinds: frozenset[str] = frozenset({"Workload"})
     looks: int = 0
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
-        if whom != BAD or self.looks > LOOKS_MAX:
+    def react(self, ref: Ref, view: View, now: Millis) -> Outcome:
+        if ref != BAD or self.looks > LOOKS_MAX:
             return Outcome()
         self.looks += 1
         return Outcome((Action(Change(BAD, Spoiling(), assumed="told")),))
@@ -368,9 +368,9 @@ def test_a_head_that_no_cycle_can_decide_about_is_out_of_the_line_and_others_hav
     is_mended = False
     tries = 0
 
-    def probe(part: str, whom: Ref) -> None:
+    def probe(part: str, ref: Ref) -> None:
         nonlocal tries
-        if part == "cycle" and whom == BAD and not is_mended:
+        if part == "cycle" and ref == BAD and not is_mended:
             tries += 1
             raise RecursionError("too deep")
 
@@ -446,7 +446,7 @@ def aside(notes: deque[Note] | None = None, metrics: MetricsRegistry | None = No
 def test_the_same_cause_is_told_once_and_another_one_anew(set_aside: list[str]) -> None:
     notes: deque[Note] = deque()
     snapshot = aside(notes)
-    snapshot.heard.append(logged)
+    snapshot.listeners.append(logged)
     for text in ("a", "a", "b", "b"):
         snapshot.put(BAD, "cycle", ValueError(text), NOON)
     assert len(notes) == len(set_aside) == snapshot.total == 2

@@ -1,6 +1,6 @@
-"""From changed objects to the state and to who is woken: every trigger of S-4.6, every row of S-3.7, S-4.7.
+"""From changed objects to the state and to the queues that wake: every trigger of S-4.6, every row of S-3.7, S-4.7.
 
-Two queues ``a`` and ``b`` share a cohort, ``c`` is alone. A change that wakes a queue wakes its tree, and nobody else.
+Two queues ``a`` and ``b`` share a cohort, ``c`` is alone. A change that wakes a queue wakes its tree, and no other.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def namespace(name: str, **labels: str) -> Any:
 
 
 class Play:
-    """A store, and the facts that follow from it; what was noted before the story begins is forgotten."""
+    """A store, and what follows from its changes; notes from before the story begins are forgotten."""
 
     def __init__(self, *objects: Any, policy: Policy | None = None) -> None:
         self.store = MemoryStore(lambda: NOW, careful=False)
@@ -79,7 +79,7 @@ class Play:
             each.clear()
 
     def woken(self) -> set[str]:
-        """Who is woken by what was changed since; the state must be that of the objects."""
+        """The queues that changes since then woke; the state must be that of the objects."""
         self.take_in()
         assert self.places() == self.places(self.anew()), "the state is not what the objects say"
         return set(self.updates.follow_ups.woken | self.updates.follow_ups.released)
@@ -100,7 +100,7 @@ class Play:
     # --- changing ---
 
     def put(self, value: Any) -> None:
-        """Store a Workload as it is to be, with spec and status."""
+        """Store a Workload with spec and status."""
         known = self.store.get(kind_of(Workload), "default", value.metadata.name)
         meta = replace(value.metadata, uid=known.uid, resource_version="")
         self.store.update(replace(value, metadata=meta))
@@ -117,7 +117,7 @@ class Play:
     # --- asking ---
 
     def park(self, name: str, queue: str) -> None:
-        """As a refusal does: it is out of the line until it is woken."""
+        """Park a workload as a refusal does: it is out of the queue until it is woken."""
         pending = self.state.pending
         waiting = pending.list_of(QueueName(queue)).waiting[WorkloadKey(f"default/{name}")]
         pending.pop(waiting)
@@ -271,7 +271,7 @@ def test_s4_6_6_a_namespace_that_newly_matches_wakes_those_queues_alone() -> Non
 
 
 def test_jobs_are_looked_at_when_the_labels_of_their_namespace_change() -> None:
-    """Whether a Job is managed hangs on them; Jobs of other namespaces are not concerned."""
+    """The labels decide whether a Job is managed; Jobs of other namespaces are not concerned."""
     mine, other = (
         read({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": name}}).value
         for name in ("mine", "mineral")
@@ -459,7 +459,7 @@ def test_s4_8_a_limit_range_changes_what_those_who_wait_ask_for() -> None:
     assert set(waiting.pod_sets[0].requests) == {"cpu"}
 
 
-# --- S-4.7: who returns by itself -----------------------------------------------------------------------------------
+# --- S-4.7: returns by time ---------------------------------------------------------------------------------------
 
 PENDING = {"name": "x", "state": "Pending", "lastTransitionTime": "2026-01-01T12:00:00Z", "message": ""}
 BOOST = {"annotations": {"kueue.x-k8s.io/priority-boost": "7"}}
@@ -532,7 +532,7 @@ def test_a_back_off_that_ends_for_one_who_is_gone_or_holds_changes_nothing() -> 
     assert play.stands("w") == "holds"
 
 
-# --- who is looked at -----------------------------------------------------------------------------------------------
+# --- reconciled objects ---------------------------------------------------------------------------------------------
 
 
 def test_a_change_is_looked_at_with_its_queues_and_its_owner() -> None:
@@ -547,7 +547,7 @@ def test_a_change_is_looked_at_with_its_queues_and_its_owner() -> None:
 
 
 def test_when_an_owner_is_gone_what_it_owned_is_looked_at() -> None:
-    """A Workload that waits for its Job to stop before it goes hears of nothing else any more."""
+    """A Workload that waits for its Job to stop before it goes gets no other news."""
     job = read(
         {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "default", "uid": "u"}}
     ).value

@@ -1,4 +1,4 @@
-"""Which objects tell that counted rounds end, and by what a workload is known (S-19.3.2, 19.3.3)."""
+"""Which changes of objects end the counted rounds, and the identity of a workload (S-19.3.2, 19.3.3)."""
 
 from __future__ import annotations
 

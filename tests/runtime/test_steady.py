@@ -66,7 +66,7 @@ def test_an_hour_is_made_up_for_in_ten() -> None:
 def test_what_the_machine_slept_has_passed() -> None:
     machine = Machine()
     clock = machine.clock()
-    machine.pass_ms(8 * HOUR)  # nobody asked meanwhile
+    machine.pass_ms(8 * HOUR)  # the clock was not read meanwhile
     assert clock() == BEGIN + 8 * HOUR
     assert machine_ns() >= time.clock_gettime_ns(time.CLOCK_MONOTONIC) - 1_000_000
 
@@ -111,7 +111,7 @@ STEPS = st.lists(
 @pytest.mark.property
 @given(STEPS)
 def test_whoever_sets_the_clock_and_whenever_it_is_started_again(steps: list[tuple[int, int, bool]]) -> None:
-    """Forward only; while it runs by nine to eleven tenths of what has passed; agreeing in the end."""
+    """Forward only; while it runs by nine to eleven tenths of the time that passed; it ends equal to the wall."""
     machine = Machine()
     clock = machine.clock()
     last = clock()

@@ -10,7 +10,7 @@ from makeway.runtime.virtual import Virtual, VirtualClock
 
 
 class Alarm:
-    """Has something to do at some times, as often in a row as it says; notes when it was asked."""
+    """An actor that has something to do at some times, as often in a row as it says; notes the times of its steps."""
 
     def __init__(self, *times: int, rounds: int = 1, name: str = "", notes: list[str] | None = None) -> None:
         self.times = sorted(times)
@@ -87,7 +87,7 @@ def test_with_nothing_to_do_time_passes_to_the_given_end() -> None:
 
 
 def test_a_time_that_has_passed_counts_as_now_and_time_goes_on() -> None:
-    """Who names a time in the past and then has nothing to do keeps nobody from going on."""
+    """An actor that names a time in the past and then has nothing to do does not stop time."""
 
     class Late(Alarm):
         def step(self, now: Millis) -> bool:

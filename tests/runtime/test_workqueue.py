@@ -1,4 +1,4 @@
-"""Whom to look at, and when."""
+"""Which objects to reconcile, and when."""
 
 import pytest
 
@@ -8,8 +8,8 @@ from makeway.runtime.workqueue import ReconcileQueue, Timers, backoff_ms
 
 def test_naming_twice_is_naming_once_and_the_first_place_counts() -> None:
     looks: ReconcileQueue[str] = ReconcileQueue()
-    for whom in ("b", "a", "b", "c"):
-        looks.add(whom)
+    for name in ("b", "a", "b", "c"):
+        looks.add(name)
     assert [looks.take() for _ in range(len(looks))] == ["b", "a", "c"]
 
 

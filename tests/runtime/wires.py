@@ -90,10 +90,10 @@ def condition(type: str, holds: bool = True, reason: str = "Because") -> dict[st
 
 
 def workload(
-    name: str, *conditions: dict[str, Any], local: str = "lq", namespace: str = "default", count: int = 1,
-    status: Mapping[str, Any] | None = None, meta: Mapping[str, Any] | None = None, **spec: Any,
+        name: str, *conditions: dict[str, Any], local: str = "lq", namespace: str = "default", count: int = 1,
+        status: Mapping[str, Any] | None = None, meta: Mapping[str, Any] | None = None, **spec: Any,
 ) -> Workload:  # fmt: skip
-    """One that waits, unless ``status`` or conditions say otherwise."""
+    """A Workload that waits, unless ``status`` or conditions say otherwise."""
     containers = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
     pod_sets = [{"name": "main", "count": count, "template": {"spec": {"containers": containers}}}]
     whole = {"conditions": list(conditions), **(status or {})}
@@ -107,7 +107,7 @@ def holder(
     name: str, use: Amounts = 1, *conditions: dict[str, Any], queue: str = "q", admitted: bool = True, count: int = 1,
     says_count: bool = True, status: Mapping[str, Any] | None = None, **settings: Any,
 ) -> Workload:  # fmt: skip
-    """One with quota: ``use`` in all, of one flavor per resource."""
+    """A Workload with quota: ``use`` in all, of one flavor per resource."""
     table = by_flavor(use)
     flavors = {resource: name for name, each in table.items() for resource in each}
     amounts = {resource: str(amount) for each in table.values() for resource, amount in each.items()}
@@ -118,6 +118,6 @@ def holder(
 
 
 def option(parent: str, **settings: Any) -> dict[str, Any]:
-    """What makes a Workload an Option of ``parent``: settings for ``workload`` and ``holder``."""
+    """Settings for ``workload`` and ``holder`` that make a Workload an Option of ``parent``."""
     owner = {"apiVersion": KUEUE, "kind": "Workload", "name": parent, "uid": f"Workload-{parent}", "controller": True}
     return {"meta": {"ownerReferences": [owner]}, "workloadMode": {"type": "ResourceFlavorOption"}, **settings}

@@ -1,4 +1,4 @@
-"""Where evictions matter a scenario is played three times: who must leave does so at once, late, or when it likes."""
+"""Where evictions matter a scenario is played three times: victims leave at once, late, or unsynchronised."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from tests.scenarios.stage import after_20_s, at_once, unsynchronised
 
 @pytest.fixture(params=[at_once, after_20_s, unsynchronised], ids=lambda each: each.__name__)
 def leaving(request: pytest.FixtureRequest) -> Linger:
-    """How long after it was asked to a workload has left."""
+    """The time that a workload takes to leave after it was asked to."""
     found: Linger = request.param
     return found

@@ -1,23 +1,23 @@
 """Judges of a week in which equals take turns: the bounds of S-7.14, computed from the lives of its workloads.
 
-*Waiting.* Only workloads that fit into the nominal quota of their queue beside all that is more important there are
-judged, and only while that is so and the queue is open. From the beginning of such a time a workload is served within
+*Waiting.* A workload is judged while its queue is open and it fits into nominal quota beside all workloads of higher
+priority there. From the beginning of such a time it is served within
 
     turns x (period + time to leave + SLACK),   turns = before + events + 1
 
-``before``: the equals that wait, or are on their way out, and come first in the order at that time. Each is first in
-its turn, and then for one period at most, because by then all who held quota have had their time. It is at least one if
-the workload itself was displaced by time less than a period ago, for it is held back for so long. ``events``: what puts
-somebody before it, or gives room to somebody after it: an arrival, an end, an eviction for another reason than time,
-all in its queue; each costs one period at most. In a cohort room comes from other queues too, so there each workload of
-the queue that is admitted past it counts, once. The last turn is its own.
+``before``: the equals that wait, or are leaving, and come first in the order at that time. Each is first in its turn,
+and then for one period at most, because by then the time of all holders is up. It is at least one if the workload
+itself was displaced by time less than a period ago, because it is held back for so long. ``events``: whatever puts a
+workload before it, or gives room to one after it: an arrival, an end, an eviction for another reason than time, all in
+its queue; each costs one period at most. In a cohort room comes from other queues too, so there each workload of the
+queue that is admitted past it counts, once. The last turn is its own.
 
 *Returns.* A workload whose time was up is not back at once by displacing an equal.
 
-*Run times.* Equals of one size that came within one period, with nobody else in their queue and no cohort, have run for
-the same time, up to one period; and up to one more for each time that the queue was drained, which breaks off turns.
-It is counted from when the last of them came or, where that is nearer, from when each came itself: among those who
-were displaced in one second all the time that they ever ran decides.
+*Run times.* Consider equals of one size that came within one period, alone in their queue and without a cohort. They
+have run for the same time, up to one period; and up to one more for each time that the queue was drained, which breaks
+off turns. The time counts from the arrival of the last of them or, where the difference is smaller, from the arrival
+of each, because among equals that were displaced in one second the total run time decides.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Stretch(NamedTuple):
 
 
 class Waited(NamedTuple):
-    """How long, and how long it might have."""
+    """How long a workload waited, and how long it may wait."""
 
     work: Work
     stretch: Stretch
@@ -67,7 +67,7 @@ class Waited(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """How far the run times of equals are apart at some time, and how far they may be."""
+    """How far the run times of equals differ at some time, and how far they may."""
 
     where: str
     at: int
@@ -81,7 +81,7 @@ class Spread(NamedTuple):
 
 @dataclass(slots=True)
 class Judged:
-    """What the judges found in one week, or in several."""
+    """The findings of the judges in one week, or in several."""
 
     waited: list[Waited] = field(default_factory=list)
     returns: list[Return] = field(default_factory=list)
@@ -113,7 +113,7 @@ def judged(week: Week, lives: Mapping[str, Life]) -> Judged:
 
 def _waited(week: Week, queue: Queue, lives: Mapping[str, Life]) -> Iterator[Waited]:
     if queue.cohort and queue.lends and queue.reclaim != "Any":
-        return  # what was lent may stay away for ever
+        return  # quota that was lent may stay away for ever
     works = week.of_queue(queue.name)
     turn_ms = queue.period_ms + week.eviction_ms + SLACK
     for work in works:
@@ -128,7 +128,7 @@ def _waited(week: Week, queue: Queue, lives: Mapping[str, Life]) -> Iterator[Wai
 
 
 def _stretches(week: Week, queue: Queue, work: Work, lives: Mapping[str, Life]) -> Iterator[Stretch]:
-    """The parts of its waits in which its queue is open and what is more important leaves room for it."""
+    """The parts of its waits in which its queue is open and workloads of higher priority leave room for it."""
     works = week.of_queue(queue.name)
     stops = [(each.began_at, each.ended_at) for each in week.stops if each.queue == queue.name]
     ends = {each.name: lives[each.name].finished_at or END for each in works}
@@ -150,7 +150,7 @@ def _stretches(week: Week, queue: Queue, work: Work, lives: Mapping[str, Life]) 
 
 
 def _has_room(queue: Queue, work: Work, there: list[Work]) -> bool:
-    """Whether it fits into nominal quota beside all that is more important; so must those who can block it."""
+    """Whether it fits into nominal quota beside all of higher priority, and so do those that can block it."""
     higher = [each for each in there if each.priority > work.priority]
     if sum(each.size for each in higher) + work.size > queue.nominal:
         return False
@@ -161,7 +161,7 @@ def _has_room(queue: Queue, work: Work, there: list[Work]) -> bool:
 
 
 def _before(equals: list[Work], stretch: Stretch, lives: Mapping[str, Life]) -> set[str]:
-    """Those of its equals that wait before it when the stretch begins."""
+    """Its equals that wait before it when the stretch begins."""
     return {
         other.name
         for other in equals

@@ -1,12 +1,12 @@
 """A small installation that a test plays a scenario on: the real engine over a Store in memory, in virtual time.
 
-``Stage`` takes objects as they would be written (``queue``, ``work``, ``job`` make the usual ones; ``manifests`` reads
-YAML), goes on to a time of its day, and lets a test do what users and other controllers do: create, patch, delete.
-What it answers is read from the stored objects, from the journal, and from what the world saw.
+``Stage`` takes objects as users write them (``queue``, ``work``, ``job`` make the usual ones; ``manifests`` reads
+YAML), goes on to a time of its day, and lets a test act as users and other controllers: create, patch, delete. Its
+answers are read from the stored objects, from the journal, and from what the world saw.
 
-Whatever a scenario is about, four promises hold at every pause: no admission ever exceeded quota, the engine's books
-and metrics agree with the objects, nobody was evicted for another but by a decision that said so (P33), and an engine
-that began anew from what is stored would find nothing to do.
+Four promises hold at every pause of every scenario: no admission ever exceeded quota; the engine's state and metrics
+agree with the objects; every eviction for another workload follows a decision that named it (P33); and an engine that
+began anew from the stored objects would find nothing to do.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Tree = dict[str, Any]
 MIDNIGHT = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 TEAM = "default"
 KUEUE = "kueue.x-k8s.io/v1beta2"
-LEAVING = "nobody is admitted and evicted at rest"  # while somebody leaves it is not at rest
+LEAVING = "nobody is admitted and evicted at rest"  # while a victim leaves it is not at rest
 KINDS = {"Job": "batch/v1", "Namespace": "v1"}  # all others are Kueue's
 
 
@@ -84,7 +84,7 @@ def never(workload: Workload) -> int:
 
 
 def manifests(text: str) -> list[Tree]:
-    """YAML documents, which must be without fault."""
+    """YAML documents, which must have no problems."""
     found = files.load("scenario", text.encode())
     assert not files.findings(found), files.findings(found)
     return [codec.to_tree(each.value) for each in found if each.value is not None]
@@ -193,7 +193,7 @@ class Eviction(NamedTuple):
 
 
 class Stage:
-    """Begins at ``begins`` of the day. Flavors that queues name and nobody gives exist, bare."""
+    """Begins at ``begins`` of the day. Flavors that queues name and no object defines are created, bare."""
 
     def __init__(
         self, *objects: Tree | list[Tree], leaving: Linger = at_once, policy: Policy | None = None,
@@ -205,9 +205,9 @@ class Stage:
             metrics=True,
         )  # fmt: skip
         self.evictions: list[Eviction] = []
-        self._reported: dict[str, set[str]] = {}  # by preemptor, whom it was decided to displace
+        self._reported: dict[str, set[str]] = {}  # by preemptor, the victims that were decided
         self.simulation = Simulation(settings, Source((), (), clock(begins), 0), witness=True)
-        self.simulation.journal.heard.append(self._heard)
+        self.simulation.journal.listeners.append(self._heard)
         self.create(*_bare_flavors(given), *given)
         self.run(begins)
 
@@ -235,7 +235,7 @@ class Stage:
         self._check_books()
 
     def _check_books(self) -> None:
-        """While a write is under way the state is ahead of the objects, so then it is not asked."""
+        """Compare state and objects, unless a write is under way: then the state is ahead of the objects."""
         engine, metrics = self.simulation.engine.engine, self.simulation.metrics
         assert metrics is not None
         if engine.is_quiet:
@@ -246,7 +246,7 @@ class Stage:
             assert not each.by or each.workload in self._reported.get(each.by, ()), f"{each} was never reported (P33)"
 
     def _check_rest(self) -> None:
-        """Only a new engine is asked, at our time: one whose clock was stepped may see another."""
+        """Compare with a new engine at our time, because a clock that was stepped may show another."""
         faults = self.simulation.settings.faults
         if faults is not None and faults.fired["clock.back"] + faults.fired["clock.forward"]:
             return
@@ -254,11 +254,11 @@ class Stage:
         assert [str(each) for each in undone] == []
 
     def rest(self, seconds: int) -> None:
-        """Go on for so long."""
+        """Go on for so many seconds."""
         self.run(shown(self.simulation.clock.now + seconds * 1000))
 
     def restart(self) -> None:
-        """The engine ends and begins anew from what is stored."""
+        """End the engine, and begin a new one from what is stored."""
         self.simulation.engine.restart()
 
     # --- what users do ---
@@ -282,7 +282,7 @@ class Stage:
         self.simulation.store.delete(found, TEAM if found.namespaced else "", name)
 
     def finish(self, name: str) -> None:
-        """Its work is done, as whoever runs it would say."""
+        """Report its work as done, as a job controller would."""
         self.condition_set(name, "Finished", "True", "Succeeded")
 
     def condition_set(self, name: str, type: str, status: str, reason: str, at: str = "") -> None:
@@ -327,12 +327,12 @@ class Stage:
 
     @property
     def holders(self) -> set[str]:
-        """Who holds quota."""
+        """The workloads that hold quota."""
         return {name for name in self._workloads() if self._says(name, "QuotaReserved")}
 
     @property
     def running(self) -> set[str]:
-        """Who is admitted and was not asked to leave."""
+        """The workloads that are admitted and were not asked to leave."""
         return {n for n in self._workloads() if self._says(n, "Admitted") and not self._says(n, "Evicted")}
 
     def _says(self, name: str, type: str) -> bool:
@@ -342,22 +342,22 @@ class Stage:
         return [each.name for each in self.simulation.store.list(_kind("Workload")).items]
 
     def victims(self, by: str = "") -> list[str]:
-        """Who was asked to leave, in that order; for whom, if that is asked."""
+        """The workloads that were asked to leave, in that order; those of one preemptor, if it is named."""
         return [each.workload for each in self.evictions if not by or each.by == by]
 
     def evicted(self, name: str) -> int:
-        """How often it was, by its own status: the journal of an engine that ended may lack its last line."""
+        """How often it was evicted, by its own status: the journal of an engine that ended may lack its last line."""
         return evictions_of(self.get("Workload", name))
 
     def story(self, name: str) -> list[str]:
-        """What was decided about a workload, one word each."""
+        """The decisions about a workload, one word each."""
         return [each.what for each in self.entries(name)]
 
     def entries(self, name: str) -> list[JournalEntry]:
         return self.simulation.journal.of(WorkloadKey(f"{TEAM}/{name}"))
 
     def notes(self, name: str, reason: str) -> int:
-        """How many events of a kind were told about a workload, since the last restart."""
+        """How many events of a kind were written about a workload, since the last restart."""
         told = self.simulation.engine.engine.notes
         return sum(each.about.name == name and each.reason == reason for each in told)
 
@@ -373,7 +373,7 @@ class Stage:
         return self.simulation.engine.cycles
 
     def used(self, queue: str, flavor: str = "default", resource: str = "cpu") -> str:
-        """What a ClusterQueue says is reserved of a flavor; "" where it says nothing of it."""
+        """The reserved amount of a flavor in the status of a ClusterQueue; "" where there is none."""
         for each in self.get("ClusterQueue", queue).status.flavors_reservation:
             for amount in each.resources if each.name == flavor else ():
                 if amount.name == resource:

@@ -1,4 +1,4 @@
-"""Cohorts in a chain of ten thousand: the engine starts, admits, lends, tells and changes as with two.
+"""Cohorts in a chain of ten thousand: the engine starts, admits, lends, answers and changes as with two.
 
 A soak goes to that depth, other runs only deeper than calls may nest here.
 """
@@ -37,13 +37,13 @@ def _little_room_to_recur() -> Iterator[None]:
 
 
 def chain(depth: int) -> list[Tree]:
-    """``c0`` at the bottom; the one at the top has 8 cpu for all."""
+    """``c0`` at the bottom; the cohort at the top has 8 cpu for all."""
     top = named("Cohort", f"c{depth - 1}", {"resourceGroups": quotas(8)})
     return [*(named("Cohort", f"c{i}", {"parentName": f"c{i + 1}"}) for i in range(depth - 1)), top]
 
 
 def admits(stage: Stage, depth: int) -> None:
-    """From the top, for a queue at the bottom; and for another who has a right to it."""
+    """Quota of the top, for a queue at the bottom; and for another queue that reclaims it."""
     stage.arrive(work("a", 6), work("b", 4, queue="r"))
     assert stage.holders == {"a", "b"}
     assert stage.used("q") == "6"
@@ -56,7 +56,7 @@ def admits(stage: Stage, depth: int) -> None:
 
 
 def changes(stage: Stage, depth: int) -> None:
-    """One in the middle goes: what runs goes on, and nothing is lent any more. It comes back; then a ring is made."""
+    """Delete a middle cohort: what runs goes on, and nothing is lent any more. Create it again; then make a ring."""
     middle = depth // 2
     stage.delete("Cohort", f"c{middle}")
     stage.rest(1)
@@ -100,7 +100,7 @@ def depth(fuzz_inputs: int) -> int:
 @pytest.mark.parametrize("policy", [Policy.default(), FAIR], ids=["classical", "fair"])
 def test_a_deep_chain_is_like_a_short_one(policy: Policy, depth: int) -> None:
     if policy is FAIR:
-        depth = min(depth, 2_000)  # the recount asks for the share of each by itself
+        depth = min(depth, 2_000)  # the recount computes the share of each cohort by itself
     changes(play(depth, policy), depth)
 
 
@@ -133,7 +133,7 @@ def said(*arguments: str) -> str:
 
 
 def commands(path: Path, depth: int) -> None:
-    """``validate``, ``plan`` and ``queues`` on it, and on the same as a ring."""
+    """``validate``, ``plan`` and ``queues`` on the chain, and on a ring of the same cohorts."""
     trees = manifests(path / "chain.json", depth)
     assert "error" not in said("validate", "-f", str(path / "chain.json"))
     assert "a" in said("plan", "-f", str(path / "chain.json"))

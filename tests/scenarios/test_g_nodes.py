@@ -60,8 +60,8 @@ def cluster(nodes: list[Node], pods: list[Pod], *workloads: SchedulingWorkload, 
     return Cluster(nodes=tuple(nodes), pods=tuple(pods), workloads=workloads, budgets=budgets)
 
 
-def asked(given: Cluster, whom: Preemptor) -> PlacementAnswer:
-    return decide(ClusterState.of(given), whom)
+def asked(given: Cluster, preemptor: Preemptor) -> PlacementAnswer:
+    return decide(ClusterState.of(given), preemptor)
 
 
 def names(keys: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""Small worlds in which somebody starved: each by the name of its case, for a day (the first for two) of virtual time.
+"""Small worlds in which a workload starved: each named as its case, for a day (the first for two) of virtual time.
 
 The worlds are written here; where the shared data is there, they are compared with the files of those names.
 """
@@ -33,7 +33,7 @@ from tests.scenarios.turns import (
 )
 
 EQUALS = "LowerOrNewerEqualPriority"
-PERIOD = HOUR  # of those cases in which equals take turns by the hour
+PERIOD = HOUR  # of the cases in which equals take turns by the hour
 
 
 # --- worlds ----------------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def hours(lives: dict[str, Life]) -> dict[str, float]:
 
 
 def evictions(lives: dict[str, Life]) -> list[tuple[int, str, str, str]]:
-    """Time, workload, reason and for whom, in the order of time."""
+    """Time, workload, reason and preemptor, in the order of time."""
     return sorted(
         (each.at, name, each.reason, each.by.partition("/")[2])
         for name, life in lives.items()
@@ -174,7 +174,7 @@ def test_three_equals_two_slots() -> None:
 
 
 def test_strict_neighbour() -> None:
-    """The head of ``s`` waits for its own queue; what is reserved for it is searched with, and ``h`` is enough."""
+    """The head of ``s`` waits for its own queue; the search counts what is reserved for it, and ``h`` is enough."""
     ran, lives = played("strict-neighbour")
     assert len(lives["w"].spells) == 1
     assert clock("00:15") <= lives["w"].spells[0].began_at <= clock("00:16")
@@ -206,7 +206,7 @@ def test_lent_past_an_entitled_one() -> None:
 
 
 def test_large_among_small() -> None:
-    """Small ones whose periods are staggered make room for ``big`` together, when it is first."""
+    """Small ones with staggered periods make room for ``big`` together, when it is first."""
     ran, lives = played("large-among-small")
     big = lives["big"]
     assert big.spells, "it runs"
@@ -221,7 +221,7 @@ def test_large_among_small() -> None:
 
 
 def _ends_of_earlier(lives: dict[str, Life], at: int, queued_at: int) -> list[int]:
-    """When those who wait at this time, and came before, get their turn."""
+    """The times at which workloads that wait at ``at``, and came before, get their turn."""
     return [
         wait.ended_at
         for name, life in lives.items()
@@ -231,7 +231,7 @@ def _ends_of_earlier(lives: dict[str, Life], at: int, queued_at: int) -> list[in
 
 
 def test_rotation_on_borrowed_quota() -> None:
-    """Nobody is displaced for what a queue must borrow, and who waits is told so."""
+    """No workload is displaced for quota that a queue must borrow, and the statuses of waiting workloads say so."""
     ran, lives = played("rotation-on-borrowed-quota")
     assert (lives["a"].ran_ms, lives["b"].ran_ms, evictions(lives)) == (24 * HOUR, 0, [])
     stored: Workload = ran.store.get(kind_of(Workload), "t", "b").value()

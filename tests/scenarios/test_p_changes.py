@@ -16,7 +16,7 @@ from tests.scenarios.stage import Planned, Stage, Tree, after_20_s, flavor, name
 
 
 def test_p9_equals_in_everything_are_chosen_by_uid_whoever_asks_when() -> None:
-    """Reserved in the same second; a restart before the question changes nothing, and nobody superfluous goes."""
+    """Reserved in the same second; a restart before the decision changes nothing, and no superfluous victim leaves."""
     chosen = []
     for restarts in (False, True):
         stage = Stage(queue("q", 8, within="LowerPriority"))
@@ -47,7 +47,7 @@ def test_p14_every_flavor_is_tried_although_the_cohort_is_never_at_rest() -> Non
 
 
 def test_p19_with_a_child_cohort_goes_its_quota() -> None:
-    """Who runs on it stays, and shows as more than there is; nobody else gets in."""
+    """Its workloads go on and show as usage above quota; no other workload is admitted."""
     child = {"parentName": "root", "resourceGroups": quotas(4)}
     stage = Stage(named("Cohort", "root", {}), named("Cohort", "child", child), queue("x", 0, cohort="root"))
     stage.arrive(work("runs", 3, queue="x"))
@@ -119,7 +119,7 @@ def test_p27_a_quota_lowered_below_its_use_shows_and_lets_them_run() -> None:
 
 
 def test_p27_or_makes_as_many_leave_as_are_too_many(leaving: Linger) -> None:
-    """``overQuota: Evict``; who left is not let in again, for there is no room."""
+    """``overQuota: Evict``; the evicted workload is not admitted again, because there is no room."""
     stage = Stage(queue("q", 8), policy=replace(Policy.default(), over_quota="Evict"), leaving=leaving)
     stage.arrive(work("a"), work("b", 2), work("c", 2))
     stage.patch("ClusterQueue", "q", {"spec": {"resourceGroups": quotas(7)}})
@@ -177,12 +177,12 @@ def test_p24_usage_and_decisions_are_the_same_after_a_restart(after_s: int) -> N
     stage.rest(0)
     assert (stage.used("x"), stage.used("y")) == used
     assert ends(stage) == ends(a_morning())
-    assert stage.story("done").count("admitted") == admitted == 1, "who finished is not queued again"
+    assert stage.story("done").count("admitted") == admitted == 1, "a finished workload is not queued again"
 
 
 @pytest.mark.parametrize("point", ["crash.step", "crash.before", "crash.after"])
 def test_p24_wherever_the_engine_ends(point: str) -> None:
-    """At every third point that it comes to; the books are compared with the objects at each pause."""
+    """At every third point that it comes to; state and objects are compared at each pause."""
     expected = ends(a_morning())
     for skips in count(0, 3):
         faults = Planned()
@@ -218,7 +218,7 @@ def answer(stage: Stage, name: str, state: str, **more: Any) -> None:
 
 @pytest.mark.parametrize("first", ["retry", "preemption"])
 def test_p25_a_retry_and_a_preemption_at_one_moment_leave_nothing_half_done(first: str, leaving: Linger) -> None:
-    """Whichever comes first: the quota is free, both are obeyed, and it returns when the check says so."""
+    """In either order: the quota is free, both take effect, and the workload returns when the check says so."""
     stage = checked(leaving=leaving)
     stage.arrive(work("low"))
     answer(stage, "low", "Ready")

@@ -1,4 +1,4 @@
-"""Traps of quota and preemption (P1 to P18) on the running engine: who is promised room gets it, once and for all.
+"""Traps of quota and preemption (P1 to P18) on the running engine: a preemptor gets its promised room, for good.
 
 Each scenario is played to its end, with victims that leave at once, late, or unsynchronised.
 """
@@ -20,7 +20,7 @@ from tests.scenarios.stage import Stage, after_20_s, job, never, queue, work
 BORROWS: dict[str, Any] = {"reclaim": "LowerPriority", "borrow": "LowerPriority"}
 
 
-# --- P1, P5 to P8: what is freed for somebody ------------------------------------------------------------------------
+# --- P1, P5 to P8: quota freed for a preemptor -----------------------------------------------------------------------
 
 
 def test_p1_the_victim_is_not_admitted_ahead_of_who_displaced_it(leaving: Linger) -> None:
@@ -36,7 +36,7 @@ def test_p1_the_victim_is_not_admitted_ahead_of_who_displaced_it(leaving: Linger
 
 
 def test_p5_an_oversize_head_does_not_push_the_waiting_preemptor_aside(leaving: Linger) -> None:
-    """Others come and go while the preemptor waits, so that the oversize one is looked at again."""
+    """Others come and go while the preemptor waits, so that the oversize one is evaluated again."""
     stage = Stage(queue("x", 4, cohort="r", reclaim="Any"), queue("y", 0, cohort="r"), leaving=leaving)
     stage.arrive(work("lent", queue="y"), work("oversize", 9, queue="x"), work("p", queue="x"))
     stage.create(work("passer-by", 1, queue="y"))
@@ -53,7 +53,7 @@ def one_late(workload: Any) -> int:
 
 
 def test_p6_what_a_victim_frees_early_is_kept_for_the_preemptor() -> None:
-    """Neither a itself nor a third takes it while b is still on its way out."""
+    """Neither a itself nor a third one takes it while b is still leaving."""
     stage = Stage(queue("q", 4, within="LowerPriority"), leaving=one_late)
     stage.arrive(work("a", 2), work("b", 2), work("p", 4, priority=9))
     assert (sorted(stage.victims()), stage.holders) == (["a", "b"], {"b"})
@@ -76,7 +76,7 @@ def test_p6_and_is_anybodys_when_the_preemptor_is_gone() -> None:
 
 
 def test_p6_a_victim_that_never_goes_holds_nobody_for_ever() -> None:
-    """Not even those of its own queue: what a has freed is theirs when the promise has ended."""
+    """Not even those of its own queue: what a has freed is theirs when the claim has ended."""
     stage = Stage(
         queue("q", 4, within="LowerPriority"),
         leaving=lambda workload: never(workload) if workload.metadata.name == "b" else 0,
@@ -153,7 +153,7 @@ def test_p11_one_that_comes_after_it_waits_for_its_reservation() -> None:
     stage.arrive(work("later", 2, queue="z"))
     stage.run("11:00")
     assert stage.running == {"high"}
-    assert stage.story("later") == ["skipped"], "it is not looked at again while nothing changes"
+    assert stage.story("later") == ["skipped"], "it is not evaluated again while nothing changes"
     stage.finish("high")
     stage.rest(1)
     assert stage.running == {"blocked", "later"}
@@ -169,7 +169,7 @@ LEAVES: dict[str, Callable[[Stage], None]] = {
 
 @pytest.mark.parametrize("how", LEAVES)
 def test_p11_and_no_longer_than_the_head_waits(how: str) -> None:
-    """S-5.1: who lost to a reservation is due when that changes, here by the head's leaving (S-3.7, 4.6.1)."""
+    """A workload that lost to a reservation is due when it changes, here when the head leaves (S-5.1, S-3.7, 4.6.1)."""
     stage = cohort_with_blocked_head()
     stage.arrive(work("later", 2, queue="z"))
     LEAVES[how](stage)
@@ -210,7 +210,7 @@ def test_p12_the_head_itself_says_what_is_kept_free_for_it() -> None:
 
 
 class Unwilling:
-    """A store that will not let one workload be evicted, as long as it is asked no more often than ``times``."""
+    """A store that refuses to evict one workload, the first ``times`` times."""
 
     def __init__(self, stage: Stage, victim: str, times: int, error: StoreError, patched: pytest.MonkeyPatch) -> None:
         self.refused: list[str] = []  # when
@@ -242,7 +242,7 @@ def test_p15_an_eviction_that_fails_is_tried_again_and_not_waited_for(
 
 
 def test_p15_and_not_again_in_the_same_instant(monkeypatch: pytest.MonkeyPatch) -> None:
-    """S-10.1: when all its writes have failed it is due again after the write back-off."""
+    """When all its writes have failed it is due again after the write back-off (S-10.1)."""
     stage = Stage(queue("q", 4, within="LowerPriority"))
     stage.arrive(work("victim"))
     store = Unwilling(stage, "victim", 3, Forbidden("no"), monkeypatch)
@@ -253,7 +253,7 @@ def test_p15_and_not_again_in_the_same_instant(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_p15_nor_does_it_cost_the_preemptor_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dozen refusals of a store that is itself again afterwards; nobody has been displaced by then."""
+    """A store refuses a dozen times and then works again; by then no workload has been displaced."""
     stage = Stage(queue("q", 4, within="LowerPriority"))
     stage.arrive(work("victim"))
     Unwilling(stage, "victim", 12, Forbidden("no"), monkeypatch)
@@ -263,7 +263,7 @@ def test_p15_nor_does_it_cost_the_preemptor_its_place(monkeypatch: pytest.Monkey
 
 
 def test_p16_a_victim_made_anew_under_its_name_holds_nobody_up() -> None:
-    """The promise names it by uid: the new one is nobody's victim, and is not waited for."""
+    """The claim names its victim by uid: the new one is no victim, and is not waited for."""
     stage = Stage(queue("q", 4, within="LowerPriority"), leaving=never)
     stage.arrive(work("victim"), work("p", priority=1))
     assert stage.victims() == ["victim"]
@@ -280,12 +280,12 @@ def test_p16_a_preemptor_made_anew_has_no_claim_on_what_its_namesake_was_promise
     stage.delete("Workload", "p")
     stage.create(work("p", 1, priority=-1))
     stage.rest(30)
-    assert stage.running == {"victim"}, "it has its place back: nobody else wants it"
+    assert stage.running == {"victim"}, "it has its place back: no other wants it"
     assert stage.get("Workload", "p").status.preemption_claim is None
 
 
 def test_p17_one_victim_is_asked_once(leaving: Linger) -> None:
-    """However often somebody looks while it leaves."""
+    """However often it is evaluated while it leaves."""
     stage = Stage(queue("q", 4, within="LowerPriority"), leaving=leaving)
     stage.arrive(work("victim"))
     stage.create(work("p", priority=9))

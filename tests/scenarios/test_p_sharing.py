@@ -1,7 +1,7 @@
 """Traps of fair sharing (P2 to P4, P20, P22, P28 to P30, S12, row 8522-8) on the running engine.
 
 Each is played to its end with every list of strategies that it is about, and with victims that leave at once, late,
-or unsynchronised. That preemption rests is asked at every pause.
+or unsynchronised. Every pause checks that preemption has settled.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def test_p3_nobody_leaves_on_the_ground_of_a_victim_that_stays(policy: Policy, l
 
 
 def test_p4_a_request_that_evens_things_out_preempts_once(leaving: Linger) -> None:
-    """Four of two each run; another project asks for 6, 5, 4, then 3."""
+    """Four jobs of two each run; another project asks for 6, 5, 4, then 3."""
     stage = Stage(
         cohort("r", 8), queue("x", 0, **ANY), queue("y", 0, **ANY),
         policy=replace(FAIR, fair_strategies=(FINAL,)), leaving=leaving,
@@ -89,7 +89,7 @@ def test_p4_a_request_that_evens_things_out_preempts_once(leaving: Linger) -> No
         stage.arrive(work(f"ask{size}", size, queue="x"))
         stage.rest(300)
     assert stage.running == {"run0", "run1", "ask4"}, "4 to 4"
-    assert sorted(stage.victims()) == ["run2", "run3"], "and nobody twice"
+    assert sorted(stage.victims()) == ["run2", "run3"], "and none twice"
 
 
 @pytest.mark.parametrize("weights", [("0", "1"), ("1", "0"), ("0", "0"), ("2n", "1"), ("1", "1000000000")])
@@ -112,7 +112,7 @@ def test_p20_a_queue_within_nominal_never_loses_a_workload_to_another(policy: Po
 
 
 def test_p20_without_weight_one_borrows_only_what_nobody_else_wants(leaving: Linger) -> None:
-    """And displaces no borrower (S-9.13)."""
+    """And it displaces no borrower (S-9.13)."""
     stage = Stage(
         cohort("r", 4), queue("x", 0, **ANY, **weight("0")), queue("y", 0, **ANY), policy=FAIR, leaving=leaving
     )
@@ -147,7 +147,7 @@ def test_p28_the_order_counts_what_is_on_its_way_out(policy: Policy, leaving: Li
 
 @LISTS
 def test_p29_two_sides_never_take_the_same_back_and_forth(policy: Policy, leaving: Linger) -> None:
-    """Two queues that own 5 of 11, and jobs of 2: one of them gets three places, the other two."""
+    """Two queues that own 5 of 11, and jobs of 2: one queue gets three places, the other two."""
     stage = Stage(cohort("r", 1), queue("x", 5, **ANY), queue("y", 5, **ANY), policy=policy, leaving=leaving)
     stage.arrive(*(work(f"x{i}", 2, queue="x") for i in range(5)))
     stage.arrive(*(work(f"y{i}", 2, queue="y") for i in range(5)))
@@ -178,7 +178,7 @@ EQUALS: dict[str, Any] = {"within": "LowerOrNewerEqualPriority", "min_admit": "3
 
 @LISTS
 def test_s12_8522_8_time_matters_within_a_queue_only(policy: Policy, leaving: Linger) -> None:
-    """x and y own four each, and everybody has run for hours; both queues rotate, and neither takes from the other."""
+    """x and y own four each, and all have run for hours; both queues rotate, and neither takes from the other."""
     stage = Stage(queue("x", 4, **EQUALS, **ANY), queue("y", 4, **EQUALS, **ANY), policy=policy, leaving=leaving)
     stage.arrive(work("xa", queue="x"), work("ya", queue="y"), work("xb", queue="x"))
     stage.run("16:00")
@@ -190,7 +190,7 @@ def test_s12_8522_8_time_matters_within_a_queue_only(policy: Policy, leaving: Li
 
 @LISTS
 def test_s12_a_borrower_leaves_by_shares_however_long_it_ran(policy: Policy, leaving: Linger) -> None:
-    """y borrows two and runs for hours; x borrows as much, so nobody of y leaves for it. z is poorer, and takes one."""
+    """y borrows two and runs for hours; x borrows as much, so none of y leaves for it. z is poorer, and takes one."""
     stage = Stage(
         cohort("r", 4), queue("x", 0, **ANY), *(queue(name, 0, **EQUALS, **ANY) for name in "yz"),
         policy=policy, leaving=leaving,

@@ -20,7 +20,7 @@ TIME = "InClusterQueueTimeBased"
 
 @pytest.mark.parametrize("strict", [True, False], ids=["StrictFIFO", "BestEffortFIFO"])
 def test_83_a_a_borrower_does_not_take_what_a_blocked_head_is_entitled_to(strict: bool) -> None:
-    """Nobody may be displaced for x's head; what it is entitled to is not lent for as long as it waits (S-5.14)."""
+    """No workload may be displaced for x's head; its entitlement is not lent for as long as it waits (S-5.14)."""
     stage = Stage(
         queue("x", 4, cohort="r", strict=strict, reclaim="LowerPriority"),
         queue("y", 2, cohort="r"),
@@ -118,7 +118,7 @@ def test_8522_1_an_equal_that_had_its_time_is_evicted(leaving: Linger) -> None:
 
 
 def test_8522_2_equals_take_turns_as_in_7_10(leaving: Linger) -> None:
-    """Nobody takes its place back before the one that displaced it has had its time."""
+    """No workload takes its place back before the one that displaced it has had its time."""
     stage = Stage(queue("q", 4, within=EQUALS, min_admit="4h"), leaving=leaving, begins="0:00")
     stage.create(work("a"))
     stage.run("0:05")
@@ -145,7 +145,7 @@ def test_8522_3_lower_priority_goes_before_an_equal_that_had_its_time(leaving: L
 
 
 def test_8522_4_without_the_setting_only_newer_equals_make_way(leaving: Linger) -> None:
-    """``old`` could not run at first and was overtaken; nobody else ever moves, however long they run."""
+    """``old`` could not run at first and was overtaken; no other workload ever moves, however long they run."""
     stage = Stage(queue("q", 4, within=EQUALS), work("first", 3, priority=9), leaving=leaving)
     stage.arrive(work("old", 4), work("newer", 1), work("later", 4))
     assert stage.running == {"first", "newer"}
@@ -158,7 +158,7 @@ def test_8522_4_without_the_setting_only_newer_equals_make_way(leaving: Linger) 
 
 
 def test_8522_5_exactly_the_duration_is_not_enough(leaving: Linger) -> None:
-    """Somebody comes in that very second, so that the queue is looked at then."""
+    """A workload comes in that very second, so that the queue is evaluated then."""
     stage = equals(leaving=leaving)
     stage.arrive(work("a"))
     stage.run("10:10:00")
@@ -171,7 +171,7 @@ def test_8522_5_exactly_the_duration_is_not_enough(leaving: Linger) -> None:
 
 @pytest.mark.parametrize("at", ["10:00:30", "10:10:00", "10:10:01", "10:10:10", "10:15:00"])
 def test_8522_6_a_restart_changes_no_decision(at: str) -> None:
-    """At any time: while nobody has expired, just before, between eviction and release, and after."""
+    """At any time: while no holder has expired, just before, between eviction and release, and after."""
     told = []
     for restarts in (False, True):
         stage = equals()
@@ -208,7 +208,7 @@ def test_8522_6_nor_does_the_end_of_the_engine_at_any_write(point: str) -> None:
 
 
 def test_8522_6_and_nobody_waits_for_an_eviction_that_was_never_issued() -> None:
-    """The engine may end between storing a claim and asking the victims to leave (P15)."""
+    """The engine may end after it stored a claim and before it evicts the victims (P15)."""
     for point in ("crash.before", "crash.after"):
         for write in range(WRITES):
             stage = rotation_that_ends(point, write)
@@ -223,7 +223,7 @@ def test_8522_7_of_several_the_longest_running_goes_first(leaving: Linger) -> No
     stage.create(work("p"), work("q"))
     stage.run("10:35")
     assert [(each.workload, each.by) for each in stage.evictions] == [("a", "p"), ("b", "q")]
-    assert "c" in stage.running, "a, displaced by time, displaces nobody by time before it has waited as long (S-7.14)"
+    assert "c" in stage.running, "a, displaced by time, displaces none by time before it has waited as long (S-7.14)"
     stage.run("10:45")
     assert [(each.workload, each.by) for each in stage.evictions[2:3]] == [("c", "b")], "b has run a second less than a"
 

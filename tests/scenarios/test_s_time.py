@@ -36,12 +36,12 @@ def test_s1_two_equals_share_a_place_fairly(strict: bool, leaving: Linger) -> No
     assert [each.workload for each in stage.evictions] == ["a", "b"] * 5 + ["a"]
     a, b = stage.ran_s("a"), stage.ran_s("b")
     assert abs(a - b) * 20 <= max(a, b), f"within 5 %: {a} s and {b} s"
-    assert a + b > 6 * HOUR - 12 * 41, "the place is not idle but while somebody leaves"
+    assert a + b > 6 * HOUR - 12 * 41, "the place is idle only while a victim leaves"
     assert stage.cycles <= 60
 
 
 def test_s1_ten_waiters_get_the_same_time_up_to_one_turn(leaving: Linger) -> None:
-    """A day and a half in which each has six or seven turns."""
+    """In a day and a half each has six or seven turns."""
     stage = equals(leaving=leaving)
     names = [f"w{i}" for i in range(11)]
     stage.arrive(*(work(name) for name in names))
@@ -76,7 +76,7 @@ def test_s8_ten_waiters_and_one_place_that_expires(leaving: Linger) -> None:
 
 
 def test_s2_at_the_threshold_not_yet_and_one_tick_later() -> None:
-    """Somebody arrives at each of the two seconds, so that it is not a timer alone that decides."""
+    """A workload arrives at each of the two seconds, so that not only a timer decides."""
     stage = equals(8)
     stage.create(work("a", 8))
     stage.run("10:30:00")
@@ -104,7 +104,7 @@ def test_s3_the_threshold_passes_while_nothing_else_happens(strict: bool, restar
 
 
 def test_s4_a_clock_that_steps_back_expires_nobody_early() -> None:
-    """The engine's clock loses ten minutes: a has held its place for thirty by that clock at 10:40:01 of ours."""
+    """The engine's clock loses ten minutes: by that clock a has held its place for thirty at 10:40:01 of ours."""
     faults = Planned()
     stage = equals(faults=faults)
     stage.arrive(work("a"), work("b"))
@@ -120,7 +120,7 @@ def test_s4_a_clock_that_steps_back_expires_nobody_early() -> None:
 
 
 def test_s4_a_reservation_in_the_future_is_no_age_at_all() -> None:
-    """As if somebody else's clock were ahead: it has its full time from then on."""
+    """As with the clock of another machine that is ahead: it has its full time from then on."""
     stage = equals()
     stage.arrive(work("a"))
     stage.condition_set("a", "QuotaReserved", "True", "QuotaReserved", at="10:20:00")
@@ -145,11 +145,11 @@ def test_s4_a_clock_that_jumps_ahead_expires_no_more_than_are_needed() -> None:
     assert stage.running >= {"p"}
 
 
-# --- S5 to S7: who ----------------------------------------------------------------------------------------------------
+# --- S5 to S7: victims ------------------------------------------------------------------------------------------------
 
 
 def test_s5_two_of_the_same_second_never_displace_each_other_as_newer(leaving: Linger) -> None:
-    """Six come at once and two find room; nobody moves before its time."""
+    """Six come at once and two find room; no workload moves before its time."""
     stage = equals(8, leaving=leaving)
     stage.create(*(work(f"w{i}") for i in range(6)))
     stage.run("10:30:00")
@@ -196,7 +196,7 @@ def with_min_admit(span: str) -> dict[str, Any]:
 
 
 def test_s9_a_shorter_duration_counts_from_the_next_decision(leaving: Linger) -> None:
-    """One is asked to leave, for there is one who waits; and in one window nobody twice."""
+    """One is asked to leave, because one waits; and in one window none is asked twice."""
     stage = equals(12, leaving=leaving)
     stage.arrive(work("a"), work("b"), work("c"), work("p"))
     stage.run("10:10")
@@ -238,7 +238,7 @@ def test_s9_and_so_does_taking_it_away() -> None:
 
 
 def test_s10_a_start_that_comes_during_the_eviction_does_not_undo_it() -> None:
-    """The victim holds quota but waits for a check; the check is passed just when it was asked to leave."""
+    """The victim holds quota but waits for a check; the check passes just when it is asked to leave."""
     stage = Stage(
         named("AdmissionCheck", "audit", {"controllerName": "example.com/audit"}),
         queue(
@@ -262,14 +262,14 @@ def test_s10_a_start_that_comes_during_the_eviction_does_not_undo_it() -> None:
     stage.run("10:31:00")
     assert stage.holders == {"b"}
     stage.run("11:02:00")
-    assert stage.victims() == ["a", "b"], "and a waits for its turn like anybody"
+    assert stage.victims() == ["a", "b"], "and a waits for its turn like any other"
 
 
 CODE = (type, ModuleType, FunctionType, BuiltinFunctionType)
 
 
 def reachable(*roots: object) -> int:
-    """How many objects can be reached from these, code left aside."""
+    """How many objects can be reached from these, without code."""
     seen: set[int] = set()
     found = list(roots)
     while found:

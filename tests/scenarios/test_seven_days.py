@@ -1,4 +1,4 @@
-"""Seven virtual days in random worlds: nobody who is entitled waits longer than its bound, whatever comes and goes."""
+"""Seven virtual days in random worlds: no entitled workload waits longer than its bound, whatever comes and goes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_nobody_waits_longer_than_its_bound_in_seven_days(
 
 
 def taking_turns(nominal: int, *sizes: int, apart_ms: int = 0) -> Week:
-    """Equals that take turns by the hour."""
+    """A week of equals that take turns by the hour."""
     works = [Work(f"w{i}", "q", size, MIDNIGHT + i * apart_ms) for i, size in enumerate(sizes)]
     return Week(0, (Queue("q", nominal, period_ms=HOUR),), tuple(works))
 
@@ -72,7 +72,7 @@ def test_turns_to_the_letter_are_found_at_fault() -> None:
 
 
 def a_minute_apart(*works: tuple[str, int, int]) -> tuple[Work, ...]:
-    """Name, size and priority of each; its queue is what its name begins with."""
+    """Name, size and priority of each; its queue is the first part of its name."""
     return tuple(
         Work(name, name.partition("-")[0], size, MIDNIGHT + i * MINUTE, priority)
         for i, (name, size, priority) in enumerate(works)

@@ -1,7 +1,7 @@
 """Queues of one parent reclaim by their weights while their victims leave, whatever the order of arrival (S-9.14).
 
-12 cpu of the root; best-effort has weight 0.5 beside research with 1, and of research chemistry and physics have 1, llm
-has 2. By weights best-effort gets 4, chemistry and physics 2 each, llm 4.
+12 cpu of the root; best-effort has weight 0.5 beside research with 1. Within research chemistry and physics have 1,
+llm has 2. By weights best-effort gets 4, chemistry and physics 2 each, llm 4.
 """
 
 from __future__ import annotations

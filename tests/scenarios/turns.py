@@ -1,4 +1,4 @@
-"""What the lives of a simulated run say about taking turns: who waited when, who ran how long, who was soon back.
+"""Turns in the lives of a simulated run: when workloads waited, how long they ran, and which were soon back.
 
 All answers are computed from what the world saw (``Life``: times with quota, evictions with their reasons), so they do
 not depend on how the engine decides.
@@ -23,12 +23,12 @@ Tree = dict[str, Any]
 SECOND = 1000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
-SOON = 90 * SECOND  # who is back before that after its time was up has only cost others a restart
+SOON = 90 * SECOND  # a workload that is back sooner after its time was up has only cost others a restart
 TIME = "InClusterQueueTimeBased"
 
 
 def simulation(documents: Sequence[Tree], *, policy: Policy | None = None, eviction_ms: int = 0) -> Simulation:
-    """A world as ``makeway simulate`` sets it up: what has a creationTimestamp comes at that time."""
+    """A world as ``makeway simulate`` sets it up: an object with a creationTimestamp comes at that time."""
     found = [codec.read(each) for each in documents]
     assert not [problem for reading in found for problem in reading.problems]
     source = arrivals_of(reading.value for reading in found if reading.value is not None)
@@ -84,12 +84,12 @@ def waits(life: Life) -> list[Wait]:
 
 
 class Return(NamedTuple):
-    """Somebody whose time was up has quota again soon after it left."""
+    """A workload whose time was up has quota again soon after it left."""
 
     workload: str
     evicted_at: int
     back_at: int
-    displaced: tuple[str, ...]  # equals of its own queue who left for it in between
+    displaced: tuple[str, ...]  # equals of its own queue that left for it in between
 
     def __str__(self) -> str:
         made = f", by displacing {', '.join(self.displaced)}" if self.displaced else ""

@@ -51,7 +51,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """From when to when a queue is stopped, and all that it runs is evicted."""
+    """The time in which a queue is stopped, and all its holders are evicted."""
 
     queue: str
     began_at: int
@@ -177,7 +177,7 @@ class _Drawing:
         )  # fmt: skip
 
     def _fill(self, into: Queue, count: int) -> None:
-        """Equals of one size who come within one period, small ones and a large one, or all sorts of work."""
+        """Equals of one size that come within one period, small ones and a large one, or all sorts of work."""
         draw = self.dice.random() if into.period_ms else 1.0
         if draw < 0.35:
             size = self.dice.randint(1, min(3, into.nominal))
@@ -203,7 +203,7 @@ class _Drawing:
         return MIDNIGHT + self.dice.randrange(span_ms) // SECOND * SECOND
 
     def _rest(self, each: Queue, turns_max: int) -> None:
-        """Stop it for as long as the week would otherwise cost too much."""
+        """Stop a queue for as long as the week would otherwise have too many evictions."""
         sizes = [work.size for work in self.works if work.queue == each.name and work.runtime_ms is None]
         at_once = min(each.nominal, max(0, sum(sizes) - each.nominal))  # evictions in a period, at most
         open_ms = turns_max * each.period_ms // max(1, at_once)
@@ -213,7 +213,7 @@ class _Drawing:
 
 
 def _apart(stops: Sequence[Stop]) -> Iterator[Stop]:
-    """Those of one queue joined where they meet."""
+    """The stops of one queue, joined where they meet."""
     last: Stop | None = None
     for each in sorted(stops, key=lambda each: (each.queue, each.began_at)):
         if last is not None and last.queue == each.queue and each.began_at <= last.ended_at:

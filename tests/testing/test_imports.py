@@ -1,4 +1,4 @@
-"""What the shipped helpers need: only what is written for a test tool imports one, and the extra brings it."""
+"""What the shipped helpers need: only a module written for a test tool imports one, and the extra brings it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ print(json.dumps([modules, lacking]))
 
 
 def imported_without(*tools: str) -> tuple[list[str], dict[str, str]]:
-    """All modules, and those that cannot be imported with what they lack."""
+    """All modules, and those that cannot be imported with the name that they lack."""
     done = subprocess.run(
         [sys.executable, "-c", IMPORT_ALL, *tools], capture_output=True, text=True, check=True, cwd=ROOT / "src"
     )

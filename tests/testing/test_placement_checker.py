@@ -1,4 +1,4 @@
-"""The checker of placements finds what is wrong with an answer: each of its rules refuses an answer that breaks it."""
+"""The checker of placements finds faults: each of its rules refuses an answer that breaks it."""
 
 from __future__ import annotations
 
@@ -133,14 +133,14 @@ WRONG = [
 
 @pytest.mark.parametrize("wrong", WRONG, ids=[each.what for each in WRONG])
 def test_an_answer_that_breaks_a_rule_is_refused_by_that_rule(wrong: Wrong) -> None:
-    cluster, whom = (SINGLE, FOR_POD) if wrong.single else (GANG, FOR_GANG)
+    cluster, preemptor = (SINGLE, FOR_POD) if wrong.single else (GANG, FOR_GANG)
     answer = replace(SINGLE_ANSWER if wrong.single else GANG_ANSWER, **wrong.changes)
     want = None
     if wrong.recorded:
         want = {**(SINGLE_WANT if wrong.single else GANG_WANT)}
         if "reason" in wrong.changes:
             want["reason"] = "preemptionPolicyNever"
-    rules = [each.partition(":")[0] for each in check(cluster, whom, answer, want)]
+    rules = [each.partition(":")[0] for each in check(cluster, preemptor, answer, want)]
     assert wrong.rule in rules
 
 
@@ -243,10 +243,10 @@ def test_units_and_budgets() -> None:
     assert {name for unit in units if beyond[unit.keys] for _, name in unit.keys} == {"late"}
 
 
-def whom(preemptor: Preemptor) -> list[str]:
+def members_of(preemptor: Preemptor) -> list[str]:
     return [each.key[1] for each in CheckedCluster(GANG).members(preemptor)]
 
 
 def test_members_stand_in_queue_order() -> None:
-    assert whom(FOR_GANG) == ["in-0", "in-1"]
+    assert members_of(FOR_GANG) == ["in-0", "in-1"]
     assert CheckedCluster(GANG).need(FOR_GANG) == 2

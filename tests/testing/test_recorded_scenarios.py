@@ -1,4 +1,4 @@
-"""How recorded scenarios are judged where the recorded system has ways of its own (decision 0078)."""
+"""How recorded scenarios are judged where the recorded system decides in its own way (decision 0078)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def queue(name: str, weight: str = "1", **nominal: int) -> list[Tree]:
 
 
 def workload(name: str, cpu: int, held: str = "", minute: int = 0) -> Tree:
-    """It waits, or holds flavor ``held`` of its queue; the queue is called as the name begins."""
+    """A workload that waits, or holds flavor ``held`` of its queue; its queue is the first part of its name."""
     container = {"name": "c", "resources": {"requests": {"cpu": str(cpu)}}}
     pod_set = {"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}
     at = f"2024-01-01T11:{minute:02}:00Z"
@@ -69,7 +69,7 @@ def entry(name: str, flavor: str, borrow: int, status: str) -> Tree:
 
 
 def cycle(number: int, before: str, after: str, admitted: tuple[str, int, str], *entries: Tree) -> Tree:
-    """Who waits before and after it, as names in a row; the one that gets quota, how much and of what."""
+    """A cycle: waiting workloads before and after, as names in a row; the admitted one, its amount and flavor."""
     name, cpu, flavor = admitted
     return {
         "cycle": number, "now": f"2024-01-01T12:00:{number}0Z", "pendingBefore": waiting(before),
@@ -148,7 +148,7 @@ def test_with_the_gate_on_the_scan_goes_on() -> None:
 
 
 def tie(first: str, second: str) -> Case:
-    """One ninth with weight 1 and three ninths with weight 3, of which ``first`` is processed first; x1 is older."""
+    """One ninth with weight 1 and three ninths with weight 3; ``first`` is processed first, and x1 is older."""
     objects = [
         named("ResourceFlavor", "f", {}), named("Cohort", "r", {"resourceGroups": group(f=9)}),
         *queue("x", f=0), *queue("y", "3", f=0), *queue("z", f=0),
@@ -204,7 +204,7 @@ def test_rounded_shares_are_ordered_as_doubles() -> None:
 
 
 def without(node: Any) -> Iterator[Any]:
-    """All that differ by one empty list or table, which is null or left out instead."""
+    """All copies with one empty list or table as null, or left out."""
     if isinstance(node, dict):
         for key, value in node.items():
             if value in ([], {}):

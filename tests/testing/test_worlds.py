@@ -1,4 +1,4 @@
-"""Random worlds: equal for equal seeds, good as manifests, full of what they are meant to show."""
+"""Random worlds: equal for equal seeds, valid as manifests, with all the features that they should have."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ MERGE = "application/merge-patch+json"
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """Where a server is, and the token to show."""
+class Endpoint:
+    """The address of a server, and the token to show."""
 
     url: str
     token: str
@@ -48,8 +48,8 @@ class BenchConnection:
         self._writer = writer
 
     @classmethod
-    async def open(cls, door: Door, trust: ssl.SSLContext) -> BenchConnection:
-        parts = urlsplit(door.url)
+    async def open(cls, endpoint: Endpoint, trust: ssl.SSLContext) -> BenchConnection:
+        parts = urlsplit(endpoint.url)
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port, ssl=trust, limit=READ_BYTES)
         return cls(reader, writer)
 
@@ -73,12 +73,12 @@ class BenchConnection:
 
 
 @asynccontextmanager
-async def connections(door: Door, count: int) -> AsyncIterator[list[BenchConnection]]:
-    trust = door.trust()
+async def connections(endpoint: Endpoint, count: int) -> AsyncIterator[list[BenchConnection]]:
+    trust = endpoint.trust()
     lines: list[BenchConnection] = []
     try:
         for _ in range(count):
-            lines.append(await BenchConnection.open(door, trust))  # noqa: PERF401
+            lines.append(await BenchConnection.open(endpoint, trust))  # noqa: PERF401
         yield lines
     finally:
         for line in lines:
@@ -88,7 +88,7 @@ async def connections(door: Door, count: int) -> AsyncIterator[list[BenchConnect
 
 @dataclass(slots=True)
 class Spotter:
-    """Hears a watch and notes how long each named object took to arrive. The pattern captures its number."""
+    """Reads a watch and notes how long each named object took to arrive. The pattern captures its number."""
 
     pattern: re.Pattern[bytes]
     sent_at: list[float]
@@ -106,11 +106,11 @@ class Spotter:
 
 
 class WatchLines:
-    """Hears a watch in chunks (RFC 9112) and hands on its lines."""
+    """Reads a watch in chunks (RFC 9112) and hands on its lines."""
 
     def __init__(self, heard: Callable[[bytes], None]) -> None:
         self._heard = heard
-        self._raw = b""  # what has arrived and is not taken out of its chunk yet
+        self._raw = b""  # has arrived and is not taken out of its chunk yet
         self._text = b""  # the beginning of a line
 
     def __call__(self, data: bytes) -> None:
@@ -137,7 +137,7 @@ def config_map(name: str) -> bytes:
 async def at_a_pace(
     count: int, per_second: float, lines: list[BenchConnection], ask: Callable[[int], tuple[bytes, bytes]]
 ) -> None:
-    """So many requests, each at its time or as soon as a connection is free; ``ask`` gives head and body."""
+    """Send so many requests, each at its time or as soon as a connection is free; ``ask`` gives head and body."""
     free: asyncio.Queue[BenchConnection] = asyncio.Queue()
     for line in lines:
         free.put_nowait(line)
@@ -160,6 +160,6 @@ async def at_a_pace(
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """The value that so many hundredths do not exceed; 0 where there is none."""
+    """The value that this share of the values does not exceed; 0 where there is none."""
     found = sorted(values)
     return found[min(len(found) - 1, int(len(found) * share / 100))] if found else 0.0

@@ -62,7 +62,7 @@ def bench_codec() -> dict[str, Any]:
 
 
 def bench_gang() -> dict[str, Any]:
-    """Gangs on nodes; what it needs is imported only here, as nothing else of the program does arrays."""
+    """Gangs on nodes. Its modules are imported only here, because they alone use arrays."""
     from makeway.bench import gang as bench_gang
 
     return bench_gang.bench_gang()
@@ -74,7 +74,7 @@ BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
     "gang": bench_gang,
     "targets": bench_targets,
 }
-SHARING = ("cycle", "targets", "stability")  # which of them know fair sharing
+SHARING = ("cycle", "targets", "stability")  # the benches that know fair sharing
 AIMS = {  # result -> what it is, its unit, what we aim at
     "decode_us": ("decode a Workload", "µs", 15),
     "encode_us": ("encode a Workload", "µs", 4),
@@ -83,7 +83,7 @@ AIMS = {  # result -> what it is, its unit, what we aim at
 }
 
 
-STABILITY = "stability"  # it keeps promises that can be broken
+STABILITY = "stability"  # has promises that can be broken
 OTHERS = (STABILITY, "latency", "neighbours", "quality", "scale", "simulate", "store")  # imported when they are run
 NAMES = sorted([*BENCHES, *OTHERS])
 
@@ -145,11 +145,11 @@ def bench(
 
 
 class Measured(NamedTuple):
-    """What a benchmark has found, and how people are shown it."""
+    """The results of a benchmark, and how they are shown."""
 
     result: Mapping[str, Any]
     show: Callable[[], None]
-    is_broken: bool = False  # a promise was
+    is_broken: bool = False  # a promise was broken
 
 
 def _measured(result: dict[str, Any]) -> Measured:
@@ -255,7 +255,7 @@ def _scale(generator: str | None) -> Measured:
 
 
 def _print_rows(rows: list[dict[str, Any]]) -> None:
-    first = max(12, *(2 + len(str(next(iter(row.values())))) for row in rows))  # what is measured may be a sentence
+    first = max(12, *(2 + len(str(next(iter(row.values())))) for row in rows))  # a result may be named by a sentence
     for row in [list(rows[0]), *(list(row.values()) for row in rows)]:
         click.echo(f"{row[0]:>{first}}" + "".join(f"{value:>12}" for value in row[1:]))
 
@@ -272,7 +272,7 @@ def _micros(work: Callable[[], object]) -> float:
 
 
 def _import_seconds() -> float:
-    """Wall time of the import in a fresh interpreter, the start of the interpreter itself left out."""
+    """Wall time of the import in a fresh interpreter, without the start of the interpreter itself."""
     where = str(Path(__file__).parents[2])
     result = subprocess.run([sys.executable, "-c", IMPORT_CLI, where], capture_output=True, text=True, check=True)
     return float(result.stdout)
@@ -346,7 +346,7 @@ def _status() -> dict[str, Any]:
 
 
 def many_documents(count: int) -> bytes:
-    """A file of Workloads, Jobs and LocalQueues in turn, about 400 bytes each, that rest on one ClusterQueue."""
+    """A file of Workloads, Jobs and LocalQueues in turn, about 400 bytes each, that use one ClusterQueue."""
     kinds = (WORKLOAD, JOB, LOCAL_QUEUE)
     documents = [QUEUE, *(kinds[i % len(kinds)].replace("NUMBER", str(i)) for i in range(count - 2))]
     return "---\n".join(documents).encode()

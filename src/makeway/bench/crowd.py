@@ -1,7 +1,7 @@
 """The crowd of ``makeway bench neighbours``: a process that reads too little, waits too long and asks for too much.
 
-It is told what to be as a line of JSON, says when all of it has come, and answers every further line with figures until
-its input ends.
+It is told what to do as a line of JSON, says when all clients have come, and answers every further line with figures
+until its input ends.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from urllib.parse import urlsplit
 import uvloop
 
 from makeway.adapters.server.http.limits import raise_files
-from makeway.bench.clients import Door
+from makeway.bench.clients import Endpoint
 
 MANY = "neighbours"  # the namespace of the objects that are watched
 MAPS = "/api/v1/namespaces/{}/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
 POD = "talker-{}"
-AT_ONCE = 32  # that come at a time
+AT_ONCE = 32  # clients that come at a time
 READ_BYTES = 64 * 1024
 AGAIN_SECONDS = 10.0  # before a client that was turned away comes again
 COMING_SECONDS = 60.0
-WATCH_SECONDS = 40.0  # then an unread watch begins anew: the server will have ended it
+WATCH_SECONDS = 40.0  # then an unread watch begins anew: the server has ended it by then
 BOMB_SECONDS = 1.0
 JSON_PATCH = "application/json-patch+json"
 
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    door: Door
+    endpoint: Endpoint
     watches: int
     follows: int
     idle: int
     watcher: str  # a token
     followers: list[str]  # tokens
     bomber: str  # a token
-    logs: int  # pods whose logs there are
+    logs: int  # pods whose logs are read
 
 
 def bomb() -> bytes:
@@ -54,26 +54,26 @@ def bomb() -> bytes:
 
 
 class _Doings:
-    """What the crowd does; a client that is turned away comes again after a while."""
+    """What the clients of the crowd do. A client that is turned away comes again after a while."""
 
     def __init__(self, crowd: Crowd) -> None:
         self.crowd = crowd
-        self.trust = crowd.door.trust()
+        self.trust = crowd.endpoint.trust()
         self.open: Counter[str] = Counter()
-        self.came: Counter[str] = Counter()  # at least once, whatever became of it
+        self.came: Counter[str] = Counter()  # clients that came at least once, whatever became of them
         self.counts: Counter[str] = Counter()
         self._door = asyncio.Semaphore(AT_ONCE)
 
     async def connected(self, trust: ssl.SSLContext | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        parts = urlsplit(self.crowd.door.url)
+        parts = urlsplit(self.crowd.endpoint.url)
         async with self._door:
             return await asyncio.open_connection(parts.hostname, parts.port, ssl=trust, limit=READ_BYTES)
 
     async def asked(self, what: str, token: str, path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
-        """An answer that has begun; None: it was refused."""
+        """An answer that has begun; None: the request was refused."""
         reader, writer = await self.connected(self.trust)
-        door = Door(self.crowd.door.url, token, self.crowd.door.authority)
-        writer.write(door.head("GET", path) + b"0\r\n\r\n")
+        endpoint = Endpoint(self.crowd.endpoint.url, token, self.crowd.endpoint.authority)
+        writer.write(endpoint.head("GET", path) + b"0\r\n\r\n")
         head = await reader.readuntil(b"\r\n\r\n")
         if head[9:12] == b"200":
             self.came[what] += 1
@@ -83,7 +83,7 @@ class _Doings:
         return None
 
     async def watch(self) -> None:
-        """Ask for all there is, and take nothing of it."""
+        """Watch everything, and read nothing of it."""
         while True:
             with suppress(OSError, asyncio.IncompleteReadError):
                 found = await self.asked("watches", self.crowd.watcher, f"{MAPS.format(MANY)}?watch=1")
@@ -124,8 +124,8 @@ class _Doings:
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def throw(self) -> None:
-        door = Door(self.crowd.door.url, self.crowd.bomber, self.crowd.door.authority)
-        head, body = door.head("PATCH", f"{MAPS.format(MANY)}/large-0", JSON_PATCH), bomb()
+        endpoint = Endpoint(self.crowd.endpoint.url, self.crowd.bomber, self.crowd.endpoint.authority)
+        head, body = endpoint.head("PATCH", f"{MAPS.format(MANY)}/large-0", JSON_PATCH), bomb()
         while True:
             with suppress(OSError, asyncio.IncompleteReadError):
                 reader, writer = await self.connected(self.trust)
@@ -165,8 +165,8 @@ async def _play(crowd: Crowd) -> None:
 
 def main() -> None:
     raise_files()
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # how its connections end is no news
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # it need not be logged how its connections end
     tree = json.loads(sys.stdin.readline())
-    crowd = Crowd(Door(**tree.pop("door")), **tree)
+    crowd = Crowd(Endpoint(**tree.pop("endpoint")), **tree)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_play(crowd))

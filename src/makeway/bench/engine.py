@@ -86,7 +86,7 @@ def targets_row(candidates: int, victims: int) -> dict[str, Any]:
 
 
 def fair_targets_row(candidates: int, victims: int, ground: Ground) -> dict[str, Any]:
-    """A cohort of queues that own nothing and use all. The one that asks owns as much as it asks for, or nothing."""
+    """A cohort of queues that own nothing and use all. The preemptor's queue owns what it asks for, or nothing."""
     names = [QueueName(f"queue-{i:04}") for i in range(BORROWERS + 1)]
     owned = victims * CORE if ground == "nominal" else 0
     specs = [QuotaSpec(name=name, parent="cohort", nominal={CORES: 0 if i else owned}) for i, name in enumerate(names)]

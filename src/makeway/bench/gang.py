@@ -29,7 +29,7 @@ CPU = 4_000
 MEMORY = 32 * 2**30
 MI = 2**20
 HIGH = 9_999_999
-LEVELS = 8  # of low priorities, so that there is a least one to find
+LEVELS = 8  # low priorities, so that there is a least one to find
 
 Row = dict[str, Any]
 
@@ -49,7 +49,7 @@ def place_large(nodes: int = 5_000, pods: int = 1_000, *, half_full: bool = Fals
 
 
 def place_small(nodes: int = 5_000, gangs: int = 1_000, pods: int = 3) -> Row:
-    """Many small gangs one after another; the time is that of one."""
+    """Many small gangs one after another; the time is that of one gang."""
     names = [f"gang-{i}" for i in range(gangs)]
     state = _state(nodes, [], gangs=[(name, pods) for name in names], low=[])
     case = f"place {gangs} gangs of {pods}, each"
@@ -132,7 +132,7 @@ CASES: dict[str, Callable[[], Row]] = {
 def _measured(
     case: str, state: ClusterState, preemptors: Iterable[tuple[Preemptor, int]], made: Callable[[int], Pod]
 ) -> Row:
-    """Decide about one after another, each after what came of the one before; only the decisions are timed."""
+    """Decide about one after another, each with the effects of the one before; only the decisions are timed."""
     seconds, pods, victims, writes = 0.0, 0, 0, 0
     for preemptor, size in preemptors:
         for pod in _waiting(preemptor, size, made):

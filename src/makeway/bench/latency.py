@@ -95,7 +95,7 @@ def _set_up(client: Client) -> None:
         "apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": "bench", "namespace": NAMESPACE},
         "spec": {"clusterQueue": "bench"},
     })  # fmt: skip
-    time.sleep(1)  # queues and nodes are known to all
+    time.sleep(1)  # queues and nodes are known to all parts
 
 
 def _create(client: Client, tree: Tree) -> None:
@@ -117,7 +117,7 @@ def _job(name: str, command: list[str], cpu: str) -> Tree:
 
 
 def _sample(client: Client, folder: Path, name: str) -> float:
-    """Seconds from the request to the process; it notes the time with nothing but its shell."""
+    """Seconds from the request to the process, which notes the time with nothing but its shell."""
     told = folder / name
     script = f'echo "$EPOCHREALTIME" > {told}.new; mv {told}.new {told}'
     job = _job(name, ["bash", "-c", script], "1")
@@ -129,7 +129,7 @@ def _sample(client: Client, folder: Path, name: str) -> float:
             raise click.ClickException(f"job {name} did not start within {SAMPLE_SECONDS:g} s")
         time.sleep(LOOK_SECONDS)
     first = float(told.read_text("ascii").strip().replace(",", "."))
-    time.sleep(0.05)  # it comes to its end: the next one finds the server idle
+    time.sleep(0.05)  # it ends: the next one finds the server idle
     return first - began / 1e9
 
 
@@ -154,7 +154,7 @@ def _many(client: Client, count: int) -> float:
 
 @contextmanager
 def _asking(client: Client) -> Iterator[list[float]]:
-    """How long it takes to get an object, again and again until the end of the block."""
+    """Get an object again and again until the end of the block; the times that it took."""
     times: list[float] = []
     stop = Event()
 

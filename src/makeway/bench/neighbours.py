@@ -1,8 +1,8 @@
-"""``makeway bench neighbours``: what writers notice of clients that read, wait and attack beside them.
+"""``makeway bench neighbours``: how clients that read, wait and attack slow down the writers beside them.
 
-A server of its own, as a user would start it. A crowd in another process holds watches that it does not read, follows
-logs, connects and says nothing, and sends a patch that is refused every second. Eight clients create ConfigMaps as fast
-as they are answered, first without the crowd and then beside it.
+A server is started as a user would start it. A crowd in another process holds watches that it does not read, follows
+logs, connects and says nothing, and sends a patch that is refused every second. Eight clients create ConfigMaps as
+fast as they are answered, first without the crowd and then beside it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import uvloop
 from makeway.adapters.kubernetes.client import Client
 from makeway.adapters.server.access.tokens import Role, new_token, token_object
 from makeway.api import codec
-from makeway.bench.clients import BenchConnection, Door, config_map, connections, percentile
+from makeway.bench.clients import BenchConnection, Endpoint, config_map, connections, percentile
 from makeway.bench.crowd import MANY, MAPS, POD, PODS, Crowd
 from makeway.cli.clients.own_server import OwnServer, own_server
 from makeway.cli.terminal.screen import echo
@@ -46,7 +46,7 @@ Tree = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many of each kind there are."""
+    """The number of clients of each kind."""
 
     watches: int = WATCHES
     follows: int = FOLLOWS
@@ -59,15 +59,15 @@ class Size:
 
 
 def bench_neighbours(seconds: float = SECONDS, share: float = 1.0) -> Tree:
-    """``share``: which part of the crowd comes. Raises ClickException where something does not begin in time."""
+    """``share``: the part of the crowd that comes. Raises ClickException where something does not begin in time."""
     size = Size.of(share)
     with own_server(("--node-capacity", "cpu=64,memory=64Gi")) as server:
         _set_up(server, size)
-        door = Door(server.url, _token(server.client, "admin"), str(server.folder / "ca.crt"))
-        _creates(door, "warm", seconds / 5)
-        without = _creates(door, "without", seconds)
+        endpoint = Endpoint(server.url, _token(server.client, "admin"), str(server.folder / "ca.crt"))
+        _creates(endpoint, "warm", seconds / 5)
+        without = _creates(endpoint, "without", seconds)
         with _crowd(server, size) as crowd:
-            beside = _creates(door, "beside", seconds)
+            beside = _creates(endpoint, "beside", seconds)
             told = crowd()
         metrics = _metrics(server.client)
         peak = _peak_megabytes(server.pid)
@@ -137,11 +137,11 @@ def _wait(holds: Any, what: str) -> None:
 # --- what is measured ------------------------------------------------------------------------------------------------
 
 
-def _creates(door: Door, name: str, seconds: float) -> Tree:
+def _creates(endpoint: Endpoint, name: str, seconds: float) -> Tree:
     times: list[float] = []
 
     async def write(line: BenchConnection, number: int, until: float) -> None:
-        head, count = door.head("POST", MAPS.format("default")), 0
+        head, count = endpoint.head("POST", MAPS.format("default")), 0
         while time.perf_counter() < until:
             began = time.perf_counter()
             code, answer = await line.send(head, config_map(f"{name}-{number}-{count}"))
@@ -151,7 +151,7 @@ def _creates(door: Door, name: str, seconds: float) -> Tree:
                 raise RuntimeError(f"the server answered {code}: {answer[:200]!r}")
 
     async def play() -> None:
-        async with connections(door, WRITERS) as lines:
+        async with connections(endpoint, WRITERS) as lines:
             until = time.perf_counter() + seconds
             await asyncio.gather(*(write(line, number, until) for number, line in enumerate(lines)))
 
@@ -165,10 +165,10 @@ def _creates(door: Door, name: str, seconds: float) -> Tree:
 
 @contextmanager
 def _crowd(server: OwnServer, size: Size) -> Iterator[Any]:
-    """A process of its own, so that its work is not taken for the server's; once all of it is there."""
-    door = Door(server.url, "", str(server.folder / "ca.crt"))
+    """The crowd in a process of its own, whose work is not counted as the server's; once all clients are there."""
+    endpoint = Endpoint(server.url, "", str(server.folder / "ca.crt"))
     tokens = [_token(server.client, "viewer") for _ in range(-(-size.follows // FOLLOWS_PER_TOKEN))]
-    crowd = Crowd(door, size.watches, size.follows, size.idle, _token(server.client, "viewer"),
+    crowd = Crowd(endpoint, size.watches, size.follows, size.idle, _token(server.client, "viewer"),
                   tokens, _token(server.client, "admin"), LOGS)  # fmt: skip
     process = subprocess.Popen(
         [sys.executable, "-c", COMMAND], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -195,7 +195,7 @@ def _crowd(server: OwnServer, size: Size) -> Iterator[Any]:
 
 
 def _metrics(client: Client) -> Tree:
-    """What the server says that it ended, by reason."""
+    """The connections that the server ended, by reason."""
     found = {}
     for line in client.send("GET", "/metrics").body.decode().splitlines():
         if line.startswith("makeway_connections_ended{"):

@@ -1,12 +1,12 @@
 """``makeway bench quality``: how far our choice of victims is from the best one, on clusters small enough to know.
 
-Random clusters of at most 8 nodes and 25 running pods, full enough that a gang must displace somebody. The best choice
-is found by trying all: of the units up to the same threshold N, the set that costs least and still leaves a place for
-every member. It is the best in the order in which ours compares (pods beyond budgets, pods, run time lost), and each
-figure is also held against the least that could be had of it alone.
+Random clusters of at most 8 nodes and 25 running pods, full enough that a gang must displace some of them. The best
+choice is found by trying all: of the units up to the same threshold N, the set that costs least and still leaves a
+place for every member. It is the best in the order in which ours compares (pods beyond budgets, pods, run time lost).
+Each figure is also compared with the least that is possible for it alone.
 
-Apart from that: unlike gangs that just fit as things stand, cut out of the room that is free, and how many of them
-we would refuse, or make others leave for.
+Apart from that: unlike gangs that fit exactly into the free room without a preemption, and how many of them we would
+refuse, or preempt for.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def random_cluster(seed: int, *, alike: bool, budgets: bool) -> Cluster:
 
 
 def tight_cluster(seed: int) -> Cluster:
-    """An unlike gang that fits: its members are pieces of the room that is free, in any order."""
+    """An unlike gang that fits: its members are pieces of the free room, in any order."""
     dice = random.Random(seed)
     pods: list[Pod] = []
     nodes: list[Node] = []
@@ -137,7 +137,7 @@ def _workload(dice: random.Random, name: str) -> SchedulingWorkload:
 
 
 class Exhaustive:
-    """Answers by trying all; small clusters only."""
+    """Answers by trying all sets of units; small clusters only."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.members = [pod for pod in cluster.pods if pod.node is None]
@@ -161,7 +161,7 @@ class Exhaustive:
         return found
 
     def least(self, n: int, price: Callable[[Cost], tuple[int, ...]]) -> tuple[int, ...]:
-        """What the cheapest set of units up to N costs; there is one."""
+        """The cost of the cheapest set of units up to N; there is one."""
         allowed = [i for i, unit in enumerate(self.units) if unit.priority <= n]
         best: tuple[int, ...] | None = None
 
@@ -212,7 +212,7 @@ def _packs(asked: list[tuple[int, int]], free: list[tuple[int, int]], place: int
 
 
 def _units(cluster: Cluster) -> list[QualityUnit]:
-    """The units that run, most important first, with the pods of each that go beyond their budgets (S-15.4.4)."""
+    """The running units, most important first, with the pods of each that go beyond their budgets (S-15.4.4)."""
     ranks = {each.name: (each.preemption_priority, each.groups[0].whole) for each in cluster.workloads}
     together: dict[object, list[Pod]] = {}
     for pod in cluster.pods:
@@ -240,7 +240,7 @@ def _units(cluster: Cluster) -> list[QualityUnit]:
 
 @dataclass(slots=True)
 class Sums:
-    """Of all clusters in which somebody had to leave: what ours cost, what the best one costs, what each least is."""
+    """Over all clusters with a preemption: the cost of our choice, of the best one, and the least of each figure."""
 
     clusters: int = 0
     ours: list[int] = field(default_factory=lambda: [0, 0, 0])
@@ -278,7 +278,7 @@ def _ratio(ours: int, best: int) -> float | None:
 
 
 def bench_quality(clusters: int, seed: int = 0) -> dict[str, Any]:
-    """Compare on so many clusters in which somebody must leave, of all four sorts alike, and so many that just fit."""
+    """Compare on so many clusters that need a preemption, of all four sorts, and as many in which a gang just fits."""
     ours, literal = Sums(), Sums()
     first = seed * 1_000_003
     tried = 0
@@ -306,8 +306,8 @@ def bench_quality(clusters: int, seed: int = 0) -> dict[str, Any]:
 
 def _asked_twice(cluster: Cluster) -> tuple[PlacementAnswer, PlacementAnswer]:
     """Our answer, and the one that follows S-15 to the letter."""
-    whom = ForGroup(NAMESPACE, Member(GANG, "g"))
-    return decide(ClusterState.of(cluster), whom), decide(ClusterState.of(cluster, thorough=False), whom)
+    preemptor = ForGroup(NAMESPACE, Member(GANG, "g"))
+    return decide(ClusterState.of(cluster), preemptor), decide(ClusterState.of(cluster, thorough=False), preemptor)
 
 
 def _missed(answers: list[PlacementAnswer]) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """``makeway bench scale``: a recipe of arrivals on a live server, against the same recipe in virtual time.
 
-A server in a process of its own gets the recipe's workloads over HTTPS, each at its time. Execution is mimicked by this
-process, as a job controller would see it: it watches, and says of each admitted workload that it has finished when its
-run time is over; one that is evicted before that begins anew. So one run takes as long as the recipe, plus what the
-server takes for its decisions and for the disk.
+A server in a process of its own gets the recipe's workloads over HTTPS, each at its time. This process acts as the
+job controllers: it watches, and reports each admitted workload as finished when its run time is over. A workload that
+is evicted before that begins anew. So one run takes as long as the recipe, plus what the server takes for its
+decisions and for the disk.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from makeway.api.names import RUNTIME
 from makeway.api.objects.meta import ObjectMeta
 from makeway.api.quantity import Time
 from makeway.bench import simulate as bench_simulate
-from makeway.bench.clients import MERGE, BenchConnection, Door, WatchLines, connections, percentile
+from makeway.bench.clients import MERGE, BenchConnection, Endpoint, WatchLines, connections, percentile
 from makeway.bench.server import Server
 from makeway.runtime.live.driver import wall_clock
 
@@ -35,7 +35,7 @@ CONNECTIONS = 64
 NAMESPACE = "default"
 WORKLOADS = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{NAMESPACE}/workloads"
 AIM = 1.10  # of the virtual makespan
-LOST = (404, 409)  # of a finish: somebody was quicker, and the watch will tell
+LOST = (404, 409)  # answers to a finish that came too late; the watch will tell
 
 
 class _Condition(msgspec.Struct):
@@ -68,7 +68,7 @@ _conditions = msgspec.json.Decoder(_Condition)
 
 @dataclass(slots=True)
 class _LiveRun:
-    """One workload: since when it is there, when it was first admitted, and its end."""
+    """One workload: when it was created, when it was first admitted, and its end."""
 
     runtime_ms: int
     created_at: float = 0.0
@@ -82,8 +82,8 @@ class _LiveRun:
 class Play:
     """The client side: arrivals, and the end of what runs."""
 
-    def __init__(self, door: Door, arrivals: Sequence[Arrival]) -> None:
-        self._door = door
+    def __init__(self, endpoint: Endpoint, arrivals: Sequence[Arrival]) -> None:
+        self._endpoint = endpoint
         self._arrivals = arrivals
         self._runs = {_name(arrival): _LiveRun(_runtime(arrival)) for arrival in arrivals}
         self._left = len(self._runs)
@@ -93,11 +93,11 @@ class Play:
         self._error: BaseException | None = None
 
     async def run(self, begins_at: int) -> float:
-        """All of it; how many seconds passed from the first arrival to the last end."""
-        async with connections(self._door, CONNECTIONS + 1) as (watch, *lines):
+        """Play all of it; return how many seconds passed from the first arrival to the last end."""
+        async with connections(self._endpoint, CONNECTIONS + 1) as (watch, *lines):
             for line in lines:
                 self._free.put_nowait(line)
-            head = self._door.head("GET", f"{WORKLOADS}?watch=1&resourceVersion=0")
+            head = self._endpoint.head("GET", f"{WORKLOADS}?watch=1&resourceVersion=0")
             self._begin(watch.follow(head, WatchLines(self._hear)))
             began = time.perf_counter()
             await self._arrive(began, begins_at)
@@ -110,7 +110,7 @@ class Play:
         return wall
 
     async def _arrive(self, began: float, begins_at: int) -> None:
-        create = self._door.head("POST", WORKLOADS)
+        create = self._endpoint.head("POST", WORKLOADS)
         for arrival in self._arrivals:
             wait = began + (arrival.at - begins_at) / 1000 - time.perf_counter()
             if wait > 0:
@@ -170,7 +170,7 @@ class Play:
             loop = asyncio.get_running_loop()
             run.due = loop.call_later(run.runtime_ms / 1000, self._say_finished, name, run)
         elif run.due.when() <= asyncio.get_running_loop().time():
-            self._say_finished(name, run)  # the first time somebody was quicker, and it still runs
+            self._say_finished(name, run)  # the first finish was too late, and the workload still runs
 
     def _say_finished(self, name: str, run: _LiveRun) -> None:
         end = {
@@ -181,7 +181,7 @@ class Play:
             "metadata": {"resourceVersion": run.version},
             "status": {"conditions": [*run.conditions, end]},
         }
-        head = self._door.head("PATCH", f"{WORKLOADS}/{name}/status", MERGE)
+        head = self._endpoint.head("PATCH", f"{WORKLOADS}/{name}/status", MERGE)
         self._begin(self._send(head, msgspec.json.encode(change), (200, *LOST)))
 
     # --- what came of it ---
@@ -221,7 +221,7 @@ def bench_scale(source: Source, *, virtual: bool = True) -> dict[str, Any]:
         server.ask("settle")
         server.ask("listen")
         before, own = server.ask("figures"), _own_cpu()
-        play, wall = _played(server.door, source)
+        play, wall = _played(server.endpoint, source)
         after = server.ask("figures")
         told, engine = server.ask("told"), server.ask("engine")
     return {
@@ -253,9 +253,9 @@ def print_scale(result: dict[str, Any]) -> None:
     click.echo(f"CPU: server {result['serverCpuSeconds']} s, client {result['clientCpuSeconds']} s")
 
 
-def _played(door: Door, source: Source) -> tuple[Play, float]:
+def _played(endpoint: Endpoint, source: Source) -> tuple[Play, float]:
     async def play() -> tuple[Play, float]:
-        playing = Play(door, list(source.arrivals))
+        playing = Play(endpoint, list(source.arrivals))
         return playing, await playing.run(source.begins_at)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

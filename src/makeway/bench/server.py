@@ -20,7 +20,7 @@ from typing import Any
 
 from makeway.api.conditions import find, is_true
 from makeway.api.objects.workload import Workload, WorkloadStatus
-from makeway.bench.clients import Door
+from makeway.bench.clients import Endpoint
 from makeway.embedded.control_plane import ControlPlane, ControlPlaneSettings, own_process
 from makeway.runtime.ports import Revision
 from makeway.runtime.stores.rules import StoreRules
@@ -43,7 +43,7 @@ class Server:
         )
         said = self._heard()
         self.start_seconds = time.perf_counter() - self.began
-        self.door = Door(said["url"], said["token"], str(folder / "ca.crt"))
+        self.endpoint = Endpoint(said["url"], said["token"], str(folder / "ca.crt"))
 
     def ask(self, what: str, **more: Any) -> Any:
         assert self._process.stdin is not None
@@ -64,7 +64,7 @@ class Server:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._process:  # the end of its stdin is its end
+        with self._process:  # the process ends with its stdin
             assert self._process.stdin is not None
             self._process.stdin.close()
 
@@ -73,7 +73,7 @@ class Server:
 
 
 def serve() -> None:
-    """The other process: until stdin ends."""
+    """The other process: serve until stdin ends."""
     plane = ControlPlane(Path(sys.argv[1]), ControlPlaneSettings())
     with own_process():
         url = plane.start()
@@ -94,35 +94,35 @@ def _say(tree: Any) -> None:
 
 
 class _Prepared:
-    """What it can be told; each method is a command."""
+    """The commands of the other process; each method is one."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
         self._changes: list[Revision] = []
 
     def load(self, trees: Sequence[dict[str, Any]]) -> int:
-        """Create these, as few decisions as possible."""
+        """Create these, in as few decisions as possible."""
         store = self._plane.store
         for at in range(0, len(trees), PIECE):
             store.submit(_creating(trees[at : at + PIECE])).result()
         return len(trees)
 
     def crowd(self, tree: dict[str, Any], queues: Sequence[str], each: int) -> int:
-        """So many equal workloads in each of these queues."""
+        """Create so many equal workloads in each of these queues."""
         made: list[dict[str, Any]] = []
         for number in range(each):
             made += [_named(tree, f"{queue}-{number}", queue) for queue in queues]
         return self.load(made)
 
     def at_once(self, tree: dict[str, Any], queues: Sequence[str]) -> int:
-        """A workload for each of these queues, as one decision: the engine meets all of them together."""
+        """Create a workload for each of these queues, as one decision: the engine meets all of them together."""
         prefix = tree["metadata"]["name"]
         trees = [_named(tree, f"{prefix}-{queue}", queue) for queue in queues]
         self._plane.store.submit(_creating(trees)).result()
         return len(trees)
 
     def settle(self) -> int:
-        """Wait until the engine has had nothing to do for a while; how many cycles there were so far."""
+        """Wait until the engine has had nothing to do for a while; return how many cycles there were so far."""
         engine = self._plane.live.engine
         while True:
             before = engine.cycles, engine.executor.writes
@@ -131,7 +131,7 @@ class _Prepared:
                 return engine.cycles
 
     def figures(self) -> dict[str, float]:
-        """What the process has used."""
+        """The resources that the process has used."""
         used = resource.getrusage(resource.RUSAGE_SELF)
         with open("/proc/self/statm", encoding="ascii") as file:
             pages = int(file.read().split()[1])
@@ -143,7 +143,7 @@ class _Prepared:
         self._plane.store.on_commit(self._changes.extend)
 
     def told(self) -> dict[str, Any]:
-        """What was written since ``listen``, by kind of write; and by whom, of the Workloads nobody evicted."""
+        """Writes since ``listen``, by kind of write; of Workloads that were not evicted also by writer."""
         return written(self._changes)
 
     def engine(self) -> dict[str, int]:
@@ -193,7 +193,7 @@ def written(changes: Sequence[Revision]) -> dict[str, Any]:
 
 
 def kind_of_write(change: Revision) -> str:
-    """A Workload's by what became of it, all others by kind and type."""
+    """Of a Workload what became of it, of all others kind and type."""
     kind = change.after.kind.name
     if kind != "Workload" or change.type != "MODIFIED" or change.before is None:
         return f"{kind} {change.type.lower()}"

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from makeway.adapters.server.storage.store import SqliteStore
 from makeway.api import codec
 from makeway.api.objects.workload import Workload
-from makeway.bench.clients import BenchConnection, Door, Spotter, at_a_pace, config_map, connections, percentile
+from makeway.bench.clients import BenchConnection, Endpoint, Spotter, at_a_pace, config_map, connections, percentile
 from makeway.bench.server import Server
 from makeway.runtime.live.driver import wall_clock
 
@@ -96,8 +96,8 @@ def https_creates(folder: Path) -> dict[str, Any]:
     with Server(folder) as server:
 
         async def play() -> float:
-            head = server.door.head("POST", MAPS)
-            async with connections(server.door, WRITERS) as lines:
+            head = server.endpoint.head("POST", MAPS)
+            async with connections(server.endpoint, WRITERS) as lines:
                 begin = time.perf_counter()
                 await asyncio.gather(*(_creates(line, head, i) for i, line in enumerate(lines)))
                 return time.perf_counter() - begin
@@ -126,16 +126,18 @@ def _played(play: Coroutine[Any, Any, Any]) -> Any:
 # --- watching --------------------------------------------------------------------------------------------------------
 
 
-async def watched(door: Door, count: int, per_second: float, trigger: Callable[[], None] | None = None) -> list[float]:
+async def watched(
+    endpoint: Endpoint, count: int, per_second: float, trigger: Callable[[], None] | None = None
+) -> list[float]:
     """How long events take from the request that makes them to each of the watchers, in seconds."""
     sent_at = [0.0] * count
     spotters = [Spotter(NAMES, sent_at) for _ in range(WATCHERS)]
-    head = door.head("GET", f"{MAPS}?watch=1&resourceVersion=0")
-    async with connections(door, WATCHERS) as watchers, connections(door, WRITERS) as writers:
+    head = endpoint.head("GET", f"{MAPS}?watch=1&resourceVersion=0")
+    async with connections(endpoint, WATCHERS) as watchers, connections(endpoint, WRITERS) as writers:
         pairs = zip(watchers, spotters, strict=True)
         watches = [asyncio.ensure_future(line.follow(head, spotter)) for line, spotter in pairs]
         await asyncio.sleep(0.5)
-        await _make_events(door, sent_at, per_second, writers, trigger)
+        await _make_events(endpoint, sent_at, per_second, writers, trigger)
         until = time.perf_counter() + LATE_SECONDS
         while any(len(each.took) < count for each in spotters) and time.perf_counter() < until:
             await asyncio.sleep(0.05)
@@ -149,13 +151,13 @@ async def watched(door: Door, count: int, per_second: float, trigger: Callable[[
 
 
 async def _make_events(
-    door: Door,
+    endpoint: Endpoint,
     sent_at: list[float],
     per_second: float,
     writers: list[BenchConnection],
     trigger: Callable[[], None] | None,
 ) -> None:
-    create = door.head("POST", MAPS)
+    create = endpoint.head("POST", MAPS)
 
     def ask(number: int) -> tuple[bytes, bytes]:
         sent_at[number] = time.perf_counter()
@@ -170,13 +172,13 @@ async def _make_events(
 def fan_out(folder: Path) -> dict[str, Any]:
     with Server(folder) as server:
         before = server.ask("figures")["cpuSeconds"]
-        took = _played(watched(server.door, EVENTS_PER_SECOND * FAN_OUT_SECONDS, EVENTS_PER_SECOND))
+        took = _played(watched(server.endpoint, EVENTS_PER_SECOND * FAN_OUT_SECONDS, EVENTS_PER_SECOND))
         cpu = server.ask("figures")["cpuSeconds"] - before
     return {"fanOutP99Ms": _millis(took, 99), "fanOutP50Ms": _millis(took, 50), "fanOutCpuSeconds": round(cpu, 2)}
 
 
 def cycle_watch(folder: Path) -> dict[str, Any]:
-    """The median of several rounds, so that one that was disturbed does not decide; and the worst event of all."""
+    """The median of several rounds, so that a disturbed one does not decide; and the slowest event of all."""
     rounds = []
     for number in range(CYCLE_ROUNDS):
         (folder / str(number)).mkdir()
@@ -186,7 +188,7 @@ def cycle_watch(folder: Path) -> dict[str, Any]:
 
 
 def _cycle_round(folder: Path) -> dict[str, float]:
-    """A thousand queues, each full; then a more important workload for each of them, all at once."""
+    """A thousand full queues; then a more important workload for each of them, all at once."""
     queues = [f"queue-{i:04}" for i in range(HEADS)]
     with Server(folder) as server:
         server.ask("load", trees=[FLAVOR, *(tree for name in queues for tree in _queue(name, 1))])
@@ -201,7 +203,9 @@ def _cycle_round(folder: Path) -> dict[str, float]:
             server.ask("settle")
             span.append(time.perf_counter() - begin)
 
-        took = _played(watched(server.door, CYCLE_SECONDS * CYCLE_EVENTS_PER_SECOND, CYCLE_EVENTS_PER_SECOND, preempt))
+        took = _played(
+            watched(server.endpoint, CYCLE_SECONDS * CYCLE_EVENTS_PER_SECOND, CYCLE_EVENTS_PER_SECOND, preempt)
+        )
         cycles = server.ask("engine")["cycles"] - began
     return {
         "cycleWatchP99Ms": _millis(took, 99), "cycleWatchP50Ms": _millis(took, 50),
@@ -229,12 +233,12 @@ def start(folder: Path) -> dict[str, Any]:
 
 
 def idle(folder: Path) -> dict[str, Any]:
-    """One queue is full, and somebody waits in it."""
+    """One queue is full, and a workload waits in it."""
     with Server(folder) as server:
         server.ask("load", trees=[FLAVOR, *_queue("blocked", 1)])
         server.ask("crowd", tree=_workload(0), queues=["blocked"], each=3)
         server.ask("settle")
-        time.sleep(2)  # what queues say of themselves is written by now
+        time.sleep(2)  # the statuses of queues are written by now
         before = server.ask("figures")["cpuSeconds"]
         time.sleep(IDLE_SECONDS)
         used = server.ask("figures")["cpuSeconds"] - before
@@ -248,7 +252,7 @@ def memory(folder: Path) -> dict[str, Any]:
         server.ask("crowd", tree=_workload(0), queues=queues, each=WORKLOADS // CROWD_QUEUES)
         server.ask("settle")
         loaded = server.ask("figures")["megabytes"]
-    with Server(folder) as server:  # as it is after a start, too
+    with Server(folder) as server:  # after a start, too
         server.ask("settle")
         started = server.ask("figures")["megabytes"]
         seconds = server.start_seconds

@@ -1,8 +1,8 @@
-"""One step of the engine, the same under every driver: what was answered, what changed, who is due, what is decided.
+"""One step of the engine, the same under every driver: answers, changes, timers, and what is decided.
 
-A step takes in the answers to writes and the changes of objects, lets the controllers look at whom that concerns,
-wakes the queues that may gain from it, and carries out at most one scheduling cycle. It never waits: whoever drives it
-calls it again until nothing happens any more, and then at ``next_at``, or when the Store has news.
+A step takes in the answers to writes and the changes of objects, lets controllers reconcile the objects concerned,
+wakes the queues that may gain from it, and carries out at most one scheduling cycle. It never waits. The driver calls
+it again until nothing happens any more, and then at ``next_at``, or when the Store has news.
 
 Promises: equal Stores, times and policies give equal journals, byte for byte; without news and timers nothing is done.
 
@@ -38,8 +38,8 @@ from makeway.runtime.steps.scheduler import Scheduler
 from makeway.runtime.steps.view import EngineView
 
 NOTES_MAX = 10_000
-FIGURES_MS = 1000  # who holds and waits in a queue changes often; its controller is told at most so often
-COUNTING = "metrics"  # who may give up on an object here
+FIGURES_MS = 1000  # the workloads of a queue change often; its controller is notified at most so often
+COUNTING = "metrics"  # the part that may give up on an object here
 
 
 class Engine:
@@ -51,14 +51,14 @@ class Engine:
         kinds: Sequence[Kind] | None = None, stopwatch: Callable[[], float] = lambda: 0.0,
         tolerates: Tolerates = nothing, probe: Probe | None = None,
     ) -> None:  # fmt: skip
-        """``stopwatch``: seconds of the machine, for whoever measures; nothing but figures depends on it.
+        """``stopwatch``: seconds of the machine, for measuring; only figures depend on it.
 
         ``tolerates``: errors that set one object aside (0081); any other ends the step.
 
         ``probe``: see ``StateUpdater``.
         """
         self.state = State(policy)
-        self.notes: deque[Note] = deque(maxlen=NOTES_MAX)  # events for whoever passes them on; the oldest are lost
+        self.notes: deque[Note] = deque(maxlen=NOTES_MAX)  # events, until a recorder takes them; the oldest are lost
         self.journal = DecisionJournal(policy) if journal is None else journal
         self.metrics = metrics
         self.set_aside = SetAside(self.notes, metrics, tolerates)
@@ -78,12 +78,12 @@ class Engine:
         self._reconciler = Reconciler(self._context, controllers)
         self.scheduler = Scheduler(self._context, self._reconciler)
         self._queue_timers = QueueTimers(self._context, figures_ms)
-        self._wakes = Wakes(self._context, self.scheduler.plans.resting)
+        self._wakes = Wakes(self._context, self.scheduler.plans.unevaluated)
         self._deadlines = self._all_deadlines()
         self._has_begun = False
 
     def _all_deadlines(self) -> Deadlines:
-        """Everything that happens at a time, in the order in which it is done; the scheduler's come last."""
+        """Everything that happens at a time, in the order in which it is done; the scheduler's work comes last."""
         deadlines = Deadlines()
         deadlines.await_only(self.executor.next_at)
         deadlines.await_only(self.informers.next_at)
@@ -93,13 +93,13 @@ class Engine:
         return deadlines
 
     def step(self, now: Millis) -> bool:
-        """Do what there is to do at ``now``; whether there was anything."""
+        """Do what there is to do at ``now``; return whether there was anything."""
         self._context.begin(now)
         happened = self.executor.work(now) + self.informers.poll(now)
         if not self._has_begun:
             self.updates.configure()
             if not self.informers.are_complete:
-                return bool(happened)  # who does not know all yet would give away what others hold
+                return bool(happened)  # with half of the objects unknown, quota that others hold would be given away
             self._has_begun = True
             self.scheduler.register(self._deadlines)
             self.scheduler.claims.check()
@@ -114,11 +114,11 @@ class Engine:
         turn = self.scheduler.cycle()
         if turn == "decided":
             self._follow_up()
-        happened += self.scheduler.tell_rested() if turn == "idle" else 1
+        happened += self.scheduler.tell_unevaluated() if turn == "idle" else 1
         return bool(happened) or self._reconciler.has_more
 
     def next_at(self) -> Millis | None:
-        """When something will be due, if nothing happens before."""
+        """The next time at which something is due, if nothing happens before."""
         return self._deadlines.next_at()
 
     @property
@@ -142,7 +142,7 @@ class Engine:
     # --- what the parts of a step tell each other ---
 
     def _follow_up(self) -> None:
-        """What was noted of changes since: timers are set anew, and statuses may have to say something else."""
+        """Heed what changes have left to do: timers are set anew, and statuses may have to say something else."""
         self._observer.queues_changed(self.updates.follow_ups.held)
         self._queue_timers.arm()
         self.scheduler.note_changes()
@@ -154,7 +154,7 @@ class Engine:
             self._context.gave_up(ref, part, error, again=part != INFORMERS)
 
     def _stored(self, ref: Ref, before: KubernetesObject | None, after: KubernetesObject | None) -> None:
-        """A newer object is known."""
+        """A newer state of an object is known."""
         self.updates.stored(ref, before, after)
         if self.set_aside:
             self.set_aside.changed(ref)

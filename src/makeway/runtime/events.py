@@ -1,12 +1,12 @@
-"""Notes of controllers become Event objects (api 15): best effort, bounded everywhere, and in nobody's way.
+"""Notes of controllers become Event objects (api 15): best effort, bounded everywhere, and never in the way.
 
-A note that says what another said before about the same object is counted in that one's Event, not written anew; the
-count is stored every few seconds at most. Of one object and of all together only so many new events are taken in a
-time; what comes above that, or does not get through, is *lost*, and its number is kept. An event never holds up a
-decision, and what fails is not tried for long.
+A note that repeats an earlier one about the same object is counted in the Event of that one, not written anew. The
+count is stored every few seconds at most. New events are limited, per object and for all objects together. A note
+above the limit, or whose write fails, is *lost*; lost notes are counted. An event never holds up a decision, and a
+failing write is not tried for long.
 
-How long they live is a matter of the Store. What an earlier start of the process wrote is not counted on: the first
-note after a restart is a new event.
+The Store decides how long events live. Events of an earlier start of the process are not counted on: the first note
+after a restart is a new event.
 
 An event is of both sorts that Kubernetes knows: it has an ``eventTime``, an action and a reporter, so that clients of
 events.k8s.io/v1 may rely on them, and the source, times and count that clients of core/v1 look for.
@@ -48,7 +48,7 @@ NOTES_PER_STEP = 1000
 REPEATS_MS = 5000  # how often the count of an event is stored at most
 MESSAGE_BYTES_MAX = 1024
 REPORTING_INSTANCE = "makeway"  # one engine writes to a Store at a time
-NAME_MAX = 253 - 17  # of the object; a dot and sixteen digits follow
+NAME_MAX = 253 - 17  # of the object's name; a dot and sixteen digits follow
 
 OBJECT_BURST, OBJECT_EVERY_MS = 25, 60_000  # new events of one object: so many at once, then one per minute
 ALL_BURST, ALL_EVERY_MS = 2000, 10  # of all objects together
@@ -65,11 +65,11 @@ PLACED = frozenset({"Scheduled", "FailedScheduling", "Preempted"})
 LIFE_WARNINGS = frozenset({"AdmissionCheckRejected", "MaximumExecutionTimeExceeded"})
 DECIDED = frozenset({"QuotaReserved", "Admitted", "Preempted", "PreemptedWorkload"})
 
-Key = tuple[Ref, str, str, str, str]  # whom, its uid, type, reason, message
+Key = tuple[Ref, str, str, str, str]  # the object, its uid, type, reason, message
 
 
 def source_of(note: Note) -> str:
-    """Who says so, under the name that scripts look for."""
+    """The component that says so, under the name that scripts look for."""
     if note.reason == REASON:
         return OURSELVES
     if note.about.kind in JOB_KINDS:
@@ -84,12 +84,12 @@ def source_of(note: Note) -> str:
 
 @dataclass(slots=True)
 class _Allowance:
-    """So many at once, and one more after each span."""
+    """A token bucket: so many at once, and one more after each span."""
 
     burst: int
     every_ms: int
     spent: int = 0
-    since: int = 0  # up to here what came back is counted
+    since: int = 0  # up to this time, what came back is counted
 
     def take(self, now: Millis) -> bool:
         back = max(0, now - self.since) // self.every_ms
@@ -105,7 +105,7 @@ class _Allowance:
 
 @dataclass(slots=True)
 class _Told:
-    """An event: as it was first told, and how often since."""
+    """An event: its first form, and how often it was repeated since."""
 
     body: Event
     count: int = 1
@@ -117,7 +117,7 @@ class _Told:
 
 
 class Recorder:
-    """An actor beside the engine: takes its notes and writes events. ``poke`` is called when one was written."""
+    """An actor beside the engine: takes its notes and writes events. It calls ``poke`` when one is written."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class Recorder:
         self._get = get
         self._submit = submit
         self._poke = poke
-        self._known: OrderedDict[Key, _Told] = OrderedDict()  # the one told last at the end
+        self._known: OrderedDict[Key, _Told] = OrderedDict()  # the one counted last is at the end
         self._waiting: OrderedDict[Key, None] = OrderedDict()
         self._repeats: Timers[Key] = Timers()
         self._answers: deque[tuple[Key, BaseException | None]] = deque()
@@ -151,7 +151,7 @@ class Recorder:
             note = self._notes.popleft()
             try:
                 self._take(note, now)
-            except Exception:  # a note that cannot be told is lost, and keeps nobody from theirs
+            except Exception:  # a note that cannot be written is lost, and does not hold up the others
                 log.exception("an event for %s %s", note.about.kind, note.about.key)
                 self.lost += 1
             happened = True
@@ -198,13 +198,13 @@ class Recorder:
 
     def _event(self, note: Note, about: KubernetesObject | None, now: Millis) -> Event:
         ref, at, source = note.about, Time.of_millis(stored(now)), source_of(note)
-        whom = ObjectReference(kind=ref.kind.partition(".")[0], namespace=ref.namespace, name=ref.name)
+        shown = ObjectReference(kind=ref.kind.partition(".")[0], namespace=ref.namespace, name=ref.name)
         if about is not None:
             meta = about.metadata
-            whom = replace(whom, api_version=about.api_version, uid=meta.uid, resource_version=meta.resource_version)
+            shown = replace(shown, api_version=about.api_version, uid=meta.uid, resource_version=meta.resource_version)
         return Event(
             metadata=ObjectMeta(name=self._name(ref, now), namespace=ref.namespace or DEFAULT_NAMESPACE),
-            involved_object=whom, type=note.type, reason=note.reason, action=note.reason, message=_cut(note.message),
+            involved_object=shown, type=note.type, reason=note.reason, action=note.reason, message=_cut(note.message),
             source=EventSource(component=source), reporting_component=source, reporting_instance=REPORTING_INSTANCE,
             event_time=MicroTime.of_millis(now), first_timestamp=at, last_timestamp=at, count=1,
         )  # fmt: skip
@@ -217,7 +217,7 @@ class Recorder:
         self._waiting.setdefault(key)
 
     def _again(self, key: Key, told: _Told) -> None:
-        """What was counted since is to be stored, when its time has come."""
+        """Store the new count of an event, when the time has come."""
         if told.count > told.written > 0 and not told.is_under_way and key not in self._waiting:
             self._repeats.set(key, Millis(told.written_at + REPEATS_MS))
 
@@ -244,7 +244,7 @@ class Recorder:
         future.add_done_callback(partial(self._done, key))
 
     def _done(self, key: Key, future: Future[Stored]) -> None:
-        """Told on the thread of whoever wrote."""
+        """Take an answer; runs in the thread that wrote."""
         self._answers.append((key, future.exception()))
         self._poke()
 
@@ -264,7 +264,7 @@ class Recorder:
             self._lose(key)
 
     def _begin_anew(self, key: Key, told: _Told, now: Millis) -> None:
-        """Its object has lived long enough and is gone, or its name is taken: once more, under another name."""
+        """Write it once more, under another name: its object is gone after a long life, or its name is taken."""
         meta = replace(told.body.metadata, name=self._name(key[0], now))
         told.body, told.written, told.is_second_try = replace(told.body, metadata=meta), 0, True
         self._wait(key)
@@ -275,7 +275,7 @@ class Recorder:
 
 
 def _cut(message: str) -> str:
-    """At most so many bytes of it, and no half characters."""
+    """The message, cut to so many bytes, without half characters."""
     return message.encode(errors="replace")[:MESSAGE_BYTES_MAX].decode(errors="ignore")
 
 

@@ -1,10 +1,10 @@
 """Actions become writes: one under way per object, many objects at once, and every answer comes back as a fact.
 
 A write is prepared when it is sent, from the newest object that is known, and carries that object's resourceVersion.
-What the Store says is taken in like a watch event. Where a newer object was in the way it is read, and the edit is
-made again from it, unless the action was strict. Where nobody knows whether a write happened, the object is read and
-tells. Whatever else fails is tried again with growing pauses, a bounded number of times; then the action has failed:
-what was expected of it is taken back, and so is what was to follow it.
+The answer of the Store is taken in like a watch event. After a conflict the object is read and the edit is made again
+from it, unless the action is strict. When the outcome of a write is unknown, the object is read to find out. Any other
+failure is tried again with growing pauses, a bounded number of times. Then the action has failed: its assumed effect
+is taken back, and the actions that were to follow it are dropped.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Call = Callable[[Store], Stored]
 
 @dataclass(frozen=True, slots=True)
 class WriteAnswer:
-    """What came of a call: the object as it is now, or the error."""
+    """The answer to a call: the object as it is now, or the error."""
 
     number: int
     stored: Stored | None = None
@@ -51,7 +51,7 @@ class WriteAnswer:
 
 
 class Writer(Protocol):
-    """How calls reach a Store; a slow one answers later."""
+    """How calls reach a Store. A slow one answers later."""
 
     def send(self, number: int, call: Call, now: Millis) -> None: ...
 
@@ -61,7 +61,7 @@ class Writer(Protocol):
 
 
 class DirectWriter:
-    """Calls are made at once."""
+    """Makes calls at once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -85,12 +85,12 @@ def called(store: Store, number: int, call: Call) -> WriteAnswer:
         return WriteAnswer(number, error=error)
 
 
-# A write is sent; or somebody was quicker, or nobody knows whether it happened, and the object is read, to make the
-# write again from what is there, or, where it may not be made from anything newer, only to know it.
+# "writing": a write is sent. "reading": the object changed meanwhile, or the outcome of the write is unknown; so the
+# object is read, and the write made again from it. "reading to give up": it is read, and the write not made again.
 Doing = Literal["writing", "reading", "reading to give up"]
 
-# What an error means for a task: the object is there already; it has changed, and the write is made again from what it
-# is now, or not; it is not there; the call is tried again after a pause; it will not be otherwise if it is tried again.
+# What an error means for a task: the object is there already; it has changed, and the write is made again from the new
+# state, or not ("for good"); it is not there; the call is tried again after a pause; trying again would not help.
 Meaning = Literal["there", "changed", "changed for good", "gone", "try again", "refused"]
 
 
@@ -104,7 +104,7 @@ class _Task:
     conflicts: int = 0
     doing: Doing = "writing"
     assumed: bool = False
-    tail: list[_Task] = field(default_factory=list)  # what follows once it is stored
+    tail: list[_Task] = field(default_factory=list)  # what follows once this is stored
 
     @property
     def ref(self) -> Ref:
@@ -136,21 +136,21 @@ class Executor:
         self._kinds: dict[str, Kind] = {
             Ref.kind_of(kind): kind for kind in (watched_kinds() if kinds is None else kinds)
         }
-        self._lines: dict[Ref, deque[_Task]] = {}  # the first one is under way, or waits for its pause
+        self._queues: dict[Ref, deque[_Task]] = {}  # the first one is under way, or pauses
         self._sent: dict[int, _Task] = {}
         self._pauses: Timers[Ref] = Timers()
         self._count = 0
-        self.refusals: dict[Ref, int] = {}  # how often in a row the Store said no to a write of an object for good
+        self.refusals: dict[Ref, int] = {}  # how often in a row the Store refused a write of an object for good
         self.writes = 0  # calls that changed something
 
     # --- asking ---
 
     def is_busy(self, ref: Ref) -> bool:
         """Whether a write of this object is under way or waits for another."""
-        return ref in self._lines
+        return ref in self._queues
 
     def submit(self, action: Action, now: Millis) -> None:
-        """Write this, after whatever is under way for the same object."""
+        """Write this, after all writes of the same object that are under way."""
         self._enter(self._task(action), now)
 
     def _task(self, action: Action) -> _Task:
@@ -164,9 +164,9 @@ class Executor:
         return task
 
     def _enter(self, task: _Task, now: Millis) -> None:
-        line = self._lines.setdefault(task.ref, deque())
-        line.append(task)
-        if line[0] is task:
+        queue = self._queues.setdefault(task.ref, deque())
+        queue.append(task)
+        if queue[0] is task:
             self._send(task, now)
 
     # --- sending ---
@@ -180,7 +180,7 @@ class Executor:
         self._writer.send(task.number, call, now)
 
     def _call(self, task: _Task) -> Call | bool:
-        """The call to make, or, if none is needed, whether all is as it should be."""
+        """The call to make; if none is needed, whether all is as it should be."""
         write = task.action.write
         ref = write.ref
         kind = self._kinds[ref.kind]
@@ -198,7 +198,7 @@ class Executor:
             edited = self._objects.edited(task.number, write.edit, present) if task.assumed else write.edit(present)
         except Exception as error:
             self._objects.gave_up(ref, EDITS, error)
-            self._note_refusal(ref)  # who wants it must wait longer each time
+            self._note_refusal(ref)  # the next attempt waits longer each time
             return False
         if edited is None:
             return False
@@ -212,14 +212,14 @@ class Executor:
     # --- answers ---
 
     def work(self, now: Millis) -> int:
-        """Take in what was answered, send what has paused long enough; how much there was."""
+        """Take in answers, and send what has paused long enough; return how many there were."""
         found = self._writer.answers(now)
         for answer in found:
             self._take(answer, now)
         due = list(self._pauses.due(now))
         for ref in due:
-            if ref in self._lines:
-                self._send(self._lines[ref][0], now)
+            if ref in self._queues:
+                self._send(self._queues[ref][0], now)
         return len(found) + len(due)
 
     def _take(self, answer: WriteAnswer, now: Millis) -> None:
@@ -229,7 +229,7 @@ class Executor:
         if answer.stored is not None:
             try:
                 self._see(task, answer.stored)
-            except msgspec.MsgspecError as error:  # whatever else it knows of the object may be old
+            except msgspec.MsgspecError as error:  # what else is known of the object may be old
                 self._objects.gave_up(task.ref, INFORMERS, error)
                 self._note_refusal(task.ref)
                 task.doing = "writing" if task.doing == "writing" else "reading to give up"
@@ -238,12 +238,12 @@ class Executor:
             self._failed(task, answer.error, now)
 
     def _go_on(self, task: _Task, now: Millis) -> None:
-        """The object is known."""
+        """Go on with a task whose object is known."""
         if task.doing == "reading to give up":
             self._finish(task, False, now)
         elif task.doing == "reading":
             task.doing = "writing"
-            self._send(task, now)  # made again from what is there; if it is there already, nothing is written
+            self._send(task, now)  # made again from the present object; if nothing is to change, nothing is written
         else:
             self.writes += 1
             self._finish(task, True, now)
@@ -260,7 +260,7 @@ class Executor:
         write = task.action.write
         match task.meaning(error):
             case "there":
-                self._finish(task, True, now)  # whether it is ours is for the next look to say
+                self._finish(task, True, now)  # the next reconcile finds out whether it is ours
             case "changed":
                 task.conflicts += 1
                 self._read(task, "reading", now)
@@ -268,7 +268,7 @@ class Executor:
                 self._read(task, "reading to give up", now)
             case "gone":
                 self._objects.see_gone(task.ref, self._objects.revision(task.ref))
-                if isinstance(write, Create):  # its namespace is not there
+                if isinstance(write, Create):  # its namespace is missing
                     self._note_refusal(task.ref)
                 self._finish(task, isinstance(write, Delete), now)
             case "try again":
@@ -282,7 +282,7 @@ class Executor:
         self._send(task, now)
 
     def _pause(self, task: _Task, error: StoreError, now: Millis) -> None:
-        """The same again, later; where nobody knows whether the write happened, the object is read first."""
+        """Try the same again later; if the outcome of the write is unknown, the object is read first."""
         task.attempts += 1
         if task.doing != "reading to give up":
             is_unknown = isinstance(error, TimedOut) and not isinstance(task.action.write, Create)
@@ -291,16 +291,16 @@ class Executor:
         self._pauses.set(task.ref, Millis(now + max(backoff_ms(task.attempts), asked or 0)))
 
     def _note_refusal(self, ref: Ref) -> None:
-        """It will not be otherwise if it is tried again at once; whoever wants it must wait longer each time."""
+        """Count a refusal: trying again at once would not help, so each new attempt waits longer."""
         self.refusals[ref] = self.refusals.pop(ref, 0) + 1
         if len(self.refusals) > REFUSED_MAX:
             del self.refusals[next(iter(self.refusals))]
 
     def _finish(self, task: _Task, stored: bool, now: Millis) -> None:
-        line = self._lines[task.ref]
-        line.popleft()
-        if not line:
-            del self._lines[task.ref]
+        queue = self._queues[task.ref]
+        queue.popleft()
+        if not queue:
+            del self._queues[task.ref]
         self._pauses.set(task.ref, None)
         if stored:
             self.refusals.pop(task.ref, None)
@@ -311,11 +311,11 @@ class Executor:
         if task.assumed:
             self._objects.settle(task.ref, task.number)
         self._done(task.action, stored)
-        if task.ref in self._lines and self._lines[task.ref][0].number not in self._sent:
-            self._send(self._lines[task.ref][0], now)
+        if task.ref in self._queues and self._queues[task.ref][0].number not in self._sent:
+            self._send(self._queues[task.ref][0], now)
 
     def _drop(self, tasks: list[_Task]) -> None:
-        """What was to follow will not happen."""
+        """Give up the actions that were to follow."""
         for task in tasks:
             self._drop(task.tail)
             if task.assumed:
@@ -332,5 +332,5 @@ class Executor:
 
 
 def _is_free_to_go(stored: Stored) -> bool:
-    """Whether nothing holds an object that is being deleted: no finalizer, and no time that a pod may still take."""
+    """Whether nothing holds an object that is being deleted: no finalizer, and no grace period of a pod."""
     return not stored.finalizers and not stored.value().metadata.deletion_grace_period_seconds

@@ -1,4 +1,4 @@
-"""One kind of a Store followed by whoever needs no cache of many: its changes, and its objects as they were last told.
+"""One kind of a Store, followed without a large cache: its changes, and the last known state of its objects.
 
 Not here: the kinds that the engine follows (``informers``), which may be many and whose writes it expects.
 """
@@ -12,7 +12,7 @@ from makeway.runtime.ports import Expired, Store, Stored, Watch, WatchEvent
 
 
 class KindFeed:
-    """When its place in the history is forgotten it begins anew: it misses nothing, and may tell something twice."""
+    """Begins anew when its place in the history is forgotten: it misses nothing, and may report a change twice."""
 
     def __init__(self, store: Store, kind: Kind) -> None:
         self._store = store
@@ -21,7 +21,7 @@ class KindFeed:
         self._objects: dict[tuple[str, str], Stored] = {}
 
     def objects(self) -> Iterable[Stored]:
-        """All there are, as far as they have been told."""
+        """All objects, as far as their changes have been read."""
         return self._objects.values()
 
     def poll(self, limit: int = 1000) -> Sequence[WatchEvent]:
@@ -38,7 +38,7 @@ class KindFeed:
         return events
 
     def _anew(self) -> Sequence[WatchEvent]:
-        """What has gone first, then all there is."""
+        """All deletions first, then all objects there are."""
         page = self._store.list(self._kind)
         self._watch = self._store.watch(self._kind, page.resource_version)
         there = {(stored.namespace, stored.name): stored for stored in page.items}

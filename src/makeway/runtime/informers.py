@@ -3,7 +3,7 @@
 An informer lists a kind once and then follows its watch. A watch that fell behind (Expired) or broke is replaced by a
 new list, and what that list lacks is gone. Events may come late, twice or out of order: the newest revision wins.
 
-An object whose bytes cannot be read is passed by and set aside (0081): what was known of it before still counts.
+An object whose bytes cannot be read is skipped and set aside (0081): its last known state still counts.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from makeway.runtime.ports import Expired, NotFound, Retryable, Store, Stored, W
 from makeway.runtime.workqueue import BACKOFF_MAX_MS, backoff_ms
 
 EVENTS_PER_POLL = 1000
-INFORMERS = "informers"  # who gives up where an object cannot be read at all
+INFORMERS = "informers"  # the part that gives up on an object that cannot be read at all
 PAGE = 5000
 
 QUEUEING = "kueue.x-k8s.io/v1beta2"
-WATCHED: tuple[tuple[str, str], ...] = (  # what others refer to comes first
+WATCHED: tuple[tuple[str, str], ...] = (  # kinds that others refer to come first
     ("v1", "Namespace"), ("v1", "LimitRange"), ("node.k8s.io/v1", "RuntimeClass"),
     ("scheduling.k8s.io/v1", "PriorityClass"), (QUEUEING, "WorkloadPriorityClass"), (QUEUEING, "ResourceFlavor"),
     (QUEUEING, "AdmissionCheck"), (QUEUEING, "Cohort"), (QUEUEING, "ClusterQueue"), (QUEUEING, "LocalQueue"),
@@ -37,7 +37,7 @@ ON_NODES: tuple[tuple[str, str], ...] = (
 
 
 def watched_kinds(*, on_nodes: bool = False, frameworks: Iterable[str] = ()) -> list[Kind]:
-    """``on_nodes``: with those that only matter to whoever runs pods too; ``frameworks``: with these kinds of jobs."""
+    """``on_nodes``: with the kinds that matter only where pods run; ``frameworks``: with these kinds of jobs."""
     wanted = (*WATCHED[:-1], *ON_NODES, WATCHED[-1]) if on_nodes else WATCHED
     found = [find_kind(api_version, name) for api_version, name in wanted]
     jobs = [kind.resource for kind in JOB_KINDS.values() if kind.framework in frameworks]
@@ -49,11 +49,11 @@ def ref_of(each: Stored) -> Ref:
 
 
 def finder(store: Store) -> Callable[[Ref], KubernetesObject | None]:
-    """Reads one object of a kind that is watched, for those that ask before an informer has seen it."""
+    """Reads one object of a kind that is watched, for questions asked before an informer has seen it."""
     kinds = {Ref.kind_of(kind): kind for kind in watched_kinds()}
 
     def find(ref: Ref) -> KubernetesObject | None:
-        kind = kinds.get(ref.kind)  # a kind of job that the store does not have is nobody's owner there
+        kind = kinds.get(ref.kind)  # a kind of job that the store does not have owns nothing there
         try:
             return None if kind is None else store.get(kind, ref.namespace, ref.name).value()
         except NotFound:
@@ -72,15 +72,15 @@ class Informer:
         self._watch: Watch | None = None
         self._failures = 0
         self._not_before = Millis(0)
-        self._seen = -1  # the revision of the last event, once the kind was listed
-        self.lists = 0  # how often it had to list
+        self._seen = -1  # the revision of the last event, once the kind is listed
+        self.lists = 0  # how many times it had to list
 
     def has_seen_all(self) -> bool:
         """Whether the Store knows that nothing of the kind happened since the last event."""
         return self._seen >= 0 and self._store.latest(self._kind) == self._seen
 
     def poll(self, now: Millis) -> int:
-        """Take in what happened; how many events there were. A Store that fails is asked again later."""
+        """Take in what happened; return how many events there were. A Store that fails is asked again later."""
         if self._is_waiting(now):
             return 0
         try:
@@ -103,7 +103,7 @@ class Informer:
         return self._not_before if self._failures else None
 
     def _is_waiting(self, now: Millis) -> bool:
-        """Whether it has failed a short while ago; by a clock that was set back since, nobody is made to wait."""
+        """Whether it failed a short while ago. A clock that was set back since does not prolong the wait."""
         return self._failures > 0 and self._not_before - BACKOFF_MAX_MS <= now < self._not_before
 
     def _fail(self, now: Millis) -> int:
@@ -124,7 +124,7 @@ class Informer:
             token = page.token
             if not token:
                 break
-        for ref in sorted(known):  # it went while nobody looked
+        for ref in sorted(known):  # it was deleted, and no watch reported that
             count += self._objects.see_gone(ref, int(version))
         self._watch = self._store.watch(self._kind, version)
         self._failures = 0
@@ -144,7 +144,7 @@ class Informer:
 
     def _see(self, each: Stored) -> bool:
         ref = ref_of(each)
-        if each.revision <= self._objects.revision(ref):  # an echo of our own write: do not even decode it
+        if each.revision <= self._objects.revision(ref):  # the echo of a write of our own is not even decoded
             return False
         try:
             value = each.value()
@@ -177,5 +177,5 @@ class Informers:
 
     @property
     def are_complete(self) -> bool:
-        """Whether every kind was listed once."""
+        """Whether every kind has been listed once."""
         return all(each.lists for each in self._all)

@@ -1,8 +1,9 @@
-"""What was decided, why, and what came of it: one line of JSON each, in order, for explanations, replays and diffs.
+"""Every decision, its reasons and its outcome: one line of JSON each, in order, for explanations, replays and diffs.
 
 A decision that writes is kept with its steps. A repeated "no" is kept once: as long as a workload is refused for the
-same reasons, only its count grows; so for a pod or gang that finds no nodes. Lines are capped by age and by size, the
-oldest go first; the digest is that of all lines ever written, so that two runs can be compared whatever they kept.
+same reasons, only a count grows. The same holds for a pod or gang that does not fit on the nodes. Lines are capped by
+age and by size; the oldest go first. The digest covers all lines ever written, so that two runs can be compared
+however many lines they keep.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ class JournalEntry(msgspec.Struct, frozen=True, omit_defaults=True, rename="came
     queue: str = ""
     decision: str = ""  # all lines of one decision carry its id
     reason: str = ""
-    by: str = ""  # of an eviction: for whom
+    by: str = ""  # of an eviction: the preemptor
     victims: tuple[str, ...] = ()
-    repeated: int = 0  # how often the line before this one, of the same workload, was found again
+    repeated: int = 0  # how often the line before this one, of the same workload, was repeated
     steps: tuple[tuple[str, tuple[str, ...], tuple[int, ...]], ...] = ()
 
 
@@ -42,7 +43,7 @@ class DecisionJournal:
         self._max_age_ms = settings.journal_age_ms
         self._max_bytes = settings.journal_bytes
         self._sink = sink
-        self._lines: deque[tuple[Millis, tuple[str, ...], bytes]] = deque()  # with whom they are about
+        self._lines: deque[tuple[Millis, tuple[str, ...], bytes]] = deque()  # with their workloads and items
         self._bytes = 0
         self._first = 1  # number of the oldest line that is kept
         self._of: dict[str, list[int]] = {}  # workload or item -> numbers of its lines
@@ -50,16 +51,16 @@ class DecisionJournal:
         self._repeats: dict[str, int] = {}
         self._digest = hashlib.sha256()
         self.count = 0
-        self.heard: list[Callable[[JournalEntry], None]] = []  # who listens
+        self.listeners: list[Callable[[JournalEntry], None]] = []
 
     def write(
         self, now: Millis, what: str, workload: WorkloadKey | None = None, *, queue: str = "", decision: str = "",
         reason: str = "", by: str = "", victims: tuple[str, ...] = (), steps: tuple[Step, ...] = (), item: str = "",
     ) -> None:  # fmt: skip
         self.count += 1
-        whom = item or workload or ""
-        self._last_no.pop(whom, None)
-        repeated = self._repeats.pop(whom, 0)
+        subject = item or workload or ""
+        self._last_no.pop(subject, None)
+        repeated = self._repeats.pop(subject, 0)
         entry = JournalEntry(
             number=self.count, at=MicroTime.of_millis(now).text, what=what, workload=workload or "", item=item,
             queue=queue, decision=decision, reason=reason, by=by, victims=victims, repeated=repeated,
@@ -70,35 +71,35 @@ class DecisionJournal:
         self._keep(now, tuple(each for each in (workload, item) if each), line)
         if self._sink is not None:
             self._sink(line)
-        for listener in self.heard:
+        for listener in self.listeners:
             listener(entry)
 
     def refuse(
         self, now: Millis, workload: WorkloadKey | None, meaning: object, *, what: str, decision: str, reason: str,
         steps: tuple[Step, ...], queue: str = "", item: str = "",
     ) -> None:  # fmt: skip
-        """A "no": written if it says something else than the last one, counted otherwise."""
-        whom = item or workload or ""
-        if self._last_no.get(whom) == meaning:
-            self._repeats[whom] = self._repeats.get(whom, 0) + 1
+        """A "no": written if its meaning differs from the last one, else counted."""
+        subject = item or workload or ""
+        if self._last_no.get(subject) == meaning:
+            self._repeats[subject] = self._repeats.get(subject, 0) + 1
             return
         self.write(now, what, workload, queue=queue, decision=decision, reason=reason, steps=steps, item=item)
-        self._last_no[whom] = meaning
+        self._last_no[subject] = meaning
 
-    def forget(self, whom: str) -> None:
-        """A workload or item is gone: it will not be refused again."""
-        self._last_no.pop(whom, None)
-        self._repeats.pop(whom, None)
+    def forget(self, subject: str) -> None:
+        """A workload or item is gone: its last "no" is forgotten."""
+        self._last_no.pop(subject, None)
+        self._repeats.pop(subject, None)
 
     # --- reading ---
 
-    def of(self, whom: str) -> list[JournalEntry]:
-        """All lines about one workload, with its pods, or about one item, that are still here; oldest first."""
-        return [_decoder.decode(self._lines[number - self._first][2]) for number in self._of.get(whom, ())]
+    def of(self, subject: str) -> list[JournalEntry]:
+        """All lines about one workload and its pods, or about one item, that are still here; oldest first."""
+        return [_decoder.decode(self._lines[number - self._first][2]) for number in self._of.get(subject, ())]
 
-    def repeats(self, whom: str) -> int:
-        """How often its last "no" was found again."""
-        return self._repeats.get(whom, 0)
+    def repeats(self, subject: str) -> int:
+        """How often its last "no" was repeated."""
+        return self._repeats.get(subject, 0)
 
     def lines(self) -> Iterator[bytes]:
         for _, _, line in self._lines:
@@ -112,16 +113,16 @@ class DecisionJournal:
     def _keep(self, now: Millis, about: tuple[str, ...], line: bytes) -> None:
         self._lines.append((now, about, line))
         self._bytes += len(line)
-        for whom in about:
-            self._of.setdefault(whom, []).append(self.count)
+        for subject in about:
+            self._of.setdefault(subject, []).append(self.count)
         while len(self._lines) > 1 and (self._bytes > self._max_bytes or self._lines[0][0] < now - self._max_age_ms):
             _, oldest, dropped = self._lines.popleft()
             self._bytes -= len(dropped)
-            for whom in oldest:
-                numbers = self._of[whom]
+            for subject in oldest:
+                numbers = self._of[subject]
                 numbers.remove(self._first)
                 if not numbers:
-                    del self._of[whom]
+                    del self._of[subject]
             self._first += 1
 
 

@@ -1,4 +1,4 @@
-"""What happens in the engine, as lines of the journal."""
+"""The events of the engine, as lines of the journal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class JournalKeeper(Observer):
         if after is None and ref.kind == "Workload":
             self._journal.forget(ref.key)
 
-    def looked(self, outcome: Outcome, seconds: float, now: Millis) -> None:
+    def reconciled(self, outcome: Outcome, seconds: float, now: Millis) -> None:
         for placing in outcome.placings:
             note_placing(self._journal, placing, now)
 
@@ -46,7 +46,7 @@ class JournalKeeper(Observer):
                 steps=action.because,
             )  # fmt: skip
         else:
-            pod = departed.whom
+            pod = departed.stored
             self._journal.write(
                 now, "displaced", whose(pod) if isinstance(pod, Pod) else None, decision=action.decision,
                 reason=why.reason, by=why.by, item=f"pod {ref.key}",
@@ -87,7 +87,7 @@ def note_placing(journal: DecisionJournal, placing: Placing, now: Millis) -> Non
     if placing.what == "gone":
         journal.forget(item)
     elif placing.what == "unplaced":
-        lasting = [step for step in steps if step.rule is not Rule.PLACE_KEPT]  # who holds it changes
+        lasting = [step for step in steps if step.rule is not Rule.PLACE_KEPT]  # its holder changes
         meaning = (placing.reason, tuple((step.rule, step.subjects) for step in lasting))
         journal.refuse(
             now, placing.workload, meaning, what=placing.what, decision=placing.decision, reason=placing.reason,

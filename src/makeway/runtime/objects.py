@@ -1,9 +1,9 @@
 """What is known of the stored objects, and what they will be once the writes under way are stored.
 
-Two layers. *Stored*: each object at the newest revision that was seen, from a list, a watch or the answer to a write;
-older ones are dropped, so that the same event may come twice, late or out of order. *Expected*: the stored object with
-the edits of writes that are not answered yet; the scheduler's state follows this one, so that nothing is given away
-twice while a write is under way. When a write fails its edit is taken out again, and the state goes back by itself.
+Two layers. *Stored*: each object at the newest revision that was seen, from a list, a watch or the answer to a write.
+Older revisions are dropped, so that the same event may come twice, late or out of order. *Expected*: the stored object
+with the edits of writes that are not answered yet. The scheduler's state follows this layer, so that nothing is given
+away twice while a write is under way. When a write fails its edit is taken out again, and the state follows.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from makeway.controllers.contract import POD, WORKLOAD, Edit, KindName, Object, 
 TOMBSTONES_MAX = 10_000  # removed objects whose last revision is remembered: late events about them are dropped
 
 LAST_NAME = "\x7f"  # names are ASCII: it comes after all of them
-OWNED: tuple[KindName, ...] = (WORKLOAD, POD)  # kinds that are asked for by whose they are
+OWNED: tuple[KindName, ...] = (WORKLOAD, POD)  # kinds that are looked up by their owner
 
-EDITS = "executor"  # who gives up where an edit fails
+EDITS = "executor"  # the part that gives up where an edit fails
 
-# whom, the object before (None: it was not there), and after (None: gone)
+# the object, its state before (None: it was not there), and after (None: gone)
 Told = Callable[[Ref, KubernetesObject | None, KubernetesObject | None], None]
-GaveUp = Callable[[Ref, str, Exception | None], None]  # who could not be handled, by whom, and why; None: it is gone
+GaveUp = Callable[[Ref, str, Exception | None], None]  # the object, the part that gave up, and why; None: it is gone
 
 
 def raises(ref: Ref, part: str, error: Exception | None) -> None:
-    """Nobody is set aside here."""
+    """Sets no object aside."""
     if error is not None:
         raise error
 
 
 class ObjectCache:
-    """``on_stored`` hears of every newer stored object, ``on_expected`` of every change of what is expected.
+    """``on_stored`` is called with every newer stored object, ``on_expected`` with every change of what is expected.
 
-    ``gave_up`` hears of objects that cannot be read, or edited.
+    ``gave_up`` is called with objects that cannot be read, or edited.
     """
 
     def __init__(self, on_stored: Told, on_expected: Told, gave_up: GaveUp = raises) -> None:
@@ -50,9 +50,8 @@ class ObjectCache:
         self._gone: dict[Ref, int] = {}  # oldest first
         self._edits: dict[Ref, dict[int, Edit[Any]]] = {}  # of writes under way, by number, in order
         self._expected: dict[Ref, Any] = {}  # the same; only where there are edits
-        self._made: dict[
-            int, tuple[KubernetesObject, KubernetesObject | None]
-        ] = {}  # what an edit made of what, so that it is made once
+        # the input and the result of an edit, so that it is made once
+        self._made: dict[int, tuple[KubernetesObject, KubernetesObject | None]] = {}
         self._names: dict[str, list[tuple[str, str]]] = {}  # by kind, sorted
         self._owned: dict[tuple[str, str], dict[Ref, None]] = {}  # kind, uid of a controller -> its Workloads or Pods
         self._queued: dict[tuple[str, str], dict[Ref, None]] = {}  # LocalQueue -> its Workloads that have not finished
@@ -75,7 +74,7 @@ class ObjectCache:
             yield self._stored[Ref(kind, namespace, name)]
 
     def in_namespace(self, kind: KindName[Object], namespace: str) -> list[Object]:
-        """Those of a kind that live in a namespace, by name; the others cost nothing."""
+        """All objects of a kind in a namespace, by name; other namespaces cost nothing."""
         names = self._names.get(kind, [])
         first, last = (bisect_left(names, (namespace, bound)) for bound in ("", LAST_NAME))
         return [self._stored[Ref(kind, *each)] for each in names[first:last]]
@@ -92,7 +91,7 @@ class ObjectCache:
     # --- what is stored ---
 
     def see(self, ref: Ref[Object], value: Object, revision: int, *, settles: int = 0) -> bool:
-        """An object as it is at ``revision``; whether that is news. ``settles``: the write that made it so."""
+        """An object as it is at ``revision``; return whether that is news. ``settles``: the write that made it so."""
         if settles and ref in self._edits:
             self._edits[ref].pop(settles, None)
             self._made.pop(settles, None)
@@ -110,7 +109,7 @@ class ObjectCache:
         return True
 
     def see_gone(self, ref: Ref, revision: int) -> bool:
-        """An object is no more, at ``revision``; whether that is news."""
+        """An object is gone, at ``revision``; return whether that is news."""
         if revision < self._revisions.get(ref, 0) or ref not in self._stored:
             self._bury(ref, max(revision, self._gone.get(ref, 0)))
             return False
@@ -139,13 +138,13 @@ class ObjectCache:
     # --- what is expected ---
 
     def assume(self, ref: Ref[Object], number: int, edit: Edit[Object], *, quietly: bool = False) -> None:
-        """A write is under way. ``quietly``: the state knows already what will come of it."""
+        """A write is under way. ``quietly``: the state has its effect already."""
         before = self.expected(ref)
         self._edits.setdefault(ref, {})[number] = edit
         self._expect(ref, before, quietly=quietly)
 
     def settle(self, ref: Ref, number: int) -> None:
-        """A write is answered: whatever it did is in the stored object by now, or will never be."""
+        """A write is answered: its effect is in the stored object by now, or will never be."""
         edits = self._edits.get(ref, {})
         if number not in edits:
             return
@@ -155,7 +154,7 @@ class ObjectCache:
         self._expect(ref, before)
 
     def edited(self, number: int, edit: Edit[Any], value: KubernetesObject) -> KubernetesObject | None:
-        """What the edit of a write that is assumed makes of ``value``."""
+        """What the edit of an assumed write makes of ``value``."""
         known = self._made.get(number)
         if known is None or known[0] is not value:
             known = self._made[number] = (value, edit(value))
@@ -173,7 +172,7 @@ class ObjectCache:
         edits = self._edits[ref]
         for number, edit in edits.items():
             edited = None if value is None else self._applied(ref, number, edit, value)
-            value = value if edited is None else edited  # what no longer applies will fail when it is written
+            value = value if edited is None else edited  # an edit that no longer applies will fail when it is written
         if edits:
             self._expected[ref] = value
         else:
@@ -182,7 +181,7 @@ class ObjectCache:
         if not quietly:
             self._on_expected(ref, before, value)
 
-    # --- who belongs to whom ---
+    # --- owners and queues ---
 
     def _index(self, ref: Ref, before: KubernetesObject | None, after: KubernetesObject | None) -> None:
         if ref.kind not in OWNED:

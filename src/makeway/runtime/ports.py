@@ -3,16 +3,16 @@
 A Store behaves like a Kubernetes API server, whatever is behind it: memory, SQLite, a real cluster. The promises are
 tests (``testing.conformance``), and every Store passes them.
 
-**Calls are synchronous.** A step of the engine is a function of what it was told, and the virtual driver must own all
-of its order; so a write is a call that returns or raises, and a watch is *pulled* with ``poll``, which never waits.
-Whoever needs many writes in flight or must not block (the live driver) makes these calls in threads of its own; that
-is a matter of the driver, not of every function on the way.
+**Calls are synchronous.** A step of the engine is a function of its inputs, and the virtual driver must own all of its
+order; so a write is a call that returns or raises, and a watch is *pulled* with ``poll``, which never waits. A driver
+that needs many writes in flight or must not block (the live one) makes these calls in threads of its own; the
+functions on the way do not know of it.
 
 **Objects leave as bytes with a small decoded header** (``Stored``). A store of 100,000 workloads holds their pod
-templates too, and hardly anyone reads those: informers look at the header and decode what they need, once. Bytes also
+templates too, and few readers need those: informers look at the header and decode what they need, once. Bytes also
 cannot be changed by a reader. **Objects enter as wire structs or trees** (``Body``): structs from our own controllers,
 trees from users and in older versions, both named by their own apiVersion, kind, namespace and name. A tree that was
-read already enters as its ``Reading``, with what was wrong or odd about it.
+read already enters as its ``Reading``, with its problems.
 
 **Errors**, by what the caller can do about them::
 
@@ -27,10 +27,10 @@ read already enters as its ``Reading``, with what was wrong or odd about it.
     └── Retryable            nothing is wrong with the request; ``retry_after`` says when to try again
         ├── TooManyRequests
         ├── Unavailable
-        └── TimedOut         nobody knows whether it was applied: read before writing again
+        └── TimedOut         it is unknown whether it was applied: read before writing again
 
-At the end stand rules of the API as plain functions: the Stores of our own, in memory and on SQLite, both follow
-them, and adapters do not know each other.
+At the end stand rules of the API as plain functions: our own Stores, in memory and on SQLite, both follow them, and
+adapters do not know each other.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ Propagation = Literal["Background", "Foreground", "Orphan"]
 POD_GRACE_SECONDS = 30
 OBJECT_BYTES_MAX = 3 * 512 * 1024  # of one object as it is stored: what etcd takes in a request
 OWN_BYTES_MAX = 4 * 512 * 1024  # with what our own controllers write beside it: they have room where clients have none
-_UNCOUNTED = {  # their changes are not counted in Kubernetes
+_UNCOUNTED = {  # kinds whose changes Kubernetes does not count
     *(("", name) for name in ("ConfigMap", "Event", "LimitRange", "Namespace", "Node", "Secret")),
     ("coordination.k8s.io", "Lease"),
     ("node.k8s.io", "RuntimeClass"),
@@ -71,13 +71,13 @@ EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 
 class Clock(Protocol):
-    """What time it is. The virtual driver answers with its own time, the live one with the machine's."""
+    """The time. The virtual driver answers with its own time, the live one with the machine's."""
 
     def __call__(self) -> Millis: ...
 
 
 class Names(Protocol):
-    """Where a Store gets what must be unique. A seeded source makes two runs give the same objects."""
+    """Where a Store gets unique values. A seeded source makes two runs give the same objects."""
 
     def uid(self) -> str:
         """A uid that no object ever had."""
@@ -188,12 +188,12 @@ class _Header(msgspec.Struct):
 _HEADERS = msgspec.json.Decoder(_Header, dec_hook=decode_hook)
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 RECENT_MAX = 4096
-_recent: deque[Stored] = deque()  # those whose value is kept beside their bytes: a write is read by several at once
+_recent: deque[Stored] = deque()  # those whose value is kept beside their bytes, because a write has several readers
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An object at one revision: its bytes in the stored version, and the part of its metadata that all readers ask."""
+    """An object at one revision: its bytes in the stored version, and the part of its metadata that readers need."""
 
     kind: Kind
     namespace: str  # "" where the kind has none
@@ -210,7 +210,7 @@ class Stored:
 
     @classmethod
     def read(cls, kind: Kind, data: bytes) -> Stored:
-        """From bytes that a Store wrote, in the stored version; of the rest only the end is looked for."""
+        """From bytes that a Store wrote, in the stored version; only the end of them is parsed."""
         return cls.of(kind, _HEADERS.decode(data).metadata, data)
 
     @classmethod
@@ -222,7 +222,7 @@ class Stored:
 
     @classmethod
     def of(cls, kind: Kind, meta: ObjectMeta, data: bytes) -> Stored:
-        """From bytes that were just made, by whoever has their metadata at hand."""
+        """From bytes that were just made, where the metadata is at hand."""
         return cls(
             kind=kind, namespace=meta.namespace, name=meta.name, uid=meta.uid, resource_version=meta.resource_version,
             generation=meta.generation, labels=MappingProxyType(dict(meta.labels)),
@@ -252,7 +252,7 @@ class Stored:
         return int(self.resource_version)
 
     def value(self) -> Any:
-        """A wire struct of ``kind.type``. All who ask for it soon after each other share one, and change nothing."""
+        """A wire struct of ``kind.type``. Readers that ask soon after each other share one, and must not change it."""
         found: Any = self._value
         if found is None:
             found = codec.decode(self.data, self.kind.type)
@@ -312,7 +312,7 @@ class Store(Protocol):
     """
 
     def latest(self, kind: Kind) -> int | None:
-        """The newest revision of a kind, where that is known without asking anybody; None: only a watch can tell."""
+        """The newest revision of a kind, where that is known without a request; None: only a watch can tell."""
 
     def get(self, kind: Kind, namespace: str, name: str) -> Stored:
         """Raises NotFound."""
@@ -344,18 +344,18 @@ class Store(Protocol):
     def update(self, body: Body) -> Stored:
         """All but status, and all of it: what the body lacks goes. A change of nothing is no write.
 
-        A resourceVersion or uid in the body must be the present one, else Conflict. Whoever takes the last finalizer
-        of an object that is being deleted removes it.
+        A resourceVersion or uid in the body must be the present one, else Conflict. A write that takes the last
+        finalizer of an object that is being deleted removes it.
         """
 
     def update_status(self, body: Body) -> Stored:
-        """The status alone; of the metadata only resourceVersion and uid are looked at, as in ``update``."""
+        """The status alone; of the metadata only resourceVersion and uid are read, as in ``update``."""
 
     def patch(
         self, kind: Kind, namespace: str, name: str, change: Mapping[str, Tree], *, status: bool = False
     ) -> Stored:
-        """A JSON merge patch of the object or of its status; lists are replaced, so who merges conditions by type
-        sends them all, and a resourceVersion. An apiVersion in the change says which version it speaks of.
+        """A JSON merge patch of the object or of its status. Lists are replaced, so a caller that merges conditions by
+        type sends them all, and a resourceVersion. The patch is in the version of its apiVersion, if it has one.
         """
 
     def delete(
@@ -382,7 +382,7 @@ class Revision(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FieldTerm:
-    """What one field of an object must be, or must not be; a field that is not set is "".
+    """The value that one field of an object must have, or must not have; a field that is not set is "".
 
     ``otherwise``: the field that counts where the first one is not set.
     """
@@ -451,14 +451,14 @@ class Filter:
         return True
 
     def event(self, change: Revision) -> WatchEvent | None:
-        """What a change looks like to someone who sees only these objects."""
+        """How a change looks to a client that sees only these objects."""
         after = change.after
         if kind_key(after.kind) != self.key:
             return None
         version = after.resource_version
         if (
             self.namespace is None and not self.labels and not self.fields
-        ):  # it sees all of them, as nearly everybody does
+        ):  # it sees all of them, as nearly all clients do
             return WatchEvent(change.type, version, after)
         was = self.takes(change.before)
         if change.type == "DELETED":

@@ -1,12 +1,12 @@
 """Objects that a part of us could not handle: each is set aside, says so, and is tried again; all others go on.
 
-Whoever handles one object hands in what went wrong with it, and goes on with the next. What could not be handled counts
-as not there for that part alone: other parts may well read the object. It is told once per cause, as an Event at the
-object, to whoever listens, and in two metrics. It is tried again whenever its object changes
-or somebody looks at it, and a bounded number of times by itself, after growing pauses.
+A part that fails to handle an object hands in the error, and goes on with the next object. For that part alone the
+object counts as not there; other parts may well read it. Each new cause is told once: as an Event of the object, to
+the listeners, and in two metrics. The object is tried again whenever it changes or is reconciled, and a bounded number
+of times by itself, after growing pauses.
 
-``tolerates`` says which errors may be dealt with so. Where tests and simulations run there are none, but for those that
-were made on purpose: a fault of ours must not hide here.
+``tolerates`` says which errors are dealt with so. In tests and simulations these are only errors that were made on
+purpose: a fault of ours must not hide here.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ log = logging.getLogger("makeway.set_aside")
 
 REASON = "SetAside"  # of the Event, and of the condition of a Workload that cannot wait in a queue
 CASES_MAX = 10_000  # objects that are remembered; beyond that the oldest are forgotten, and told again
-TRIES_MAX = 8  # by itself; later only a change of the object, or a new start, brings it back
+TRIES_MAX = 8  # by itself; later it is tried again only after a change of the object, or a new start
 CAUSE_CHARS_MAX = 400
 
 Tolerates = Callable[[Exception], bool]
-Heard = Callable[[Ref, str, Exception], None]  # object, part, what went wrong
-Probe = Callable[[str, Ref], None]  # part, object: called before an object is handled; may raise, as a test of us
+Listener = Callable[[Ref, str, Exception], None]  # object, part, what went wrong
+Probe = Callable[[str, Ref], None]  # part, object: called before an object is handled; a test may make it raise
 
 
 def nothing(_: Exception) -> bool:
-    """Every error goes on to whoever drives."""
+    """Every error goes on to the driver."""
     return False
 
 
 def anything(_: Exception) -> bool:
-    """For those who serve: whatever it is, it is this object's alone."""
+    """For a server: every error concerns its object alone."""
     return True
 
 
@@ -49,11 +49,11 @@ def anything(_: Exception) -> bool:
 class _Case:
     cause: str = ""
     again: bool = True  # it is tried again by itself
-    tries: int = 0  # so often since the object last changed
+    tries: int = 0  # so many since the object last changed
 
 
 class SetAside:
-    """``notes`` takes what is to become Events. A *part* is a name with dots; the first word is its room."""
+    """``notes`` takes notes for Events. A *part* is a name with dots; the first word is its room."""
 
     def __init__(
         self, notes: deque[Note], metrics: MetricsRegistry | None = None, tolerates: Tolerates = nothing
@@ -64,13 +64,13 @@ class SetAside:
         self._cases: dict[Ref, dict[str, _Case]] = {}  # by object and part, the oldest first
         self._now: Counter[tuple[str, str]] = Counter()  # how many there are by kind and room
         self._retries: Timers[Ref] = Timers()
-        self.heard: list[Heard] = []  # who listens
-        self.total = 0  # how often one was set aside, for tests and figures
+        self.listeners: list[Listener] = []
+        self.total = 0  # how often an object was set aside, for tests and figures
 
     def __bool__(self) -> bool:
         return bool(self._cases)
 
-    def put(self, whom: Ref, part: str, error: Exception, now: Millis, *, again: bool = True) -> None:
+    def put(self, ref: Ref, part: str, error: Exception, now: Millis, *, again: bool = True) -> None:
         """``part`` could not handle this object. Raises the error where that is not tolerated.
 
         ``again``: it is worth a try without a change of the object.
@@ -78,74 +78,74 @@ class SetAside:
         if not self._tolerates(error):
             raise error
         cause = cause_of(error)
-        parts = self._cases.setdefault(whom, {})
+        parts = self._cases.setdefault(ref, {})
         case = parts.get(part)
         if case is None:
-            self._count(whom.kind, room_of(part), 1)
+            self._count(ref.kind, room_of(part), 1)
             case = parts[part] = _Case(again=again)
         if case.cause != cause:
             case.cause = cause
-            self._tell(whom, part, error, cause)
+            self._tell(ref, part, error, cause)
         if again:
-            self._try_again(whom, case, now)
+            self._try_again(ref, case, now)
         if len(self._cases) > CASES_MAX:
             self.forget(next(iter(self._cases)))
 
-    def _try_again(self, whom: Ref, case: _Case, now: Millis) -> None:
-        """Others may look at it as often as they like meanwhile: that uses up none of its tries."""
-        waits_until = self._retries.at(whom)
+    def _try_again(self, ref: Ref, case: _Case, now: Millis) -> None:
+        """Reconciles may try the object as often as they like meanwhile: that uses up none of its tries."""
+        waits_until = self._retries.at(ref)
         if case.tries == TRIES_MAX or (case.tries and waits_until is not None):
             return
         case.tries += 1
         at = Millis(now + backoff_ms(case.tries))
-        self._retries.set(whom, at if waits_until is None else min(at, waits_until))
+        self._retries.set(ref, at if waits_until is None else min(at, waits_until))
 
-    def _tell(self, whom: Ref, part: str, error: Exception, cause: str) -> None:
+    def _tell(self, ref: Ref, part: str, error: Exception, cause: str) -> None:
         self.total += 1
-        for listener in self.heard:
-            listener(whom, part, error)
-        self._notes.append(Note(whom, "Warning", REASON, words(part, cause)))
+        for listener in self.listeners:
+            listener(ref, part, error)
+        self._notes.append(Note(ref, "Warning", REASON, words(part, cause)))
         if self._metrics is not None:
-            self._metrics.aside.told(whom.kind, room_of(part))
+            self._metrics.aside.told(ref.kind, room_of(part))
 
     def _count(self, kind: str, room: str, more: int) -> None:
         self._now[kind, room] += more
         if self._metrics is not None:
             self._metrics.aside.are(kind, room, self._now[kind, room])
 
-    def handled(self, whom: Ref, part: str) -> None:
-        """This part has no trouble with the object any more."""
-        parts = self._cases.get(whom)
+    def handled(self, ref: Ref, part: str) -> None:
+        """This part can handle the object again."""
+        parts = self._cases.get(ref)
         if parts is None or parts.pop(part, None) is None:
             return
         if not parts:
-            del self._cases[whom]
-            self._retries.set(whom, None)
-        self._count(whom.kind, room_of(part), -1)
+            del self._cases[ref]
+            self._retries.set(ref, None)
+        self._count(ref.kind, room_of(part), -1)
 
-    def changed(self, whom: Ref) -> None:
-        """The object is another: what was tried in vain counts no more, and who does not try by itself says so anew."""
-        for part, case in list(self._cases.get(whom, {}).items()):
+    def changed(self, ref: Ref) -> None:
+        """The object has changed: failed tries count no more, and a part that does not try by itself reports anew."""
+        for part, case in list(self._cases.get(ref, {}).items()):
             case.tries = 0
             if not case.again:
-                self.handled(whom, part)
+                self.handled(ref, part)
 
-    def forget(self, whom: Ref) -> None:
-        """It is gone."""
-        for part in list(self._cases.get(whom, ())):
-            self.handled(whom, part)
+    def forget(self, ref: Ref) -> None:
+        """The object is gone."""
+        for part in list(self._cases.get(ref, ())):
+            self.handled(ref, part)
 
-    def cause(self, whom: Ref, part: str) -> str | None:
-        """Why this part gave up on it; None: it did not."""
-        case = self._cases.get(whom, {}).get(part)
+    def cause(self, ref: Ref, part: str) -> str | None:
+        """Why this part gave up on the object; None: it did not."""
+        case = self._cases.get(ref, {}).get(part)
         return None if case is None else case.cause
 
     def of(self, part: str) -> set[Ref]:
         """All objects that this part gave up on."""
-        return {whom for whom, parts in self._cases.items() if part in parts}
+        return {ref for ref, parts in self._cases.items() if part in parts}
 
     def due(self, now: Millis) -> Iterator[Ref]:
-        """Those that are to be tried again."""
+        """The objects that are to be tried again."""
         return self._retries.due(now)
 
     def next_at(self) -> Millis | None:
@@ -156,14 +156,14 @@ class SetAside:
         return [(ref, part, case.cause) for ref in sorted(self._cases) for part, case in self._cases[ref].items()]
 
 
-def logged(whom: Ref, part: str, error: Exception) -> None:
-    """For those who serve: where in our code it happened."""
-    name = whom.key if whom.namespace else whom.name
-    log.error("%s %s: %s", whom.kind, name, words(part, cause_of(error)), exc_info=error)
+def logged(ref: Ref, part: str, error: Exception) -> None:
+    """For a server: where in our code it happened."""
+    name = ref.key if ref.namespace else ref.name
+    log.error("%s %s: %s", ref.kind, name, words(part, cause_of(error)), exc_info=error)
 
 
 def words(part: str, cause: str) -> str:
-    """What people are told at the object."""
+    """The text that people read at the object."""
     return f"makeway has set it aside: {part} cannot handle it: {cause}; it is tried again when it changes"
 
 
@@ -172,7 +172,7 @@ def room_of(part: str) -> str:
 
 
 def cause_of(error: Exception) -> str:
-    """An error in one line: what a reader of objects says speaks for itself, others say what they are."""
+    """An error in one line: errors of reading speak for themselves, others are shown with their type."""
     text = " ".join(str(error).split())
     if not isinstance(error, msgspec.ValidationError) or not text:
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__

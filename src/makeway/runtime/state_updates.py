@@ -1,7 +1,7 @@
-"""Old and new object -> what happened: the state is brought up to date, and it is noted who is concerned.
+"""From old and new object to what happened: the state is brought up to date, and what follows is noted.
 
-This is the only place that knows which change of which kind may let somebody in (S-4.6, 4.7). What it notes is worked
-off by the engine: queues to be woken, objects to be looked at, queues whose expiry timer has to be set again.
+This is the only place that knows which change of which kind may admit a workload (S-4.6, 4.7). The engine works off
+what is noted: queues to be woken, objects to be reconciled, queues whose expiry timer has to be set again.
 
 Promises: the state after a change is that of a state loaded from the new objects, but for what a restart may forget
 (S-3.11); a change that fails half way has changed nothing; one that no decision depends on costs one comparison.
@@ -28,7 +28,7 @@ from makeway.runtime.updates.workloads import WorkloadUpdates
 
 
 class StateUpdater:
-    """``probe``: called before an object is lowered, by whoever tests what becomes of it then."""
+    """``probe``: called before an object is lowered, to test what happens when that fails."""
 
     def __init__(self, state: State, set_aside: SetAside | None = None, probe: Probe | None = None) -> None:
         self.context = UpdateContext(state, SetAside(deque()) if set_aside is None else set_aside)
@@ -40,7 +40,7 @@ class StateUpdater:
         self._configuration = QueueConfiguration(self.context, reader)
 
     def follow(self, objects: ObjectCache) -> None:
-        """These are the objects whose changes it is told of."""
+        """These are the objects whose changes are reported here."""
         self.context.objects = objects
 
     def changed(self, ref: Ref, before: Any, after: Any) -> None:
@@ -64,7 +64,7 @@ class StateUpdater:
             self._surroundings.runtime_class(ref, after)
 
     def stored(self, ref: Ref, before: KubernetesObject | None, after: KubernetesObject | None) -> None:
-        """A newer object is stored: whoever is concerned is looked at."""
+        """A newer object is stored: it and the objects concerned are reconciled."""
         objects, enqueue = self.context.objects, self.follow_ups.enqueue
         enqueue(ref)
         for value in (before, after):
@@ -77,7 +77,7 @@ class StateUpdater:
                     for workload in objects.owned(reference.uid, WORKLOAD):
                         enqueue(Ref.of(workload))
         if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
-            for kind in OWNED:  # what kept it from going may be gone with its owner
+            for kind in OWNED:  # they may have waited for their owner to go
                 for owned in objects.owned(before.metadata.uid, kind):
                     enqueue(Ref.of(owned))
 
@@ -86,7 +86,7 @@ class StateUpdater:
         self._configuration.configure()
 
     def try_again(self, ref: Ref) -> None:
-        """Handle an object anew that was set aside, as if it had just come."""
+        """Handle an object anew that was set aside, as if it were new."""
         self.follow_ups.enqueue(ref)
         if ref.kind in CONFIGURING:
             self._configuration.read_again(ref)

@@ -1,19 +1,19 @@
-"""One clock for all that a server does: it goes on evenly, whoever sets the clock of the machine.
+"""One clock for all that a server does: it goes on evenly when the clock of the machine is set.
 
-Two clocks stand behind it. That of the *wall* is right about the date, and may be set at any time, by any amount. That
-of the *machine* counts the time since it was started, also while it slept, and nobody sets it, but it knows no date.
-The steady clock begins with the date and then counts as the machine does. Where the wall has since come to differ, it
-follows, faster or slower by at most a tenth.
+Two clocks stand behind it. The *wall* clock is right about the date, and may be set at any time, by any amount. The
+clock of the *machine* counts the time since its start, also while it slept. It cannot be set, and knows no date. The
+steady clock begins with the date and then counts as the machine does. When the wall clock differs, the steady clock
+follows it, faster or slower by at most a tenth.
 
 Promises:
 
 - It never goes back, and never jumps but for time in which the machine slept. So what lasts a minute lasts between 54
   and 67 seconds: nothing stalls because a clock was put back, nothing expires because one was put forward.
-- All times of one server come from it, so that those in objects and those that it waits for agree with each other.
-- A server that is started again does not begin before ``not_before``, what the one before it has told: no stored time
-  lies ahead because a clock was put back in between.
+- All times of one server come from it, so that the times in objects and the times that it waits for agree.
+- A server that is started again does not begin before ``not_before``, the last time of the server before it: no stored
+  time lies ahead because a clock was put back in between.
 
-Not here: what others judge by their own clocks, tokens and certificates; they go by the wall.
+Not here: what others judge by their own clocks, such as tokens and certificates; they go by the wall clock.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Nanos = Callable[[], int]
 
 
 def machine_ns() -> int:
-    """The time since this machine was started, the time that it slept too."""
+    """The time since this machine was started, with the time in which it slept."""
     return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def wall_ns() -> int:
-    """The date, as this machine believes it to be."""
+    """The date, as this machine has it."""
     return time.time_ns()
 
 
@@ -53,7 +53,7 @@ class SteadyClock:
         return Millis(self._read()[0] // 1_000_000)
 
     def behind_ms(self) -> int:
-        """How far the wall is ahead of it; below 0 where it is ahead of the wall."""
+        """How far the wall clock is ahead of it; below 0 where it is ahead of the wall clock."""
         now, wall = self._read()
         return (wall - now) // 1_000_000
 

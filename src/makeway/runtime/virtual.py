@@ -1,7 +1,7 @@
-"""The virtual driver: time stands still while there is something to do, then jumps to when there will be.
+"""The virtual driver: time stands still while there is something to do, then jumps to the next time that is due.
 
-Actors take turns in their order until none of them has anything left to do at the present time. So a run depends on
-its actors and its start alone, and hours pass in the time it takes to decide what happens in them.
+Actors step in their order until none of them has anything left to do at the present time. So a run depends on its
+actors and its start alone, and hours pass in the time it takes to decide what happens in them.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import Protocol
 
 from makeway.core.model import Millis, invariant
 
-ROUNDS_MAX = 1_000_000  # turns at one point in time; who needs more will never end
+ROUNDS_MAX = 1_000_000  # rounds at one point in time; a run that needs more will never end
 
 
 class Actor(Protocol):
-    """Whoever acts in time: the engine, the outside world."""
+    """A part that acts in time: the engine, the outside world."""
 
     def step(self, now: Millis) -> bool:
-        """Do what there is to do; whether there was anything."""
+        """Do what there is to do; return whether there was anything."""
 
     def next_at(self) -> Millis | None:
-        """When there will be something to do, if nobody else does anything."""
+        """When there will be something to do, if no other actor does anything."""
 
 
 class VirtualClock:
@@ -35,7 +35,7 @@ class VirtualClock:
 
 
 class Virtual:
-    """``watching`` hears the time after each point in time is worked off."""
+    """``watching`` is called with the time after each point in time is worked off."""
 
     def __init__(
         self, clock: VirtualClock, actors: Sequence[Actor], watching: Callable[[Millis], None] | None = None

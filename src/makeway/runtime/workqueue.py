@@ -1,7 +1,7 @@
-"""Whom to look at, now or later: each object at most once, in the order in which it was first named.
+"""Which objects to reconcile, now or later: each object at most once, in the order in which it was first added.
 
-It is given the time and never asks for it. A timer belongs to somebody: setting it again replaces the earlier one, so
-that there are never more timers than objects.
+It is given the time and never asks for it. A timer has an owner: setting it again replaces the earlier one, so that
+there are never more timers than objects.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ def backoff_ms(attempts: int) -> int:
 
 
 class ReconcileQueue(Generic[T]):
-    """An ordered set: naming somebody twice is naming him once."""
+    """An ordered set: adding an object twice is adding it once."""
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[T, None] = OrderedDict()  # a dict gets slow where its first ones are taken out
 
-    def add(self, whom: T) -> None:
-        self._waiting.setdefault(whom)
+    def add(self, item: T) -> None:
+        self._waiting.setdefault(item)
 
     def take(self) -> T:
         return self._waiting.popitem(last=False)[0]
@@ -48,21 +48,21 @@ class Timers(Generic[T]):
         self._set: dict[T, tuple[Millis, int]] = {}
         self._count = 0
 
-    def set(self, whom: T, at: Millis | None) -> None:
-        """None stops it."""
+    def set(self, owner: T, at: Millis | None) -> None:
+        """Set the timer of an owner; None stops it."""
         if at is None:
-            self._set.pop(whom, None)
+            self._set.pop(owner, None)
             return
-        known = self._set.get(whom)
+        known = self._set.get(owner)
         if known is not None and known[0] == at:
             return
         self._count += 1
-        self._set[whom] = (at, self._count)
-        heappush(self._heap, (at, self._count, whom))
+        self._set[owner] = (at, self._count)
+        heappush(self._heap, (at, self._count, owner))
 
-    def at(self, whom: T) -> Millis | None:
-        """When it goes off."""
-        known = self._set.get(whom)
+    def at(self, owner: T) -> Millis | None:
+        """When the timer of an owner goes off."""
+        known = self._set.get(owner)
         return None if known is None else known[0]
 
     def next_at(self) -> Millis | None:
@@ -71,14 +71,14 @@ class Timers(Generic[T]):
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: Millis) -> Iterator[T]:
-        """Those whose time has come; each goes off once."""
+        """Owners whose time has come; each goes off once."""
         return self._due(now) if self._heap and self._heap[0][0] <= now else iter(())
 
     def _due(self, now: Millis) -> Iterator[T]:
         while (at := self.next_at()) is not None and at <= now:
-            whom = heappop(self._heap)[2]
-            del self._set[whom]
-            yield whom
+            owner = heappop(self._heap)[2]
+            del self._set[owner]
+            yield owner
 
     def __len__(self) -> int:
         return len(self._set)

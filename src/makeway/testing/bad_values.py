@@ -1,8 +1,8 @@
 """Bad values for every field of every kind: each stands in an object that is otherwise small and good.
 
 ``places`` walks the shape of a kind and names every field that can be reached, through lists and maps too;
-``bad_values`` says what to try there; ``planted`` puts a value into its place. Code that takes such an object in must
-refuse it, or come to no harm by it.
+``bad_values`` lists values to try there; ``planted`` puts a value into its place. Code that reads such an object must
+refuse it, or not be harmed by it.
 
 Promises: equal calls give equal values, in the same order; ``good_value`` is one that its place can hold.
 """
@@ -51,7 +51,7 @@ class FieldPlace:
 
 
 def places(kind: Kind, version: str | None = None) -> Iterator[FieldPlace]:
-    """Every field of a kind, each before what is in it."""
+    """Every field of a kind, each before the fields in it."""
     chosen = version or kind.versions[0]
     for place in _within(kind, chosen, kind.shape(chosen), ()):
         if place.steps[0] not in _ENVELOPE:
@@ -115,7 +115,7 @@ _MAPS: tuple[Tree, ...] = (
 
 
 def bad_values(place: FieldPlace) -> Iterator[Tree]:
-    """What is wrong there, or might be: words, cases, numbers, types, sizes. A few may be good in some places."""
+    """Values that are or may be wrong there: words, cases, numbers, types, sizes. A few may be good in some places."""
     shape, limit = place.field.shape, place.field.limit
     if isinstance(shape, Record):
         yield from _BLOCKS
@@ -160,7 +160,7 @@ _OBJECTS: dict[tuple[str, str], dict[str, Tree]] = {
     ("kueue.x-k8s.io", "MultiKueueCluster"): {"spec": {"clusterSource": {"kubeConfig": {"location": "worker"}}}},
 }  # fmt: skip
 _ASSIGNMENT: dict[str, Tree] = {"name": "main", "count": 1, "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "1"}}
-_BLOCKS_OF: dict[str, dict[str, Tree]] = {  # beyond what is required: what rules between fields want
+_BLOCKS_OF: dict[str, dict[str, Tree]] = {  # beyond what is required: fields that rules between fields demand
     "Admission": {"clusterQueue": "cq", "podSetAssignments": [_ASSIGNMENT]},
     "ClaimedAssignment": {"name": "main", "count": 1, "flavors": {"cpu": "f"}},
     "Condition": {"type": "Fine", "status": "True", "reason": "Fine", "message": "", "lastTransitionTime": _WHEN},
@@ -191,7 +191,7 @@ _GOOD_FORMS: dict[str, Tree] = {"address": "10.0.0.7", "port": 80}
 
 
 def good_object(kind: Kind, version: str | None = None, name: str = "bad") -> dict[str, Tree]:
-    """A small object of a kind that a server takes, given a queue ``main``, a ClusterQueue ``cq``, a flavor ``f``."""
+    """A small object of a kind that a server accepts, given a queue ``main``, a ClusterQueue ``cq``, a flavor ``f``."""
     chosen = version or kind.versions[0]
     meta: dict[str, Tree] = {"name": name, **({"namespace": "default"} if kind.namespaced else {})}
     if kind.key == ("batch", "Job"):
@@ -228,7 +228,7 @@ def _good_leaf(shape: Leaf, field: Field) -> Tree:
 
 
 def _good_block(shape: Record, skip: tuple[str, ...] = ()) -> dict[str, Tree]:
-    """A block with what is required in it."""
+    """A block with its required fields."""
     made = {
         name: good_value(field)
         for name, field in shape.fields.items()

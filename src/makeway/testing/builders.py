@@ -1,6 +1,6 @@
 """Keyword factories for the core's nouns, with boring defaults, so that a test says only what it is about.
 
-Amounts are what people say: ``cpu=2`` is two cores (2000 in the model), other resources are whole units. Times are
+Amounts are as people say them: ``cpu=2`` is two cores (2000 in the model), other resources are whole units. Times are
 seconds. One flavor, one resource and one namespace are assumed unless a test names others.
 
 ``state`` takes everything in one call and any order; ``cycle`` and ``leave`` are the two things that happen to it.
@@ -45,7 +45,7 @@ POLICIES = {"within": WithinClusterQueue, "reclaim": ReclaimWithinCohort, "borro
 
 
 def units(amount: Amount, resource: str) -> int:
-    """Cores become thousandths; whatever else there is comes in whole units."""
+    """Cores become thousandths; other resources are whole units."""
     return round(amount * 1000) if resource == "cpu" else int(amount)
 
 
@@ -88,7 +88,7 @@ def queue(
 ) -> tuple[Queue, QuotaSpec]:
     """A queue and its quota; ``settings`` are fields of ``Queue``, policies by their values in the API.
 
-    One group covers all it has quota of.
+    One group covers all resources that it has quota of.
     """
     spec = QuotaSpec(
         name=name, parent=cohort, nominal=amounts(nominal), borrowing=amounts(borrowing), lending=amounts(lending),
@@ -130,7 +130,7 @@ def flavor(
     )
 
 
-# --- who waits and who runs ------------------------------------------------------------------------------------------
+# --- waiting and running ----------------------------------------------------------------------------------------------
 
 
 def pod_set(name: str = "main", *, count: int = 1, cpu: Amount = 1, **settings: Any) -> PodSet:
@@ -207,7 +207,7 @@ def cycle(on: State, at: Amount = 0) -> Plan:
 
 
 def leave(on: State, *names: str, reason: str = "", at: Amount = 0, returns: bool = True) -> None:
-    """Holders let go of their quota; they wait again unless they are done, and their trees are woken (S-3.7)."""
+    """Holders release their quota; they wait again unless they are done, and their trees are woken (S-3.7)."""
     for each in [each for members in on.holders.of_queue.values() for each in list(members.values())]:
         if each.uid in names:
             on.release(each, seconds(at))

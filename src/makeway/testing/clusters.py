@@ -152,7 +152,7 @@ class _Maker:
         return AffinityTerm(selector, key, named, teams)
 
     def _related(self, pod: Pod) -> Pod:
-        """The pod with something that it asks of others."""
+        """The pod with a rule about other pods."""
         dice = self._dice
         what = dice.choice(("apart", "spread", "beside", "beside", "both"))
         if what == "apart":
@@ -163,7 +163,7 @@ class _Maker:
                 heeds_taints=self._chance(0.3),
             )  # fmt: skip
             return replace(pod, spread=(even,))
-        app = dice.choice("aab")  # "a" is what it is itself: then it may be the first
+        app = dice.choice("aab")  # "a" is its own app: then it may be the first pod of it
         terms = [self._term(app, dice.choice((ZONE, ZONE, HOST, POOL)))]
         if self._chance(0.3):
             terms.append(self._term(app, POOL))
@@ -217,7 +217,7 @@ class _Maker:
         return members, replace(workload, groups=(group,)), ForGroup(NAMESPACE, member)
 
     def _begun(self, nodes: tuple[Node, ...], pods: list[Pod], members: list[Pod]) -> list[Pod]:
-        """The gang with some of its members running already, where there is room; one at least waits."""
+        """The gang with some of its members running already, where there is room; at least one waits."""
         ground = CheckedCluster(Cluster(nodes=nodes, pods=(*pods, *members), namespaces=NAMESPACES))
         standing = ground.standing(members, 0)
         found = list(members)
@@ -229,7 +229,7 @@ class _Maker:
         return found
 
     def _with_promises(self, waiting: list[Pod], running: list[Pod], nodes: tuple[Node, ...]) -> list[Pod]:
-        """Nominate some of them, and some others that wait, to a node."""
+        """Nominate some of them, and some other waiting pods, to a node."""
         dice = self._dice
         if self._chance(0.15):
             waiting = [

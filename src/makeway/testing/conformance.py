@@ -1,10 +1,10 @@
 """The suite every Store must pass: what ``runtime.ports.Store`` promises, one test for each sentence.
 
-Subclass ``StoreConformance`` in a test module and give it ``make_store``, which answers with an empty Store; pytest
-collects the rest. Three hooks are for Stores that are not of this process: ``compact`` makes it forget its history
-(skip there what cannot be forced), ``settle`` waits for its garbage collector, ``news`` waits for events.
+Subclass ``StoreConformance`` in a test module and define ``make_store``, which returns an empty Store; pytest collects
+the rest. Three hooks are for Stores outside of this process: ``compact`` makes it forget its history (skip there what
+cannot be forced), ``settle`` waits for its garbage collector, ``news`` waits for events.
 
-The suite says nothing that an API server of Kubernetes would not do. The property at the end compares a Store with
+The suite demands nothing that an API server of Kubernetes would not do. The property at the end compares a Store with
 ``Model``, a dict, over every order of writes, watches, resumed watches and lost history.
 """
 
@@ -50,13 +50,13 @@ def owned_by(*owners: Stored, blocks: bool = False) -> list[Tree]:
 
 
 def changed(each: Stored, **fields: Any) -> Tree:
-    """What was read, with some metadata changed; the resourceVersion stays, as a careful writer leaves it."""
+    """A stored object with some metadata changed; the resourceVersion stays, as a careful writer leaves it."""
     tree = each.tree()
     return {**tree, "metadata": {**tree["metadata"], **fields}}
 
 
 def pending(each: Stored) -> int:
-    """The count in the status; there may be no status before it was written."""
+    """The count in the status; before it is written there may be no status."""
     return int((each.tree().get("status") or {}).get("pendingWorkloads", 0))
 
 
@@ -82,7 +82,7 @@ class StoreConformance:
         """Let the garbage collector finish."""
 
     def news(self, watch: Watch, limit: int = 1000) -> list[WatchEvent]:
-        """All that there is to be told now, asked for in portions of ``limit``."""
+        """All events that there are now, asked for in portions of ``limit``."""
         found: list[WatchEvent] = []
         while events := watch.poll(limit):
             assert len(events) <= limit
@@ -461,7 +461,7 @@ class StoreConformance:
 
 @dataclass(frozen=True)
 class Model:
-    """What an object is, as far as the machine plays with it."""
+    """An object, as far as the machine changes it."""
 
     stop: str
     pending: int
@@ -489,7 +489,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.relist()
 
     def write(self, name: str, call: Callable[[], Stored], become: Callable[[Model], Model | None]) -> None:
-        """Do it to both. There is a new revision exactly if something is new."""
+        """Write to both. There is a new revision if and only if something is new."""
         was = self.model.get(name)
         if was is None:
             with pytest.raises(NotFound):

@@ -1,8 +1,8 @@
 """Whether an answer about placement is a good one: the checker rules R1 to R11, in plain loops over plain values.
 
-It shares no code with the engine beyond the nouns: what fits where, which pods are one unit and which unit ranks before
-which are read here once more from S-15. ``check`` takes an answer and what was recorded about the case; without a
-record it judges what can be judged from the cluster alone (R3, R4, R7 to R10).
+It shares no code with the engine beyond the nouns: which pods fit where, which pods are one unit and which unit ranks
+before which are implemented here a second time from S-15. ``check`` takes an answer and what was recorded about the
+case; without a record it judges what the cluster alone decides (R3, R4, R7 to R10).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class CheckedCluster:
         return pod.priority if workload is None else workload.preemption_priority
 
     def units(self) -> list[CheckedUnit]:
-        """All units that run, the most important first (S-15.1.2, 15.4.3)."""
+        """All running units, the most important first (S-15.1.2, 15.4.3)."""
         together: dict[tuple[object, ...], list[Pod]] = {}
         for pod in self.pods.values():
             if pod.node is not None:
@@ -119,7 +119,7 @@ class CheckedCluster:
     # what fits where
 
     def standing(self, members: Iterable[Pod], priority: int, gone: frozenset[PodKey] = frozenset()) -> Standing:
-        """The pods on each node for these members: those that run, and those that were promised a node (S-15.2.2)."""
+        """The pods on each node for these members: running pods, and pods that were promised a node (S-15.2.2)."""
         own = {pod.key for pod in members}
         standing: Standing = {name: {} for name in self.nodes}
         for pod in self.pods.values():
@@ -143,7 +143,7 @@ class CheckedCluster:
         )
 
     def _speaks_of(self, term: AffinityTerm, owner: Pod, other: Pod) -> bool:
-        """Whether a term of ``owner`` looks at ``other``: by its labels, and by its namespace."""
+        """Whether a term of ``owner`` matches ``other``: by its labels, and by its namespace."""
         namespace = other.key[0]
         if not _selected(term.selector, other):
             return False
@@ -166,7 +166,7 @@ class CheckedCluster:
         return True
 
     def _is_beside(self, pod: Pod, node: Node, standing: Standing) -> bool:
-        """With the pods that were promised a node and without them, for they may not come."""
+        """Checked with the pods that were promised a node and without them, because they may not come."""
         if any(term.topology_key not in node.labels for term in pod.pod_affinity):
             return False
         wanted = [
@@ -213,7 +213,7 @@ class CheckedCluster:
         return counts[here] + _selected(spread.selector, pod) - least <= spread.max_skew
 
     def violations(self, units: Iterable[CheckedUnit]) -> dict[frozenset[PodKey], int]:
-        """How many pods of each unit go beyond their budgets, walked in this order (S-15.4.4)."""
+        """How many pods of each unit go beyond their budgets, counted in this order (S-15.4.4)."""
         left = [budget.allowed for budget in self.budgets]
         beyond: dict[frozenset[PodKey], int] = {}
         for unit in units:
@@ -270,7 +270,7 @@ def check(
     cluster: Cluster, preemptor: Preemptor, answer: PlacementAnswer, want: Mapping[str, Any] | None = None, *,
     domain: str | None = None,
 ) -> list[str]:  # fmt: skip
-    """What is wrong with an answer, each with its rule; nothing if it is a good one."""
+    """The faults of an answer, each with its rule; empty if it is a good one."""
     ground = CheckedCluster(cluster)
     wrong: list[str] = []
     if want is not None:
@@ -281,7 +281,7 @@ def check(
             wrong += [*chosen(preemptor, answer, want), *candidates(answer, want)]
     if not answer.feasible:
         return wrong + ([] if answer.reason == "ongoingPreemption" else nothing_touched(answer))
-    wrong += [*whole_units(ground, preemptor, answer), *somebody(answer)]
+    wrong += [*whole_units(ground, preemptor, answer), *some_leave(answer)]
     if domain is not None:
         return wrong
     mildly = want is None and any(pod.spread or pod.pod_affinity for pod in ground.members(preemptor))
@@ -289,7 +289,7 @@ def check(
     if not mildly or misfit(ground, preemptor, answer, frozenset(answer.victims), in_order=False) is not None:
         wrong += fits(ground, preemptor, answer)
     if answer.needed:
-        wrong += [*no_waste(ground, preemptor, answer), *nobody_above(ground, answer)]
+        wrong += [*no_waste(ground, preemptor, answer), *none_above(ground, answer)]
         if want is not None and not isinstance(preemptor, ForPod):
             wrong += [*threshold(ground, answer, want), *known_outcome(answer, want)]
     return wrong
@@ -334,7 +334,7 @@ def whole_units(ground: CheckedCluster, preemptor: Preemptor, answer: PlacementA
             yield f"R3: {texts(unit.keys - gone)} stay, others of their unit leave"
 
 
-def somebody(answer: PlacementAnswer) -> Iterator[str]:
+def some_leave(answer: PlacementAnswer) -> Iterator[str]:
     if answer.needed and not answer.victims:
         yield "R4: preemption is needed and nobody leaves"
 
@@ -371,9 +371,9 @@ def in_domain(answer: PlacementAnswer, want: Mapping[str, Any]) -> Iterator[str]
 def enough(
     ground: CheckedCluster, preemptor: Preemptor, answer: PlacementAnswer, want: Mapping[str, Any] | None
 ) -> Iterator[str]:  # fmt: skip
-    """R7, with its strict part: a member that got no place could not have had one.
+    """R7, with its strict part: a member without a place could not have had one.
 
-    A spread, or a pod to stand beside, may open a node to it later on.
+    A spread, or an affinity to another pod, may open a node to it later on.
     """
     least = ground.need(preemptor) if want is None else want.get("minNominated", 1)
     members = ground.members(preemptor)
@@ -408,8 +408,8 @@ def misfit(
 ) -> PodKey | None:  # fmt: skip
     """The first member that does not fit its node once these are gone.
 
-    They are placed one after another in queue order. Spread and affinity depend on it, and S-15.2.4 has others too:
-    without a record it may also be judged with all of them in place (decision 0055).
+    Members are placed one after another in queue order. Spread and affinity depend on the order, and S-15.2.4 allows
+    others too: without a record it may also be judged with all of them in place (decision 0055).
     """
     members = ground.members(preemptor)
     standing = ground.standing(members, ground.priority(members[0]), gone)
@@ -431,8 +431,8 @@ def threshold(ground: CheckedCluster, answer: PlacementAnswer, want: Mapping[str
         yield f"R9: the highest of those who leave has priority {highest}, not one of {want['nAllowed']}"
 
 
-def nobody_above(ground: CheckedCluster, answer: PlacementAnswer) -> Iterator[str]:
-    """What R9 says of the answer itself: what leaves is at most of the priority that it names."""
+def none_above(ground: CheckedCluster, answer: PlacementAnswer) -> Iterator[str]:
+    """R9, as far as the answer itself shows it: no pod leaves whose priority is above the one it names."""
     gone = frozenset(answer.victims)
     above = [unit for unit in ground.units() if unit.keys & gone and (answer.n is None or unit.priority > answer.n)]
     if above:

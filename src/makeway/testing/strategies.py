@@ -2,7 +2,7 @@
 
 ``objects`` draws trees, as users write them; ``values`` draws typed objects. Both are small: a few fields of a block,
 few items of a list, so that hundreds of them cost seconds. What they draw passes ``codec.read`` without an error; it
-need not make sense beyond that, since the rules between fields are for ``validation``.
+need not make sense beyond that, because the rules between fields are for ``validation``.
 
 With ``unknown=True`` the parts that Kubernetes defines also carry unknown fields: they must be kept.
 """
@@ -30,9 +30,9 @@ from makeway.api.versions import CLASS_SOURCES, KINDS, Kind
 
 T = TypeVar("T", bound=Wire)
 
-OPTIONAL_MAX = 4  # of the fields that need not be there, how many are, at most
+OPTIONAL_MAX = 4  # optional fields of a block, at most
 ITEMS_MAX = 2
-DEPTH_MAX = 9  # below it only what is required is drawn
+DEPTH_MAX = 9  # below it only required fields are drawn
 
 _LAST_SECOND = 253_402_300_799  # of the year 9999
 _ENVELOPE = ("apiVersion", "kind")
@@ -54,8 +54,8 @@ def objects(kind: Kind, version: str | None = None, *, unknown: bool = False) ->
 def objects_of(
     served: Sequence[tuple[Kind, str]], *, unknown: bool = False
 ) -> SearchStrategy[tuple[Kind, str, dict[str, Tree]]]:
-    """Trees of several kinds and versions, each with its own. All is drawn before a test begins, which a draw within
-    the test would not be: a soak that ends there would look like a test that behaves differently the second time."""
+    """Trees of several kinds and versions, each with its own. All is drawn before a test begins: a soak that ends at a
+    draw within a test would look like a test that behaves differently the second time."""
     return st.sampled_from(served).flatmap(
         lambda case: st.tuples(st.just(case[0]), st.just(case[1]), objects(*case, unknown=unknown))
     )
@@ -70,7 +70,7 @@ def values(type_: type[T], *, unknown: bool = False) -> SearchStrategy[T]:
 
 
 def typed(tree: dict[str, Tree], type_: type[T]) -> T:
-    """A tree of the stored version as an object, as it is: neither judged nor converted."""
+    """A tree of the stored version as an object, neither validated nor converted."""
     return msgspec.json.decode(msgspec.json.encode(tree), type=type_, dec_hook=decode_hook)
 
 
@@ -79,7 +79,7 @@ def typed(tree: dict[str, Tree], type_: type[T]) -> T:
 
 @dataclass(frozen=True, slots=True)
 class _Draw:
-    """How to draw: passed down, one deeper each time."""
+    """How to draw: passed down, with one more level of depth each time."""
 
     unknown: bool = False
     depth: int = 0
@@ -89,7 +89,7 @@ class _Draw:
 
 
 class _Block:
-    """One sort of block. It has a short name, for hypothesis quotes what a strategy was made from."""
+    """One sort of block. It has a short name, because hypothesis quotes what a strategy was made from."""
 
     def __init__(self, shape: Record, how: _Draw, skip: tuple[str, ...]) -> None:
         self.shape, self.how = shape, how
@@ -102,7 +102,7 @@ class _Block:
 
     @cached_property
     def fields(self) -> dict[str, SearchStrategy[Tree]]:
-        """Made when first drawn from: types of Kubernetes contain each other without end."""
+        """Made when first drawn from, because types of Kubernetes contain each other without end."""
         return {name: _trees(self.shape.fields[name], self.how.inside()) for name in self.needed + self.free}
 
     @cached_property
@@ -127,7 +127,7 @@ def _drawn(draw: DrawFn, block: _Block) -> dict[str, Tree]:
 
 
 def _weighted(shape: Record, free: list[str]) -> SearchStrategy[str]:
-    """Fields that we act on come up as often as all the others of a large Kubernetes type together."""
+    """Fields that we read come up as often as all the others of a large Kubernetes type together."""
     used = [name for name in free if name in _used_fields().get(shape.name, ())] if shape.keeps_unknown else []
     return st.sampled_from(used) | st.sampled_from(free) if used else st.sampled_from(free)
 
@@ -148,7 +148,7 @@ def _trees(field: Field, how: _Draw) -> SearchStrategy[Tree]:
         return _leaves(shape, limit)
     if isinstance(shape, Record):
         return _records(shape, how)
-    least = limit.min_items or int(limit.required)  # an empty list is not written out, and missing later
+    least = limit.min_items or int(limit.required)  # an empty list is not written out, and is missing later
     most = min(least + ITEMS_MAX, limit.max_items) if limit.max_items is not None else least + ITEMS_MAX
     if how.depth >= DEPTH_MAX:
         most = least
@@ -165,12 +165,12 @@ def _identity(shape: ListOf, limit: Limit) -> Callable[[Tree], object] | None:
     if not limit.keyed_by:
         return None
     fields = shape.item.shape.fields if isinstance(shape.item.shape, Record) else {}
-    absent = {name: fields[name].default or "" for name in limit.keyed_by}  # what is left out counts with its default
+    absent = {name: fields[name].default or "" for name in limit.keyed_by}  # an absent field counts with its default
     return lambda item: tuple(item.get(name, absent[name]) for name in limit.keyed_by)
 
 
 def _is_needed(name: str, field: Field) -> bool:
-    """Required, or a spec with something required in it: to leave out the whole is no way around that."""
+    """Required, or a spec with a required field in it, which cannot be left out as a whole either."""
     if field.limit.required or field.limit.min_items:
         return True
     inner = field.shape.fields.items() if isinstance(field.shape, Record) and name == "spec" else ()
@@ -192,7 +192,7 @@ ANYTHING: SearchStrategy[Tree] = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(LABELS, inner, max_size=2),
     max_leaves=4,
 )
-# Below a second nothing is stored of a Time, nor below a microsecond of a MicroTime: finer ones would not come back.
+# A Time is stored in seconds, a MicroTime in microseconds: finer values would not come back.
 _SECONDS = st.integers(0, 4_102_444_800) | st.integers(0, _LAST_SECOND)
 TIMES = _SECONDS.map(lambda seconds: str(Time.of_millis(seconds * 1000)))
 MICRO_TIMES = st.integers(0, _LAST_SECOND * 10**6).map(lambda micros: str(MicroTime(micros * 1000)))
@@ -247,7 +247,7 @@ def _leaves(shape: Leaf, limit: Limit) -> SearchStrategy[Tree]:
 
 
 def _texts(limit: Limit) -> SearchStrategy[str]:
-    """Texts within a limit. What is required is not empty: an empty text is not written out, and missing later."""
+    """Texts within a limit. A required text is not empty: an empty text is not written out, and is missing later."""
     patterns = {None: WORDS, DNS_LABEL: LABELS, DNS_SUBDOMAIN: SUBDOMAINS}
     texts = patterns[limit.pattern] if limit.pattern in patterns else st.from_regex(str(limit.pattern), fullmatch=True)
     most = limit.max_length
@@ -296,7 +296,7 @@ def _keep_rules(type_name: str, tree: dict[str, Any]) -> None:
                 if name != first:
                     tree.pop(name, None)
             if not first:
-                tree |= copy.deepcopy(default)  # what is drawn may be given more fields
+                tree |= copy.deepcopy(default)  # the drawn block may be given more fields
 
 
 _HANDLERS = ("exec", "grpc", "httpGet", "sleep", "tcpSocket")
@@ -311,7 +311,7 @@ _ONE_OF: dict[str, tuple[tuple[str, ...], dict[str, Tree]]] = {
 
 
 def _reconcile(kind: Kind, version: str, tree: dict[str, Any]) -> None:
-    """Make agree what belongs together, where one half alone cannot be converted."""
+    """Make fields agree that belong together, where one of them alone cannot be converted."""
     spec = tree.get("spec")
     if not kind.ours or not isinstance(spec, dict):
         return

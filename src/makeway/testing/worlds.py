@@ -3,9 +3,9 @@
 ``python -m makeway.testing.worlds SEED`` prints one, so that a failure found in a test is replayed by hand, with the
 command that ``replay`` spells out.
 
-Equal seeds give equal worlds. Everything ends by itself: every job has a run time, every quota suffices for the largest
-of them, and a workload that has to share a place by the clock saves its work. ``People`` are an actor beside the
-engine: they change their minds for some minutes, and in the end they set right whatever would keep work from ending.
+Equal seeds give equal worlds. Everything ends by itself: every job has a run time, every quota suffices for the
+largest job, and a workload that has to share a place by the clock saves its work. ``People`` are an actor beside the
+engine: they change their minds for some minutes, and in the end they undo whatever would keep work from ending.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from makeway.runtime.ports import AlreadyExists, NotFound
 
 BEGIN_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 MINUTE_MS = 60_000
-EVICTIONS_MS = (0, 20_000, 5_000)  # how long it takes to stop what was evicted, by the seed
+EVICTIONS_MS = (0, 20_000, 5_000)  # the time that evicted work takes to stop, by the seed
 LONG_MS = 10 * 60 * MINUTE_MS  # longer than any world takes
 KUEUE = "kueue.x-k8s.io/v1beta2"
 CHECK = "audit"
@@ -47,13 +47,13 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What kinds of things a world may hold."""
+    """The kinds of things that a world may hold."""
 
     flavors_max: int = 2
     queues_max: int = 5
     works_max: int = 20
     jobs: bool = True  # some of the work comes as batch/v1 Jobs
-    minutes: int = 20  # in which it comes
+    minutes: int = 20  # in which the work comes
     checks: bool = False  # some queues have an admission check, which ``People`` answer
     namespaces: bool = False  # some queues are for some namespaces only
 
@@ -78,7 +78,7 @@ def simulation(
     seed: int, *, faults: Faults | None = None, shape: Shape | None = None, policy: Policy | None = None,
     figures_ms: int = INTERVAL_MS, watching: Callable[[Millis], None] | None = None,
 ) -> Simulation:  # fmt: skip
-    """A world under the eyes of a witness, ready to run."""
+    """A world watched by a witness, ready to run."""
     settings = SimulationSettings(
         policy=policy or Policy.default(), seed=seed, faults=faults, metrics=True,
         eviction_ms=EVICTIONS_MS[seed % len(EVICTIONS_MS)], figures_ms=figures_ms,
@@ -344,7 +344,7 @@ class People:
     # --- the end ---
 
     def _set_right(self) -> bool:
-        """Whether all is right now; what is still on its way out is made anew later."""
+        """Undo the changes; return whether all is right now. An object that is being deleted is made anew later."""
         for each in self._store.list(WORKLOADS).items:
             if not each.value().spec.active:
                 self._store.patch(WORKLOADS, each.namespace, each.name, {"spec": {"active": True}})

@@ -1,4 +1,4 @@
-"""Pods that are bound here run as processes; the Store says how they fare, also after the agent was gone."""
+"""Pods that are bound here run as processes; the Store has their status, also after the agent was gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be read stays the trouble of one object: tables, upkeep, deletions, tokens, budgets, classes."""
+"""An unreadable object causes no other trouble: tables, upkeep, deletions, tokens, budgets, classes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_all_of_them_are_shown_listed_and_deleted(with_all: SqliteStore) -> None
 
 
 def test_each_can_be_put_right(with_all: SqliteStore) -> None:
-    """A whole object in its place is judged like a new one; what else can be read of it stays."""
+    """A whole object in its place is validated like a new one; the readable rest of it stays."""
     repaired = 0
     for tree in UNREADABLE.values():
         kind, where = kind_of_tree(tree), tree["metadata"].get("namespace", "")

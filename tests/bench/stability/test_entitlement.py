@@ -1,17 +1,17 @@
-"""Who waits for what is its queue's own, and for what."""
+"""Workloads that wait although they are entitled, and the cause."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from makeway.bench.stability.entitlement import FLAVOR_SCAN, RESERVATION, Entitled, LastLook, entitled_waiting
+from makeway.bench.stability.entitlement import FLAVOR_SCAN, RESERVATION, Entitled, LastEvaluation, entitled_waiting
 from makeway.core.model import Millis, WorkloadKey
 from makeway.core.state import State
 from makeway.testing.builders import cycle, holder, queue, seconds, state, workload
 
 
 def waits(on: State) -> dict[str, str]:
-    """Who is entitled and waits: name and cause."""
+    """Name and cause of all entitled workloads that wait."""
     return {each.workload.partition("/")[2]: each.cause for each in entitled_waiting(on, seconds(100), {})}
 
 
@@ -56,7 +56,7 @@ def test_by_priority_only_from_those_below() -> None:
 
 
 def test_nobody_takes_from_a_queue_within_its_own_quota() -> None:
-    """``s`` uses what is ``q``'s and is too important to leave; ``r`` is not, but has only what is its own."""
+    """``s`` uses ``q``'s quota and is too important to leave; ``r`` is not, but has only its own quota."""
     on = state(
         queue("q", 2, cohort="c", reclaim="LowerPriority"),
         queue("r", 2, cohort="c"),
@@ -75,7 +75,7 @@ def test_who_stands_behind_a_strict_head_waits_as_its_queue_wants() -> None:
 
 
 def test_a_reservation_is_a_cause() -> None:
-    """``x`` keeps what is its own for a head that finds nobody to displace; ``z`` comes after it (S-5.10)."""
+    """``x`` keeps its own quota for a head without candidates; ``z`` comes after it (S-5.10)."""
     on = state(
         queue("x", 6, cohort="c", reclaim="LowerPriority", strict=True),
         queue("y", 4, cohort="c"),
@@ -90,7 +90,7 @@ def test_a_reservation_is_a_cause() -> None:
 
 
 def test_a_scan_that_settles_on_another_flavor_is_a_cause() -> None:
-    """It would displace somebody on the first flavor, for which its gate must open; the second one is not tried."""
+    """It would preempt on the first flavor, for which its gate must open; the second one is not tried."""
     on = state(
         queue("q", {"spot": 2, "default": 2}, within="LowerPriority", try_next_when_preempting=False),
         holder("h", usage={"spot": 2}),
@@ -102,12 +102,12 @@ def test_a_scan_that_settles_on_another_flavor_is_a_cause() -> None:
 
 def test_what_a_scan_left_out_counts_as_its_cause_for_all_who_are_alike() -> None:
     on = state(queue("q", 2), workload("v"), workload("w"), workload("x", cpu=2))
-    found = entitled_waiting(on, seconds(0), {WorkloadKey("default/v"): LastLook(seconds(0), resumed=True)})
+    found = entitled_waiting(on, seconds(0), {WorkloadKey("default/v"): LastEvaluation(seconds(0), resumed=True)})
     assert [each.cause for each in found] == [FLAVOR_SCAN, FLAVOR_SCAN, "other:it fits and is not looked at"]
 
 
 def test_whoever_a_rule_of_stability_bars_is_named() -> None:
-    """Ten rounds are the limit, so an eleventh is refused to somebody entitled."""
+    """Ten rounds are the limit, so an eleventh is refused to an entitled workload."""
     on = borrowed()
     for _ in range(10):
         on.rounds.add(workload("w"), "free", Millis(0))

@@ -102,7 +102,7 @@ def test_fair_sharing_says_nothing_about_other_benches() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("evictions", ["slow", "late"])
 def test_states_settle_also_when_victims_take_up_to_an_hour_to_leave(evictions: str) -> None:
-    """Within their grace period of an hour, or, being late, far beyond that of 30 seconds: then claims end before."""
+    """Within their grace period of an hour, or late, far beyond one of 30 seconds: then claims end first."""
     result = CliRunner().invoke(main, ["bench", "stability", "--evictions", evictions, "--states", "20", "--json"])
     measured = json.loads(result.stdout)
     assert list(measured) == KEYS
@@ -122,7 +122,7 @@ def test_how_victims_leave_says_nothing_about_other_benches() -> None:
 
 @pytest.mark.slow
 def test_the_price_of_holds_stands_beside_that_of_the_gates() -> None:
-    """Where a workload that is entitled waits, others of its tree borrow less, and are displaced less often."""
+    """Where an entitled workload waits, others of its tree borrow less, and are displaced less often."""
     measured = bench_stability.bench_stability(60, 7).result()
     on, without = ([measured[f"{key}{which}"] for key in PRICES] for which in ("On", "NoHold"))
     assert on != without

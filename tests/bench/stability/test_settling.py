@@ -1,4 +1,4 @@
-"""Plays until preemption rests: recorded loops, random states, victims that never leave, a day of other jobs."""
+"""Plays until preemption settles: recorded loops, random states, victims that never leave, a day of other jobs."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_slow_victims_take_a_quarter_of_an_hour_to_an_hour() -> None:
     played = Settling(full(), seconds(0), "slow").run()
     assert (played.outcome, played.cycles) == ("settled", 1 + slow_delay("low", 1) + 1)
     assert played.overdue == [], "the claim ends long before"
-    assert played.looked <= 4, "most cycles are passed over"
+    assert played.evaluated <= 4, "most cycles are passed over"
 
 
 def test_who_was_leaving_at_the_start_leaves() -> None:
@@ -155,7 +155,7 @@ def test_who_never_leaves_keeps_a_claimant_waiting_until_the_deadline_and_nobody
     assert play.run().settled
     assert play.now == seconds(330)
     assert play.played.evictions == {"default/low": 1}
-    assert play.played.looked <= 4
+    assert play.played.evaluated <= 4
 
 
 def test_utilisation_is_the_mean_over_cycles_of_what_may_stay() -> None:
@@ -226,7 +226,7 @@ def test_p1_every_recorded_loop_settles(loops: list[Mapping[str, Any]], leaving:
 
 
 def neighbour(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """A queue in the midst of the loop that neither lends nor borrows: its jobs concern nobody."""
+    """A queue in the midst of the loop that neither lends nor borrows: its jobs do not concern other queues."""
     api = "kueue.x-k8s.io/v1beta2"
     objects = record["scenario"]["objects"]
     beside = next(each for each in objects if each["kind"] == "ClusterQueue")["spec"]
@@ -295,13 +295,15 @@ def test_random_states_settle_within_quota_and_nobody_entitled_is_barred(
         assert played.repeated == 0, where
         assert played.over_quota == [], where
         assert played.breaker == 0, where
-        barred = [each for each in entitled_waiting(play.state, play.now, play.looks) if each.cause not in ALLOWED]
+        barred = [
+            each for each in entitled_waiting(play.state, play.now, play.evaluations) if each.cause not in ALLOWED
+        ]
         assert barred == [], where
 
 
 @pytest.mark.property
 def test_random_states_go_on_when_victims_never_leave(fuzz_inputs: int, fuzz_seed: int, in_time: InTime) -> None:
-    """Every claim ends at its deadline, nothing spins, and whatever fits is admitted."""
+    """Every claim ends at its deadline, nothing spins, and every workload that fits is admitted."""
     for number in states(fuzz_inputs, in_time):
         play = Settling(world(fuzz_seed, number).state(GATES_ON), START, "never")
         played = play.run(3_000)
@@ -312,7 +314,7 @@ def test_random_states_go_on_when_victims_never_leave(fuzz_inputs: int, fuzz_see
         assert played.over_quota == [], where
         waits = [
             each
-            for each in entitled_waiting(play.state, play.now, play.looks)
+            for each in entitled_waiting(play.state, play.now, play.evaluations)
             if each.cause.startswith("other:it fits")
         ]
         assert waits == [], where
@@ -323,7 +325,7 @@ def test_random_states_go_on_when_victims_never_leave(fuzz_inputs: int, fuzz_see
 def test_random_states_settle_when_evictions_are_slow(
     fuzz_inputs: int, fuzz_seed: int, in_time: InTime, evictions: str
 ) -> None:
-    """15 to 60 minutes. Within their grace period nobody leaves in vain; beyond it claims end: at most ten rounds."""
+    """15 to 60 minutes. Within the grace period no victim leaves in vain; beyond it claims end: at most ten rounds."""
     grace_ms = SLOW_MAX * STEP if evictions == "slow" else None
     for number in states(fuzz_inputs, in_time):
         played = Settling(world(fuzz_seed, number).state(GATES_ON, grace_ms), START, "slow").run()
@@ -338,22 +340,22 @@ def test_random_states_settle_when_evictions_are_slow(
 
 
 def test_who_stopped_its_scan_at_a_closed_gate_waits_for_those_who_leave() -> None:
-    """S-14.9: it looks no further than the flavor in which it could preempt; S-5.1: nor again before they have left."""
+    """Its scan ends where it could preempt (S-14.9), and it is evaluated again after the departures (S-5.1)."""
     state = world(1208746119, 1645).state(GATES_ON)
     stuck = Settling(state, START, "never")
     assert stuck.run(3_000).settled
-    assert [each.cause for each in entitled_waiting(state, stuck.now, stuck.looks)] == [GATE]
+    assert [each.cause for each in entitled_waiting(state, stuck.now, stuck.evaluations)] == [GATE]
     moving = Settling(world(1208746119, 1645).state(GATES_ON), START, "instant")
     assert moving.run().settled
-    assert entitled_waiting(moving.state, moving.now, moving.looks) == []
+    assert entitled_waiting(moving.state, moving.now, moving.evaluations) == []
 
 
 def test_an_admission_in_the_cycle_of_its_last_look_wakes_nobody() -> None:
-    """S-4.6: it could take from who was admitted beside it, and learns so when somebody leaves."""
+    """It could take from a workload admitted beside it, and is evaluated again when a workload leaves (S-4.6)."""
     state = world(1, 9730).state(GATES_ON)
     play = Settling(state, START, "instant")
     assert play.run().settled
-    assert [each.cause for each in entitled_waiting(state, play.now, play.looks)] == [ADMISSION]
+    assert [each.cause for each in entitled_waiting(state, play.now, play.evaluations)] == [ADMISSION]
     play.finish(next(each.key for each in state.holders.by_key.values() if each.queue == "queue-0"), 10)
     play.run()
-    assert [each.cause for each in entitled_waiting(state, play.now, play.looks) if each.cause == ADMISSION] == []
+    assert [each.cause for each in entitled_waiting(state, play.now, play.evaluations) if each.cause == ADMISSION] == []

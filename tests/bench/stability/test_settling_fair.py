@@ -21,8 +21,8 @@ from tests.soaking import InTime
 
 pytestmark = pytest.mark.slow
 
-UNREPEATABLE = ("fair-cv1-0149", "fair-cv1-0245")  # a second run of the recorded system told another story
-BOTH: tuple[FairStrategy, ...] = STRATEGIES[0]  # what an empty list means
+UNREPEATABLE = ("fair-cv1-0149", "fair-cv1-0245")  # a second run of the recorded system gave another result
+BOTH: tuple[FairStrategy, ...] = STRATEGIES[0]  # the meaning of an empty list
 
 
 @pytest.fixture(scope="module")
@@ -114,14 +114,16 @@ def test_random_states_settle_within_quota_and_nobody_entitled_is_barred(
         assert played.repeated == 0, where
         assert played.over_quota == [], where
         assert played.breaker == 0, where
-        barred = [each for each in entitled_waiting(play.state, play.now, play.looks) if each.cause not in ALLOWED]
+        barred = [
+            each for each in entitled_waiting(play.state, play.now, play.evaluations) if each.cause not in ALLOWED
+        ]
         assert barred == [], where
 
 
 @pytest.mark.parametrize(("seed", "number"), [(0, 1134), (7, 339), (7, 1542), (7, 1641)])
 @pytest.mark.parametrize("fair", [True, False])
 def test_states_in_which_somebody_once_ran_out_of_rounds(seed: int, number: int, fair: bool) -> None:
-    """Two queues displaced lower ones of their own to borrow, and took it back, again and again (0042)."""
+    """Two queues displaced lower ones of their own to borrow, and took the quota back, again and again (0042)."""
     start = world(seed, number, fair=True)
     for leaving in MODELS:
         begun_with = start if fair else replace(start, strategies=())

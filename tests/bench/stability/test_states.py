@@ -1,4 +1,4 @@
-"""Random states: reproducible, contended, and with all in them that preemption depends on."""
+"""Random states: reproducible, contended, and with all the features that preemption depends on."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_playing_a_state_leaves_its_world_as_it_was() -> None:
 
 
 def features(one: StartingState) -> list[str]:
-    """What a world has of all that matters to preemption."""
+    """The features of a world that matter to preemption."""
     queues, specs = [queue for queue, _ in one.queues], [*(spec for _, spec in one.queues), *one.cohorts]
     pod_sets = [each for workload in one.waiting for each in workload.pod_sets]
     tree = one.state(Policy.default()).tree
@@ -80,6 +80,6 @@ def test_everything_that_matters_to_preemption_occurs_and_nothing_always() -> No
 
 
 def test_states_are_contended() -> None:
-    """Close to half of them need preemption: that is what they are for."""
+    """Close to half of them need preemption, which is their purpose."""
     played = [Settling(each.state(GATES_ON), START, "instant").run(20) for each in worlds()]
     assert sum(bool(each.evictions) for each in played) >= len(worlds()) // 3

@@ -1,4 +1,4 @@
-"""Two-phase admission: which checks are listed, and what each of their words leads to (S-11)."""
+"""Two-phase admission: which checks are listed, and what each of their answers leads to (S-11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that change: their Workloads follow, or are made again (api 18.7); priorities that move (api 6)."""
+"""Jobs that change: their Workloads follow, or are recreated (api 18.7); priorities that move (api 6)."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_18_1_a_job_of_a_namespace_that_is_not_selected_is_left_alone(annotation
 
 
 def test_18_1_what_has_a_workload_stays_ours_when_its_namespace_is_selected_no_more() -> None:
-    """Its quota must come back, and nobody else would stop it (decision 0072)."""
+    """Its quota must come back, and no other controller would stop it (decision 0072)."""
     selected = Namespace(metadata=ObjectMeta(name="default", labels={"team": "a"}))
     around = settled(job(), selected, policy=ONLY_TEAMS)
     admit(around)
@@ -259,7 +259,7 @@ def test_18_3_pods_do_not_run_without_what_their_flavor_says() -> None:
 def test_18_4_a_stop_gives_the_template_back_byte_for_byte(template: Tree, pod: Tree) -> None:
     each = job(template=template)
     raw = tree(each.spec)
-    raw["template"]["spec"] |= pod  # with fields that nobody knows
+    raw["template"]["spec"] |= pod  # with fields that no version knows
     each = replace(each, spec=msgspec.Raw(msgspec.json.encode(raw)))
     around = running(each)
     before = view(each.spec, JobSpec).template
@@ -282,7 +282,7 @@ def test_18_4_a_template_comes_back_with_its_spaces() -> None:
 
 
 def test_18_4_each_step_of_a_stop_waits_for_the_one_before() -> None:
-    """A server takes no other template while the Job runs, or has a start time."""
+    """A server accepts no other template while the Job runs, or has a start time."""
     around = running(job())
     evict(around)
     seen = []

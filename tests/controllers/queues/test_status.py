@@ -1,4 +1,4 @@
-"""What queues show of themselves, when it is written, and who may be deleted."""
+"""What queues show, when it is written, and which objects may be deleted."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ GOING: dict[str, Any] = {"deletionTimestamp": NOON}
 
 
 def settled(*objects: Any) -> FakeView:
-    """Everything looked at until nothing is left to write."""
+    """Reconcile everything until nothing is left to write."""
     view = FakeView.of(*objects, now=NOW)
     queues = [ref for ref in view.objects if ref.kind in ("ClusterQueue", "LocalQueue", "Cohort")]
     view.settle(QueueStatus(), *queues, now=NOW)
@@ -355,7 +355,7 @@ def test_a_queue_that_is_made_again_does_not_wait_for_the_one_before() -> None:
 
 
 def test_an_edit_is_made_again_from_a_newer_object() -> None:
-    """Between the decision and the write somebody else has set a condition."""
+    """Between the decision and the write another writer has set a condition."""
     view = FakeView.of(cluster_queue(), flavor(), now=NOW)
     write = change(QueueStatus().react(Q, view, NOW))
     theirs = wire("ClusterQueue", "q", {}, {"conditions": [condition("Theirs")]}).status

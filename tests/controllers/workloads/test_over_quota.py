@@ -1,4 +1,4 @@
-"""Quota lowered below usage: who leaves, in which order, and when nobody does (S-10.14, P27)."""
+"""Quota lowered below usage: which workloads leave, in which order, and when none does (S-10.14, P27)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_s10_14_a_queue_that_is_back_at_its_quota_loses_no_more() -> None:
 
 
 def test_s10_14_whose_leaving_does_not_help_stays() -> None:
-    """Above its borrowing limit the queue itself is in the way, whatever the others give back."""
+    """Above its borrowing limit the queue itself is the obstacle, whatever the others give back."""
     parts = (
         queue("q", 1, cohort="c", borrowing=0), queue("p", 1, cohort="c"), queue("r", 9, cohort="c"),
         holder("own", cpu=2), holder("other", queue="p", cpu=2),

@@ -1,4 +1,4 @@
-"""The live driver: news while idle is noticed at once, nothing is asked in vain, and it ends when it should."""
+"""The live driver: news while idle is noticed at once, no Store is asked in vain, and it ends when it should."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONG_MS = 3_600_000
 
 
 class Clock:
-    """A clock whose sleep makes it go on; it notes how long each sleep was."""
+    """A clock that goes on while it sleeps; it notes how long each sleep was."""
 
     def __init__(self) -> None:
         self.now = Millis(1_000_000)
@@ -62,7 +62,7 @@ def test_it_never_sleeps_longer_than_the_poll_interval() -> None:
 
 
 def test_idle_means_one_turn_per_poll_interval_and_no_more() -> None:
-    """No busy loop: turns are counted."""
+    """No busy loop: steps are counted."""
     _, live = run(Alarm(), Alarm(), sleeps=20)
     assert live.turns == 2 * 20
 
@@ -155,7 +155,7 @@ def test_a_call_from_another_thread_is_heard() -> None:
 
 
 def test_a_call_during_a_turn_is_not_lost() -> None:
-    """News that comes after an actor was asked and before the sleep begins ends that sleep."""
+    """News that comes after an actor's step and before the sleep begins ends that sleep."""
 
     class Caller(Alarm):
         def step(self, now: Millis) -> bool:
@@ -202,7 +202,7 @@ def test_a_sleep_that_nobody_ends_ends_by_itself() -> None:
 
 
 def test_many_calls_while_it_works_are_one() -> None:
-    """Whoever commits a hundred groups during a long step does not pay a hundred times."""
+    """A hundred commits during a long step do not cost a hundred calls."""
     calls = 0
 
     class Busy(Alarm):
@@ -329,7 +329,7 @@ def test_a_workload_that_arrives_while_the_engine_is_idle_is_admitted_at_once() 
 
 
 async def until(holds: object) -> None:
-    """Wait for others of this loop, in turns and not in seconds."""
+    """Wait for other tasks of this loop, without a clock."""
     assert callable(holds)
     for _ in range(100_000):
         if holds():

@@ -1,4 +1,4 @@
-"""Questions to the live state: answered between two steps, bounded, and not when nobody waits any more."""
+"""Questions to the live state: answered between two steps, bounded, and dropped when their futures are cancelled."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ def test_whoever_waits_when_the_engine_stops_is_told_so() -> None:
         desk.ask(lambda view, now: 1)
 
 
-# --- who waits --------------------------------------------------------------------------------------------------------
+# --- waiting workloads ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def crowd() -> Engine:
-    """Two run, five wait: three by one LocalQueue, two by the other, one of them in a hurry."""
+    """Two run, five wait: three in one LocalQueue, two in the other, one of them with high priority."""
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "job-1", "controller": True}
     return engine_of(
         cluster_queue(nominal=2), local_queue("a"), local_queue("b"),

@@ -1,4 +1,4 @@
-"""Writes that take their time: nobody waits for one, none is lost, and no more than so many are under way."""
+"""Slow writes: the engine waits for none, none is lost, and at most so many are under way."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from makeway.runtime.live.writer import LiveWriter, in_threads
 from makeway.runtime.ports import Conflict, Stored, StoreError, Unavailable
 
 NOW = Millis(0)
-STORED: Any = object()  # what a call gives is passed on, whatever it is
+STORED: Any = object()  # a result is passed on, whatever it is
 
 
 class Slow:
-    """Takes calls and answers them when it is told to."""
+    """Takes calls and answers them when the test says so."""
 
     def __init__(self) -> None:
         self.taken: list[Future[Stored]] = []
@@ -46,7 +46,7 @@ def writer(slow: Slow, most: int = 256) -> LiveWriter:
 
 
 def call(store: Any) -> Stored:
-    raise AssertionError("nobody makes this one")
+    raise AssertionError("no caller makes this one")
 
 
 def numbers(found: Any) -> list[int]:
@@ -164,7 +164,7 @@ def test_a_store_that_answers_at_once_does_not_fill_the_stack_either() -> None:
 
 @contextmanager
 def answering(slow: Slow, done: Event) -> Iterator[None]:
-    """Another thread answers whatever is taken."""
+    """Another thread answers all taken calls."""
 
     def answer() -> None:
         seen = 0

@@ -1,4 +1,4 @@
-"""Names, labels and numbers that dashboards read; and that the text is one that Prometheus can read."""
+"""Names, labels and numbers that dashboards read; and that Prometheus can read the text."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_a_group_of_series_is_replaced_as_a_whole() -> None:
 
 
 def happened() -> MetricsRegistry:
-    """Everything, once or twice."""
+    """Every event, once or twice."""
     metrics = MetricsRegistry()
     metrics.attempts.attempted(True, 0.004)
     metrics.attempts.attempted(False, 3)

@@ -43,7 +43,7 @@ def tally_of(metrics: MetricsRegistry, *objects: Any) -> Observer:
 
 
 def barred(tally: Observer, view: FakeView, count: int) -> None:
-    """A cycle, after which the circuit breaker of rounds has barred somebody in the queue so often."""
+    """A cycle after which the limit of rounds has barred a preemption of the queue so often."""
     view.state.rounds.exhausted[Q] = count
     tally.cycled(Cycle(1, Plan(NOW, ()), 0.0), NOW)
 

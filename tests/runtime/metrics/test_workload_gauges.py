@@ -1,4 +1,4 @@
-"""What Workloads say of themselves, counted for the queues that exist."""
+"""The status of Workloads, counted for the queues that exist."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def world() -> list[Any]:
 
 
 def measured(objects: list[Any], **settings: Any) -> tuple[State, MetricsRegistry]:
-    """As an engine would: every queue that is there or that a Workload names was touched."""
+    """As an engine would measure them: every queue that exists or that a Workload names is touched."""
     view, metrics = FakeView.of(*objects, now=NOW), MetricsRegistry(**settings)
     metrics.touch(map(QueueName, view.state.tree.queues))
     for each in view.all(WORKLOAD):
@@ -62,7 +62,7 @@ def test_where_all_is_well_nothing_is_told() -> None:
     state, metrics = measured(world())
     assert recount(world(), state, metrics) == []
     assert recount(world(), state) == []
-    assert state.tree.queues["q"].usage[FR] == 6000 + 500 + 1000 + 2000  # so that it was not nothing that agreed
+    assert state.tree.queues["q"].usage[FR] == 6000 + 500 + 1000 + 2000  # the test does not compare empty tables
     assert state.tree.cohorts["r"].usage[FR] == 9500 - 3000 + 3000
     assert state.tree.cohorts["top"].subtree[FR] == 2000 + 3000 + 1000 + 2000
 
@@ -94,7 +94,7 @@ def test_X5_shares_are_counted_anew_too(weight: str) -> None:
         assert isinstance(family, Counter)
         right, family.values[labels] = family.values[labels], 77.5
         (told,) = recount(objects, view.state, metrics)
-        assert (told.where, told.whom, told.found) == (name, labels, 77.5)
+        assert (told.where, told.subject, told.found) == (name, labels, 77.5)
         family.values[labels] = right
 
 
@@ -205,8 +205,8 @@ def test_a_difference_in_a_metric_is_found(name: str, labels: tuple[str, ...]) -
     assert family.values[labels], "a series that counts nothing proves nothing"
     family.values[labels] = 123_456
     (found,) = recount(world(), state, metrics)
-    whom = labels[:-1] if name.endswith("pending_workloads") else labels
-    assert (found.where, found.whom, found.found >= 123_456) == (name, whom, True)
+    subject = labels[:-1] if name.endswith("pending_workloads") else labels
+    assert (found.where, found.subject, found.found >= 123_456) == (name, subject, True)
     assert name in str(found)
 
 
@@ -228,7 +228,7 @@ def test_classes_that_are_too_many_or_too_few_are_found() -> None:
     for wrong in (right + 1, right - 1):
         family.values["q", "active"] = wrong
         (told,) = recount(world(), state, metrics)
-        assert (told.where, told.whom, told.counted) == ("kueue_pending_scheduling_hashes", ("q",), right)
+        assert (told.where, told.subject, told.counted) == ("kueue_pending_scheduling_hashes", ("q",), right)
 
 
 def test_an_active_workload_in_a_stopped_queue_is_found() -> None:
@@ -257,7 +257,7 @@ def test_a_workload_more_in_the_objects_is_a_difference_the_other_way() -> None:
 
 
 def test_options_wait_only_while_their_parent_might() -> None:
-    """S-3.5: the Parent's gates and hold count for the whole family."""
+    """The Parent's gates and hold count for the whole family (S-3.5)."""
     gated = {"annotations": {"kueue.x-k8s.io/admission-gated-by": "me"}}
     parent = workload("p", meta=gated, workloadMode={"type": "Parent"})
     objects = [flavor(), cluster_queue(), local_queue(), parent, workload("o", **option("p"))]

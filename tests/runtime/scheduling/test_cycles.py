@@ -1,4 +1,4 @@
-"""Who makes a cycle fail is found: alone, or by leaving it out; and a cycle that fails has changed nothing."""
+"""The heads that make a cycle fail are found: each alone, or by leaving one out; and a failed cycle changes nothing."""
 
 from __future__ import annotations
 

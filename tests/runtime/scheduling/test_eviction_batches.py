@@ -1,4 +1,4 @@
-"""Evictions that fail: whether what they were for is planned anew at once, and whether it counts (S-10.1, P15)."""
+"""Evictions that fail: whether the preemptor is planned anew at once, and whether a round counts (S-10.1, P15)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VICTIM = Ref(WORKLOAD, "default", "v")
 
 
 def verdict(*, leaving: bool = False) -> Verdict:
-    """``p`` displaces two; ``leaving``: one of them was asked before."""
+    """``p`` displaces two; ``leaving``: one of them was asked to leave before."""
     on = state(
         queue("q", 2, within="LowerPriority"), holder("a", evicted=leaving), holder("b"),
         workload("p", cpu=2, priority=1),
@@ -31,7 +31,7 @@ def eviction(decision: str = "1/0") -> Action:
 
 
 def told(issues: EvictionBatches, *stored: bool, leaving: bool = False) -> Failed | None:
-    """What follows from an issue with these answers; only the last one tells."""
+    """What follows from an issue with these answers; only the last answer tells."""
     issues.note("1/0", verdict(leaving=leaving), len(stored))
     *before, last = [issues.answered(eviction(), each) for each in stored]
     assert before == [None] * len(before)

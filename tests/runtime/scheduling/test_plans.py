@@ -1,4 +1,4 @@
-"""A plan becomes writes: what those who wait are told, and when (S-5.12)."""
+"""A plan becomes writes: the statuses of workloads that wait, and when they are written (S-5.12)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ W = Ref(WORKLOAD, "default", "w")
 
 
 def asks(name: str, cpu: str, *, priority: int = 0, **status: Any) -> Workload:
-    """One that waits and asks for so many cores."""
+    """A workload that waits and asks for so many cores."""
     pod = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}}
     return workload(
         name, spec={"pod_sets": (PodSet(name="main", template=Raw(json.encode(pod))),), "priority": priority}, **status
@@ -32,7 +32,7 @@ def uses(name: str, cpu: str) -> Workload:
 
 
 class Office:
-    """Cycles over a few objects, one after the other; every one looks at everybody."""
+    """Cycles over a few objects, one after the other; every cycle evaluates every workload."""
 
     def __init__(self, *objects: Any) -> None:
         self.view = FakeView.of(flavor("f-0"), flavor("f-1"), flavor(), local_queue(), *objects, now=at())
@@ -40,7 +40,7 @@ class Office:
         self._cycles = 0
 
     def cycle(self, seconds: float) -> int:
-        """What is due then, and a cycle; how many writes that took."""
+        """Do what is due then, and a cycle; return how many writes that took."""
         now, before = at(seconds), len(self.view.written)
         self.view.now = now
         self.view.apply(Outcome(tuple(self.scheduling.late(self.view, now))))
@@ -51,7 +51,7 @@ class Office:
 
     @property
     def told(self) -> tuple[str, str]:
-        """Reason and message that are stored with ``w``."""
+        """Reason and message in the stored status of ``w``."""
         found = condition(self.view.workload(W), "QuotaReserved")
         return ("", "") if found is None else (found.reason, found.message)
 
@@ -72,7 +72,7 @@ def test_S_5_12_the_first_word_comes_at_once_and_is_not_repeated() -> None:
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_S_5_12_other_amounts_are_no_news(restarts: bool) -> None:
-    """Nor is another way to the same words: here somebody comes who might have left, but is too small to help."""
+    """Nor is another way to the same words: here a possible victim comes, but it is too small to help."""
     preempts = {"withinClusterQueue": "LowerPriority"}
     office = Office(cluster_queue(cpu="4", preemption=preempts), uses("h", "3"), asks("w", "4"))
     office.cycle(0)
@@ -145,7 +145,7 @@ def test_S_5_12_a_claim_is_never_held_back() -> None:
 
 
 def lost(office: Office, seconds: float) -> None:
-    """A cycle in which ``w`` is looked at and loses the room to another."""
+    """A cycle in which ``w`` is evaluated and loses the room to another workload."""
     plan = decide(office.view.state, at(seconds))
     [verdict] = [each for each in plan.verdicts if each.workload.key == W.key]
     turned = replace(verdict, status="skipped", requeue="FailedAfterNomination", steps=(Step(Rule.LOST, (W.key,)),))

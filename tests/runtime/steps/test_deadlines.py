@@ -1,4 +1,4 @@
-"""Times that the engine waits for: none is forgotten, and what is due is done in the order of registration."""
+"""Times that the engine waits for: none is missed, and what is due is done in the order of registration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of one moment: in order, in pieces, and cheap where little was asked for."""
+"""Lists of one moment: in order, in pieces, and cheap where little is asked for."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def objects(*places: tuple[str, str]) -> StoreRules:
 
 @given(st.lists(st.one_of(NAMES, st.none()), max_size=60))
 def test_places_are_in_order_whenever_somebody_looks(steps: list[tuple[str, str] | None]) -> None:
-    """A place comes if it is not there, and goes if it is; None looks."""
+    """A place comes if it is not there, and goes if it is; None reads the order."""
     order = Order()
     there: set[tuple[str, str]] = set()
     for place in steps:

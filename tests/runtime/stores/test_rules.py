@@ -49,7 +49,7 @@ def ticks(number: int) -> Clock:
 
 
 def play(objects: StoreRules, calls: list[tuple[str, str, str]]) -> None:
-    """Make these calls; those that make no sense at the time are refused."""
+    """Make these calls; calls that make no sense at the time are refused."""
     for verb, name, other in calls:
         with suppress(StoreError):
             match verb:
@@ -70,7 +70,7 @@ def play(objects: StoreRules, calls: list[tuple[str, str, str]]) -> None:
 
 
 def all_of(objects: StoreRules) -> dict[str, Any]:
-    """Everything it knows. The order in which an owner's dependents came is no part of it."""
+    """Everything it knows, except the order in which an owner's dependents came."""
     return {
         "objects": {key: dict(each) for key, each in objects._objects.items() if each},
         "by uid": dict(objects._by_uid),
@@ -119,7 +119,7 @@ def test_garbage_that_is_collected_in_pieces_and_over_restarts_is_the_same(
 
 
 def _states(objects: StoreRules) -> list[tuple[object, ...]]:
-    """All but in which order it came about."""
+    """All states, in whatever order they came about."""
     return [(each.name, each.uid, each.owners, each.finalizers, each.deleting) for each in objects.list(QUEUE).items]
 
 
@@ -151,7 +151,7 @@ def test_a_call_that_failed_halfway_can_be_taken_back() -> None:
         objects.create(queue(name, ownerReferences=owned_by(owner), finalizers=[HELD]))
     known, mark = all_of(objects), objects.mark()
     with pytest.raises(StopIteration):
-        objects.delete(QUEUE, "team", "owner")  # it is gone when the clock is asked when its dependents go
+        objects.delete(QUEUE, "team", "owner")  # it is gone when the clock is asked for the deletion of its dependents
     assert all_of(objects) != known
     objects.take_back(mark)
     assert all_of(objects) == known
@@ -200,7 +200,7 @@ def test_changes_of_some_kinds_are_not_counted() -> None:
 
 
 def roomy() -> StoreRules:
-    """It keeps fields that nobody knows, so that something can be large."""
+    """A store that keeps unknown fields, so that an object can be large."""
     return StoreRules(History(1_000), lambda: Millis(0), SeededNames(), mode="Ignore")
 
 
@@ -263,7 +263,7 @@ def test_a_finalizer_is_looked_up_not_searched_for() -> None:
 
 
 def test_a_dependent_that_cannot_be_let_go_is_not_tried_for_ever() -> None:
-    """A namespace that is being deleted, with finalizers in its spec that nobody can read."""
+    """A namespace that is being deleted, with finalizers in its spec that cannot be read."""
     objects = ruled(0)
     owner = objects.create({**SPOT, "metadata": {"name": "owner"}})
     references = [
@@ -280,7 +280,7 @@ def test_a_dependent_that_cannot_be_let_go_is_not_tried_for_ever() -> None:
 
 
 def test_a_namespace_that_lasts_does_not_go_with_an_owner() -> None:
-    """Somebody may give it one, such as one that is gone already; all that is in it would go too."""
+    """A user may give it an owner, such as one that is gone already; all that is in it would go too."""
     objects = ruled()
     owner = objects.create({**SPOT, "metadata": {"name": "owner"}})
     for name in ("default", "passing"):
@@ -292,7 +292,7 @@ def test_a_namespace_that_lasts_does_not_go_with_an_owner() -> None:
 
 @pytest.mark.parametrize("propagation", ["Foreground", "Background"])
 def test_a_chain_of_owners_goes_as_a_whole_however_long(propagation: Propagation) -> None:
-    """Without calls that nest, and with a few looks at each."""
+    """Without nested calls, and with a few checks of each object."""
     looks = []
     for length in (500, 1000):
         objects = StoreRules(History(10_000), lambda: Millis(0), SeededNames(), looks=0)

@@ -1,1 +1,1 @@
-"""Does preemption come to rest? Random states, played until they do, and which workloads were entitled meanwhile."""
+"""Does preemption settle? Random states are played until they do; entitled workloads that wait are checked."""

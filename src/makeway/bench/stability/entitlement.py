@@ -1,14 +1,15 @@
 """Workloads that wait although their own queue's quota would hold them, and for what (S-19.5).
 
-A workload is *entitled* if some choice of flavors keeps its queue within nominal quota, and that room is free or is
-used by others from whom the queue may take it back. It may then wait for three things only: quota that is kept free for
-a blocked head (``reservation``), a scan that settled on other flavors (``flavor scan``), or its next look, when those
-from whom it could take were admitted in the cycle of its last one or later (``admission``): an admission wakes nobody
-(S-4.6). A fourth one ends when those
-have left who were asked to: with a closed gate, it stopped its scan at them (``gate``, S-14.9), and its next look comes
-with their departure (S-5.1). Any other cause is a fault and says so.
+A workload is *entitled* if some choice of flavors keeps its queue within nominal quota, and that quota is free or is
+used by others from which the queue may take it back. It may then wait for three things only: quota that is kept free
+for a blocked head (``reservation``), a scan that settled on other flavors (``flavor scan``), or its next evaluation,
+if those from which it could take were admitted in the cycle of its last one or later (``admission``): an admission
+wakes no workload (S-4.6). A fourth one ends when the victims have left that were asked to: with a closed gate, it
+stopped its scan at them (``gate``, S-14.9), and its next evaluation comes with their departure (S-5.1). Any other
+cause is a fault and says so.
 
-Entitlement is counted here anew, from quota and policies alone, so that a rule that bars somebody cannot also hide it.
+Entitlement is computed here anew, from quota and policies alone, so that a rule that bars a workload cannot also hide
+it.
 """
 
 from __future__ import annotations
@@ -31,27 +32,27 @@ RESERVATION = "reservation"
 FLAVOR_SCAN = "flavor scan"
 GATE = "gate"
 ADMISSION = "admission"
-ALLOWED = (RESERVATION, FLAVOR_SCAN, ADMISSION)  # however long nothing changes
+ALLOWED = (RESERVATION, FLAVOR_SCAN, ADMISSION)  # may last as long as nothing changes
 
 
 class Entitled(NamedTuple):
-    """A workload that waits for what is its queue's own."""
+    """A workload that waits for its own queue's quota."""
 
     workload: WorkloadKey
     cause: str  # one of ``ALLOWED``, ``GATE``, or "other:…"
 
 
-class LastLook(NamedTuple):
-    """The last one at a workload."""
+class LastEvaluation(NamedTuple):
+    """The last evaluation of a workload."""
 
     at: Millis
-    resumed: bool  # it began in the middle of its flavors: what it left out is not known (S-6.8)
+    resumed: bool  # it began in the middle of its flavors: the ones before are not known (S-6.8)
 
 
-def entitled_waiting(state: State, now: Millis, looks: Mapping[WorkloadKey, LastLook]) -> list[Entitled]:
-    """All of them, by queue; one behind the head of a StrictFIFO queue waits for that head, as its queue wants.
+def entitled_waiting(state: State, now: Millis, evaluations: Mapping[WorkloadKey, LastEvaluation]) -> list[Entitled]:
+    """All entitled workloads that wait, by queue. One behind the head of a StrictFIFO queue waits for that head.
 
-    A look counts for all that are alike and share its verdict (S-4.5.3).
+    An evaluation counts for all workloads that are alike and share its verdict (S-4.5.3).
     """
     found = []
     for name in sorted(state.pending.lists):
@@ -59,7 +60,7 @@ def entitled_waiting(state: State, now: Millis, looks: Mapping[WorkloadKey, Last
             continue
         line = state.pending.lists[name]
         members = [*line.waiting.values(), *line.parked.values()]
-        of_shape = {shape(each): looks[each.key] for each in members if each.key in looks}
+        of_shape = {shape(each): evaluations[each.key] for each in members if each.key in evaluations}
         for each in sorted(members, key=lambda workload: workload.key):
             if line.strict and each.key != state.pending.first(name):
                 continue
@@ -81,7 +82,7 @@ def _is_entitled(state: State, workload: Workload) -> bool:
 
 
 def _ways(queue: Queue, workload: Workload) -> Iterator[dict[FR, int]]:
-    """What all its pods would use, for every choice of flavors; a podSet has one per resource group."""
+    """The usage of all its pods, for every choice of flavors; a podSet has one flavor per resource group."""
     asked: list[dict[ResourceName, int]] = []
     choices: list[tuple[FlavorName, ...]] = []
     for pod_set in workload.pod_sets:
@@ -102,7 +103,7 @@ def _ways(queue: Queue, workload: Workload) -> Iterator[dict[FR, int]]:
 
 
 def _can_have(state: State, workload: Workload, node: QuotaNode, usage: Mapping[FR, int]) -> bool:
-    """Whether it fits, or would if those left from whom its queue may take back what it lent (S-8.2, 8.3, 8.7)."""
+    """Whether it fits, or would fit without the holders from which its queue may take back quota (S-8.2, 8.3, 8.7)."""
     need = [fr for fr, amount in usage.items() if amount > state.tree.available(node, fr)]
     if not need:
         return True
@@ -120,7 +121,7 @@ def _can_have(state: State, workload: Workload, node: QuotaNode, usage: Mapping[
 
 
 def _borrowers(state: State, node: QuotaNode) -> list[tuple[Workload, QuotaNode]]:
-    """Holders in other queues of the tree, the first to leave first (S-7.6); one asked to that stays is no help."""
+    """Holders in other queues of the tree, the first to leave first (S-7.6); not those that were asked to and stay."""
     others = [name for name in state.tree_of(QueueName(node.name)) if name != node.name and state.is_active(name)]
     found = [
         (each, state.tree.queues[name])
@@ -132,7 +133,7 @@ def _borrowers(state: State, node: QuotaNode) -> list[tuple[Workload, QuotaNode]
 
 
 def _borrows(state: State, owner: QuotaNode, node: QuotaNode, need: list[FR]) -> bool:
-    """Whether the queue and all cohorts between it and the common one use more than is theirs."""
+    """Whether the queue and all cohorts up to the common one use more than their own quota."""
     above = {id(each) for each in node.ancestors()}
     at: QuotaNode | None = owner
     while at is not None and id(at) not in above:
@@ -145,51 +146,51 @@ def _borrows(state: State, owner: QuotaNode, node: QuotaNode, need: list[FR]) ->
 # --- for what it waits -----------------------------------------------------------------------------------------------
 
 
-def _cause(state: State, workload: Workload, now: Millis, look: LastLook | None) -> str:
+def _cause(state: State, workload: Workload, now: Millis, last: LastEvaluation | None) -> str:
     if workload.key in state.pending.lists[workload.queue].at[Standing.HELD_BACK]:
         return RESERVATION
     found = find_assignment(state, workload, now, tried={})
-    if _leads_on(found, workload):
-        if look is not None and look.resumed:
+    if _succeeds(found, workload):
+        if last is not None and last.resumed:
             return FLAVOR_SCAN
         if workload.gated and _some_are_leaving(state, workload):
             return GATE
-        if look is not None and not _led_on_then(state, workload, now, look):
+        if last is not None and not _would_have_succeeded(state, workload, now, last):
             return ADMISSION
         fits = found[0].mode is Mode.FIT
         return "other:it fits and is not looked at" if fits else "other:it could preempt and is not looked at"
     with _without_stability(state):
-        if _leads_on(find_assignment(state, workload, now, tried={}), workload):
+        if _succeeds(find_assignment(state, workload, now, tried={}), workload):
             return "other:barred by an epoch"
     return FLAVOR_SCAN
 
 
-def _led_on_then(state: State, workload: Workload, now: Millis, look: LastLook) -> bool:
-    """Whether it would have, without those that were admitted in the cycle of that look or after it."""
+def _would_have_succeeded(state: State, workload: Workload, now: Millis, last: LastEvaluation) -> bool:
+    """Whether it would succeed without the workloads admitted in the cycle of its last evaluation or after it."""
     with state.trial():
         for name in state.tree_of(workload.queue):
             for each in list(state.holders.of_queue.get(name, {}).values()):
-                if (each.reserved_at or 0) >= look.at:
+                if (each.reserved_at or 0) >= last.at:
                     state.release(each)
-        return _leads_on(find_assignment(state, workload, now, tried={}), workload)
+        return _succeeds(find_assignment(state, workload, now, tried={}), workload)
 
 
 def _some_are_leaving(state: State, workload: Workload) -> bool:
-    """Whether its scan stops where it can preempt, and somebody whom it may have found there is on the way out."""
+    """Whether its scan stops where it can preempt, and one that it could have found there is leaving."""
     if state.queues[workload.queue].try_next_when_preempting:
         return False
     holders = (state.holders.of_queue.get(name, {}).values() for name in state.tree_of(workload.queue))
     return any(each.evicted for those in holders for each in those)
 
 
-def _leads_on(found: tuple[Assignment, Victims], workload: Workload) -> bool:
+def _succeeds(found: tuple[Assignment, Victims], workload: Workload) -> bool:
     assignment, victims = found
     return assignment.mode is Mode.FIT or (bool(victims.targets) and not workload.gated)
 
 
 @contextmanager
 def _without_stability(state: State) -> Iterator[None]:
-    """As the rules would decide that know neither claims nor epochs."""
+    """Decide without the rules on claims and epochs."""
     policy = state.policy
     state.policy = replace(policy, gates=replace(policy.gates, preemption_claims=False, preemption_epochs=False))
     try:

@@ -1,9 +1,9 @@
-"""What ``makeway bench stability`` measures: whether preemption comes to rest in random states, and what that costs.
+"""What ``makeway bench stability`` measures: whether preemption settles in random states, and what that costs.
 
-Every state is played with the gates of the stability rules on and off, and with them on but without the holds of those
-who are entitled and wait: what each costs is the difference. Workloads that must leave do so at once and, in plays of
-their own, one to four cycles later; or they are slow, within a grace period of an hour or, being late, far beyond their
-own. A promise that is broken is named with the numbers that replay it.
+Every state is played with the gates of the stability rules on, with them off, and with them on but without the holds
+of entitled workloads that wait: the difference is the cost of each. Workloads that must leave do so at once or, in
+plays of their own, one to four cycles later. Or they are slow: within a grace period of an hour or, being late, far
+beyond their own. A broken promise is named with the numbers that replay it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from makeway.bench.stability.states import START, StartingState, world
 from makeway.cli.terminal.screen import is_terminal, plural
 from makeway.core.policy import Policy
 
-MODELS: dict[str, tuple[Leaving, ...]] = {  # by what --evictions says
+MODELS: dict[str, tuple[Leaving, ...]] = {  # by the value of --evictions
     "quick": ("instant", "unsynchronised"),
     "slow": ("slow",),
     "late": ("slow",),
 }
-GRACE_MS = {"slow": SLOW_MAX * STEP}  # so long victims may take to leave; otherwise as the states say
+GRACE_MS = {"slow": SLOW_MAX * STEP}  # the time that victims may take to leave; otherwise as the states say
 WORDS = {  # result -> what it is
     "states": "states",
     "settled": "settled, whichever way victims leave",
@@ -59,7 +59,7 @@ WORDS = {  # result -> what it is
 
 @dataclass(slots=True)
 class Price:
-    """What plays of one kind cost, summed up."""
+    """The cost of plays of one kind, summed up."""
 
     utilisation: float = 0.0
     waiting: float = 0.0
@@ -83,7 +83,7 @@ class StabilityTotals:
     cycles: int = 0
     loops_off: int = 0
     breaker: int = 0
-    exhausted: list[str] = field(default_factory=list)  # where it made verdicts
+    exhausted: list[str] = field(default_factory=list)  # where the limit of rounds made verdicts
     over_quota: list[str] = field(default_factory=list)
     entitled: list[tuple[str, Entitled]] = field(default_factory=list)
     on: Price = field(default_factory=Price)
@@ -104,7 +104,7 @@ class StabilityTotals:
         return Settling(start.state(policy, GRACE_MS.get(self.evictions)), START, leaving)
 
     def _judge(self, where: str, on: Settling) -> None:
-        """The promises, on one play with the gates on."""
+        """Check the promises on one play with the gates on."""
         played = on.run()
         self.evictions_of_one = max(self.evictions_of_one, played.evictions_of_one)
         self.cycles = max(self.cycles, played.cycles)
@@ -112,12 +112,12 @@ class StabilityTotals:
         self.exhausted += [where] if played.breaker else []
         self.over_quota += [f"{where} {key}" for key in played.over_quota]
         if played.settled:
-            self.entitled += [(where, each) for each in entitled_waiting(on.state, on.now, on.looks)]
+            self.entitled += [(where, each) for each in entitled_waiting(on.state, on.now, on.evaluations)]
         else:
             self.unsettled.append(where)
 
     def _compare(self, on: Played, off: Played, no_hold: Played) -> None:
-        """The price, over as many cycles as the longest play took."""
+        """Add up the price, over as many cycles as the longest play took."""
         cycles = max(on.cycles, off.cycles, no_hold.cycles, 1)
         for price, played in ((self.on, on), (self.off, off), (self.no_hold, no_hold)):
             price.add(played, cycles, len(MODELS[self.evictions]))
@@ -126,7 +126,7 @@ class StabilityTotals:
     def broken(self) -> list[str]:
         """Every promise that was not kept, with the numbers that replay it.
 
-        Where victims are late, claims end before they leave: then what is promised is that it settles within quota.
+        Where victims are late, claims end before they leave: then the promise is that it settles within quota.
         """
         found = [f"{where}: does not settle" for where in self.unsettled]
         found += [f"{where}: admitted above quota" for where in self.over_quota]

@@ -1,14 +1,14 @@
-"""Does preemption come to rest? A state is played cycle by cycle, while nobody comes, ends or changes anything.
+"""Does preemption settle? A state is played cycle by cycle, while no workload comes, ends or changes.
 
-A workload that is asked to leave does so at once, after one to four cycles (as its uid has it), after 15 to 60 minutes,
-or never; then it waits again. Ten seconds pass from one cycle to the next; cycles in which nothing could happen are
-passed over, but counted. Where victims outstay the deadlines of claims, those are played too.
+A workload that is asked to leave does so at once, after one to four cycles (chosen by its uid), after 15 to 60
+minutes, or never; then it waits again. Ten seconds pass from one cycle to the next; cycles in which nothing could
+happen are skipped, but counted. Where victims outstay the deadlines of claims, those are played too.
 
 Promises: the decisions are those of ``core.cycle.cycle``; equal states give equal plays; a play ends. It is *settled*
-only if no head is due, nobody is on the way out, no claim is open, and the scheduler did not look at the same thing
+only if no head is due, no victim is leaving, no claim is open, and the scheduler did not evaluate the same thing
 twice.
 
-Not here: where states come from (``states``), who is entitled to more than it has (``entitlement``).
+Not here: where states come from (``states``), which workloads are entitled to more than they have (``entitlement``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Literal, NamedTuple
 
-from makeway.bench.stability.entitlement import LastLook
+from makeway.bench.stability.entitlement import LastEvaluation
 from makeway.core.cycle.cycle import Plan, carry_out, decide, departed, heads
 from makeway.core.model import FR, Millis, QueueName, Workload, WorkloadKey
 from makeway.core.policy import Policy
@@ -30,19 +30,19 @@ from makeway.core.state import State
 Leaving = Literal["instant", "unsynchronised", "slow", "never"]
 Outcome = Literal[
     "settled",
-    "claims",  # rests, but a claim stays although nothing is left that could leave for it
-    "spins",  # rests, but the same was looked at again and again
+    "claims",  # comes to rest, but a claim stays although no victim is left that could leave for it
+    "spins",  # comes to rest, but the same was evaluated again and again
     "loops",  # was still going on
 ]
 STEP = 10_000  # milliseconds from cycle to cycle
 CYCLES_MAX = 300
-SLOW_STEPS_MAX = 4_000  # where evictions are slow most cycles are passed over, and those that are not are counted
+SLOW_STEPS_MAX = 4_000  # where evictions are slow most cycles are skipped, and those that are not are counted
 DELAYS = 4
 SLOW_MIN, SLOW_MAX = 15 * 60_000 // STEP, 60 * 60_000 // STEP  # cycles
-OUTSTAYING: tuple[Leaving, ...] = ("slow", "never")  # then victims may be there longer than anybody waits for them
+OUTSTAYING: tuple[Leaving, ...] = ("slow", "never")  # then victims may stay longer than claims wait for them
 
 GATES_ON = Policy.default()
-WITHOUT_HOLDS = replace(GATES_ON, entitled_hold="StrictFIFO")  # what an entitled one waits for is lent on (S-5.14)
+WITHOUT_HOLDS = replace(GATES_ON, entitled_hold="StrictFIFO")  # quota that they wait for is lent on (S-5.14)
 GATES_OFF = replace(
     GATES_ON,
     gates=replace(
@@ -63,9 +63,9 @@ def slow_delay(uid: str, times: int) -> int:
 
 
 class LeavingHolder(NamedTuple):
-    """Somebody on the way out."""
+    """A holder that was asked to leave."""
 
-    cycle: int | None  # it is gone after this one; None: it never goes
+    cycle: int | None  # it is gone after this cycle; None: it never goes
     queue: QueueName
     reason: str  # of its eviction; "": it keeps its place in the queue
     evicted_at: Millis
@@ -73,7 +73,7 @@ class LeavingHolder(NamedTuple):
 
 
 class Use(NamedTuple):
-    """From this cycle on, how much of all quota is held by workloads that may stay, and what part of all waits."""
+    """From this cycle on, the share of all quota that stays in use, and the share of workloads that wait."""
 
     cycle: int
     share: float
@@ -82,12 +82,12 @@ class Use(NamedTuple):
 
 @dataclass(slots=True)
 class Played:
-    """What happened."""
+    """What happened in a play."""
 
     outcome: Outcome = "loops"
     cycles: int = 0  # the last in which quota was given, asked back or released
-    looked: int = 0  # cycles in which somebody was looked at
-    repeated: int = 0  # of these: found and left just what one before it did, with nothing changed in between
+    evaluated: int = 0  # cycles in which a workload was evaluated
+    repeated: int = 0  # of these: read and left the same as one before, with nothing changed in between
     admissions: int = 0
     evictions: Counter[WorkloadKey] = field(default_factory=Counter)
     over_quota: list[WorkloadKey] = field(default_factory=list)  # admitted where there was no room
@@ -101,15 +101,15 @@ class Played:
 
     @property
     def evictions_of_one(self) -> int:
-        """Of the workload that was evicted most often."""
+        """The evictions of the workload that was evicted most often."""
         return max(self.evictions.values(), default=0)
 
     def utilisation(self, cycles: int) -> float:
-        """The mean share of quota in use over this many cycles; what was last stays."""
+        """The mean share of quota in use over this many cycles; the last value stays."""
         return self._mean([use.share for use in self.uses], cycles)
 
     def waiting(self, cycles: int) -> float:
-        """The mean part of all workloads that waited, or were asked to leave, over this many cycles."""
+        """The mean share of all workloads that waited, or were asked to leave, over this many cycles."""
         return self._mean([use.waiting for use in self.uses], cycles)
 
     def _mean(self, values: list[float], cycles: int) -> float:
@@ -122,7 +122,7 @@ class Played:
 
 
 class Settling:
-    """One play. Outside news (``arrive``, ``finish``) may come between two ``run``s."""
+    """One play. Events from outside (``arrive``, ``finish``) may come between two ``run``s."""
 
     def __init__(self, state: State, start: Millis, leaving: Leaving) -> None:
         self.state = state
@@ -130,12 +130,12 @@ class Settling:
         self.now = start
         self._start = start
         self._cycle = 0
-        self._steps = 0  # cycles that were not passed over
+        self._steps = 0  # cycles that were not skipped
         self._leaving = leaving
         self._on_the_way: dict[WorkloadKey, LeavingHolder] = {}
-        self._asked: dict[WorkloadKey, LeavingHolder] = {}  # the last one of each, over or not
-        self.looks: dict[WorkloadKey, LastLook] = {}
-        self._idle: list[object] = []  # what cycles found and left behind since the last change
+        self._asked: dict[WorkloadKey, LeavingHolder] = {}  # the last eviction of each, over or not
+        self.evaluations: dict[WorkloadKey, LastEvaluation] = {}
+        self._idle: list[object] = []  # what cycles read and left behind since the last change
         self._quota = _whole_quota(state)
         for holder in _holders(state):
             if holder.evicted:
@@ -145,7 +145,7 @@ class Settling:
     def run(self, cycles_max: int | None = None) -> Played:
         """Play until nothing can happen any more, or the cycle of this number is over, or it has gone on for too long.
 
-        That is after 300 cycles; where evictions are slow, after four thousand that were not passed over.
+        Too long is 300 cycles; where evictions are slow, four thousand that were not skipped.
         """
         played = self.played
         played.outcome = "loops"
@@ -164,7 +164,7 @@ class Settling:
         self._idle.clear()
 
     def finish(self, key: WorkloadKey, after: int) -> None:
-        """The holders of quota are done with it, once the cycle of this number is over."""
+        """A holder finishes, once the cycle of this number is over."""
         self._cycle = max(self._cycle, after)
         holder = next(each for each in _holders(self.state) if each.key == key)
         self._on_the_way.pop(key, None)
@@ -184,7 +184,7 @@ class Settling:
             return self._cycle + 1
         due = [each.cycle for each in self._on_the_way.values() if each.cycle is not None]
         deadline = claims.next_deadline(self.state) if self._leaving in OUTSTAYING else None
-        if deadline is not None:  # where all victims leave, nobody should have to wait for it
+        if deadline is not None:  # where all victims leave, no claim should have to wait for its deadline
             due.append(1 - (self._start - deadline) // STEP)
         return max(self._cycle + 1, min(due)) if due else None
 
@@ -192,17 +192,17 @@ class Settling:
         return Millis(self._start + (cycle - 1) * STEP)
 
     def _step(self, number: int) -> bool:
-        """One cycle; whether it found and left just what an earlier one did, with nothing changed in between."""
+        """One cycle; whether it read and left the same as an earlier one, with nothing changed in between."""
         state, before = self.state, self.now
         self._steps += 1
-        self._note_claims()  # as they are until the time that comes next
+        self._note_claims()  # as they are until the next cycle
         self._cycle, self.now = number, self._time_of(number)
         self._wake_expired(before)
         for claimant in claims.overdue(state, self.now):
             claims.end(state, claimant.key, claims.EXPIRED, self.now)
         plan = decide(state, self.now)
         for verdict in plan.verdicts:
-            self.looks[verdict.workload.key] = LastLook(self.now, bool(state.scans.tried(verdict.workload)))
+            self.evaluations[verdict.workload.key] = LastEvaluation(self.now, bool(state.scans.tried(verdict.workload)))
         self._note_admissions(plan)
         carry_out(state, plan)
         evicted, gone = self._note_evictions(plan), self._depart()
@@ -218,7 +218,7 @@ class Settling:
     # --- what a cycle did ---
 
     def _note_admissions(self, plan: Plan) -> None:
-        """Each must fit the tree as it is, beside those before it."""
+        """Check that each fits the tree as it is, beside those before it."""
         tree = self.state.tree
         with self.state.trial():
             for verdict in plan.admitted:
@@ -227,10 +227,10 @@ class Settling:
                     self.played.over_quota.append(verdict.workload.key)
                 tree.charge_all(node, usage)
         self.played.admissions += len(plan.admitted)
-        self.played.looked += bool(plan.verdicts)
+        self.played.evaluated += bool(plan.verdicts)
 
     def _note_claims(self) -> None:
-        """None may last longer than its victims may take to leave and the patience after that, nor be in force then."""
+        """Check that none lasts longer than its victims may take to leave plus the patience, nor is in force then."""
         patience = self.state.policy.claim_timeout_ms
         for known in self.state.claims.within(sorted(self.state.claims.of_queue)):
             until = known.claim.expires_at
@@ -261,7 +261,7 @@ class Settling:
         self._on_the_way[victim.key] = self._asked[victim.key] = leaving
 
     def _depart(self) -> int:
-        """Victims whose time has come leave and wait again, then all trees that lost usage are woken (S-3.7, S-4.6)."""
+        """Victims whose time has come leave and wait again; then all trees that lost usage are woken (S-3.7, S-4.6)."""
         gone = sorted(
             key for key, each in self._on_the_way.items() if each.cycle is not None and each.cycle <= self._cycle
         )
@@ -281,7 +281,7 @@ class Settling:
             self.state.wake(queue, self._time_of(self._cycle))
 
     def _wake_expired(self, before: Millis) -> None:
-        """Equals that have had their time since the last cycle (S-7.9)."""
+        """Wake the queues of holders whose minAdmitDuration ended since the last cycle (S-7.9)."""
         for name in sorted(self.state.queues):
             expiry = next_expiry(self.state, name, before)
             if expiry is not None and expiry <= self.now:
@@ -303,12 +303,12 @@ class Settling:
             if not holder.evicted:
                 used.update(holder.usage or {})
                 staying += 1
-        everybody = len(self.state.holders.by_key) + sum(
+        workloads = len(self.state.holders.by_key) + sum(
             len(each.members) for each in self.state.pending.lists.values()
         )
         shares = [used[fr] / amount for fr, amount in self._quota.items()]
         share = sum(shares) / len(shares) if shares else 0.0
-        self.played.uses.append(Use(self._cycle + 1, share, 1 - staying / everybody if everybody else 0.0))
+        self.played.uses.append(Use(self._cycle + 1, share, 1 - staying / workloads if workloads else 0.0))
 
 
 def _holders(state: State) -> Iterator[Workload]:
@@ -317,7 +317,7 @@ def _holders(state: State) -> Iterator[Workload]:
 
 
 def _whole_quota(state: State) -> dict[FR, int]:
-    """What there is of each flavor-resource, all trees together."""
+    """All quota of each flavor-resource, over all trees."""
     total: Counter[FR] = Counter()
     for node in [*state.tree.queues.values(), *state.tree.cohorts.values()]:
         total.update(node.nominal)

@@ -1,10 +1,10 @@
-"""Random states from a seed: what ``makeway bench stability`` lets the scheduler settle.
+"""Random states from a seed, in which ``makeway bench stability`` lets the scheduler settle.
 
-A world is plain data: queues, cohorts, flavors, and the workloads that run and wait. It is contended on purpose (more
-is asked for than there is, limits are tight, priorities and times are often equal), because that is where preemption
-goes wrong. All that policies can say about preemption is in it: hierarchies, limits, both strategies, partial
-admission, several podSets and resource groups, closed gates, workloads that were asked to leave before the start, those
-above quota; and with fair sharing weights and all lists of strategies.
+A world is plain data: queues, cohorts, flavors, and the workloads that run and wait. It is contended on purpose,
+because there preemption goes wrong: more is asked for than there is, limits are tight, priorities and times are often
+equal. It has all that policies can say about preemption: hierarchies, limits, both strategies, partial admission,
+several podSets and resource groups, closed gates, workloads that were asked to leave before the start, and holders
+above quota; with fair sharing also weights and all lists of strategies.
 
 Promises: the same seed and number give the same world on every machine and under every ``PYTHONHASHSEED``; a world is
 never changed, so that many states can begin with it.
@@ -41,7 +41,7 @@ from makeway.core.state import State
 
 START = Millis(1_700_000_000_000)
 HOUR = 3_600_000
-LONG = Millis(24 * HOUR)  # a minAdmitDuration that nobody who starts now outlives while a state settles
+LONG = Millis(24 * HOUR)  # a minAdmitDuration that is not over while a state settles
 NAMESPACE = "random"
 CORES, GPUS = ResourceName("cpu"), ResourceName("gpu")
 CORE = 1_000
@@ -60,7 +60,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StartingState:
-    """What a state begins with."""
+    """The beginning of a state."""
 
     queues: tuple[tuple[Queue, QuotaSpec], ...]
     cohorts: tuple[QuotaSpec, ...]
@@ -70,7 +70,7 @@ class StartingState:
     strategies: tuple[FairStrategy, ...] = ()  # of fair sharing; none: it is off
 
     def state(self, policy: Policy, grace_ms: int | None = None) -> State:
-        """A state of its own that begins here; ``grace_ms``: so long everybody may take to leave."""
+        """A state that begins here; ``grace_ms``: the time that every victim may take to leave."""
         state = State(replace(policy, fair_strategies=self.strategies))
         state.configure(self.queues, self.cohorts, self.flavors)
         state.namespaces[NAMESPACE] = {}
@@ -82,13 +82,13 @@ class StartingState:
 
 
 def world(seed: int, number: int, *, fair: bool = False) -> StartingState:
-    """The world of this number in the sequence of a seed; ``fair``: the same with fair sharing."""
+    """The world of this number in the sequence of a seed; ``fair``: the same world with fair sharing."""
     found = _Drawing(random.Random(f"{seed}/{number}")).world()
     return _shared_fairly(found, random.Random(f"fair/{seed}/{number}"), number) if fair else found
 
 
 def _shared_fairly(plain: StartingState, dice: random.Random, number: int) -> StartingState:
-    """Weights here and there, zero among them; more queues that take from others; the lists of strategies in turn."""
+    """Weights here and there, zero among them; more queues that reclaim; the lists of strategies in turn."""
 
     def weighed(spec: QuotaSpec) -> QuotaSpec:
         return replace(spec, weight=WEIGHT_ONE * dice.choice(WEIGHTS_IN_TENTHS) // 10)
@@ -184,7 +184,7 @@ class _Drawing:
         return queue, self._spec(name, parent, nominal)
 
     def _spec(self, name: str, parent: str, nominal: Mapping[FR, int]) -> QuotaSpec:
-        """Quota with limits here and there; where nobody is above, limits mean nothing."""
+        """Quota with limits here and there; without a parent limits mean nothing."""
         some = [fr for fr in nominal if parent]
         borrowing = {fr: self._amount(fr, (0, 1, 2, 4)) for fr in some if self._rarely(4)}
         lending = {fr: min(nominal[fr], self._amount(fr, (0, 1, 2, 4))) for fr in some if self._rarely(4)}
@@ -199,7 +199,7 @@ class _Drawing:
     # --- workloads ---
 
     def _workload(self, name: str, queue: QueueName, *, gates: bool) -> Workload:
-        """Equal priorities and times are frequent: order among equals is what loops are made of."""
+        """Equal priorities and times are frequent, because loops come from the order among equals."""
         pod_sets = [self._pod_set(each) for each in (("driver", "workers") if self._rarely(4) else ("main",))]
         key = WorkloadKey(f"{NAMESPACE}/{name}")
         return Workload(

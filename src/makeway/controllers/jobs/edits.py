@@ -1,7 +1,7 @@
 """The edits that start and stop a job, of whatever kind, and tell its Workload of it (api 18.3 to 18.6).
 
-Each edit looks at the object that it finds, not at the one that somebody decided about: what no longer applies is
-left out, so that done twice is done once.
+Each edit is made on the object as stored, not on the one that was decided about. It leaves out what no longer applies,
+so that doing it twice equals doing it once.
 
 Not here: which of them is due (``running``).
 """
@@ -43,7 +43,7 @@ class Suspend:
 
 @dataclass(frozen=True, slots=True)
 class ForgetStart:
-    """A suspended job as if it had never started; before that a server takes no other template (api 18.4)."""
+    """Make a suspended job as if it had never started; a server accepts no other template before that (api 18.4)."""
 
     def __call__(self, value: KubernetesObject) -> KubernetesObject | None:
         job = read_job(value)
@@ -65,7 +65,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Templates and counts as before the start (api 18.4): ``originals``, from its Workload's podSets."""
+    """Put templates and counts back as before the start (api 18.4): ``originals``, from its Workload's podSets."""
 
     originals: tuple[NewPods, ...]
 
@@ -77,7 +77,7 @@ class Restore:
 
     def _restored(self, pods: AskedPods) -> NewPods:
         original = next((each for each in self.originals if each.name == pods.name), None)
-        if original is None:  # its Workload knows nothing of them: at least the marks of the start go
+        if original is None:  # its Workload does not know them: at least the marks of the start go
             return NewPods(pods.name, own_template(pods.template))
         return NewPods(pods.name, restored(pods.template, original.template), original.count)
 
@@ -87,11 +87,11 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How the Job fares, on its Workload's status; all that is due at once."""
+    """How the Job fares, on its Workload's status; all changes at once."""
 
     at: Millis
     ready: bool = False
-    reclaimable: tuple[tuple[str, int], ...] | None = None  # by podSet; None: nobody counts them
+    reclaimable: tuple[tuple[str, int], ...] | None = None  # by podSet; None: they are not counted
     is_gone: bool = False  # stopped, and without pods: if it was evicted its quota is free
     end: End | None = None
 
@@ -113,7 +113,7 @@ class Report:
         return workload if after is before.conditions else replace(workload, status=replace(before, conditions=after))
 
     def _pods_ready(self, workload: Workload) -> Workload:
-        """A Workload that is leaving keeps its last word; one that never was admitted has none yet (S-10.12)."""
+        """A Workload that is leaving keeps its last condition; one that never was admitted has none yet (S-10.12)."""
         found = next(_pods_ready(workload, self.ready), None)
         return workload if found is None else self._told(workload, "PodsReady", *found)
 
@@ -154,14 +154,14 @@ def _pods_ready(workload: Workload, ready: bool) -> Iterator[tuple[Status, str, 
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """What the Job says now, as far as its Workload may still change; None: that stays."""
+    """What the Job asks for now, as far as its Workload may still change; None: that stays."""
 
     pod_sets: tuple[PodSet, ...] | None = None
     queue: str | None = None
     seconds: int | None = None
     priority: Priority | None = None
     revalue: Revalue | None = None
-    gates: frozenset[str] = frozenset()  # who may still hold it back
+    gates: frozenset[str] = frozenset()  # gates that may still hold it back
 
     def __call__(self, workload: Workload) -> Workload | None:
         if says(workload, "Finished"):
@@ -197,7 +197,7 @@ def gates_of(value: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """Bind a Workload that was there before its Job to it; one that belongs to somebody is left alone."""
+    """Bind a Workload to its Job, which came later; one with another owner is left alone."""
 
     owner: OwnerReference
 

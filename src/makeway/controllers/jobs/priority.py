@@ -1,8 +1,8 @@
 """Priorities that move: a class gets another number, a job another class (api 6).
 
-A Workload keeps the class that it got at its creation until its job's label names another one: a default class that
-comes or goes later moves nobody. The number follows the class at any time, unless somebody else keeps it in step:
-an Option follows its Parent (S-12.2), a copy from another cluster the original (S-13.7).
+A Workload keeps the class that it got at its creation until its job's label names another one: a default class that is
+added or removed later changes none. The number follows the class at any time, unless it follows another object: an
+Option follows its Parent (S-12.2), a copy from another cluster follows the original (S-13.7).
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ def classes_of(around: View) -> Classes:
 
 
 def value_of(ref: PriorityClassRef | None, classes: Classes) -> int | None:
-    """The number of a class; None where there is none such, or none is named."""
+    """The number of a class; None: there is no such class, or none is named."""
     if ref is None:
         return None
     return (classes.pods if ref.kind == KUBERNETES[1] else classes.ours).get(ref.name)
 
 
 def is_renamed(workload: Workload, meta: ObjectMeta) -> bool:
-    """Whether the job's label asks for another class than the Workload has."""
+    """Whether the job's label asks for a class that the Workload does not have."""
     label, ref = meta.labels.get(PRIORITY_CLASS_LABEL, ""), workload.spec.priority_class_ref
     ours = ref.name if ref is not None and ref.kind == OURS[1] else ""
     return ours != label if label else ours not in ("", DEFAULT_PRIORITY_CLASS)
 
 
 def may_become(workload: Workload, ref: PriorityClassRef | None) -> bool:
-    """Whether a Workload may change over to that class as it stands (api 5.1)."""
+    """Whether a Workload may change to that class in its present state (api 5.1)."""
     before = workload.spec.priority_class_ref
     if not holds_quota(workload) or before == ref:
         return True
@@ -59,7 +59,7 @@ def follows_class(workload: Workload) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Revalue:
-    """The number that a class has now, for a Workload that still names it."""
+    """Set the present number of a class, for a Workload that still names it."""
 
     ref: PriorityClassRef
     value: int
@@ -70,8 +70,8 @@ class Revalue:
         return replace(workload, spec=replace(workload.spec, priority=self.value))
 
 
-def who_names(named: Ref, around: View) -> Iterator[Ref]:
-    """All whom a class concerns: Workloads that have it, and jobs that still wait for it to get one."""
+def concerned_by_class(named: Ref, around: View) -> Iterator[Ref]:
+    """All that a class concerns: Workloads that have it, and jobs that need it to get a Workload."""
     for workload in around.all(WORKLOAD):
         ref = workload.spec.priority_class_ref
         if ref is not None and (ref.kind, ref.name) == (named.kind, named.name) and follows_class(workload):

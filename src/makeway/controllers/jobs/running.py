@@ -1,20 +1,20 @@
 """Jobs are started when their Workload is admitted, and stopped when it has to leave (api 18, S-10.3).
 
-What is looked at is always a job together with its Workload; told a Workload, it is that of its owner. The answer
+A reconcile always covers a job together with its Workload; notified of a Workload, it is that of its owner. The answer
 holds at most one write of each:
 
 - The job runs iff its Workload is Admitted, not Evicted, active, and still says what the job asks for. A start is one
   edit. A stop takes three, since a server allows each only after the one before: suspend, forget the start time,
   restore the templates. A start that meets an unfinished stop finishes it first.
-- The Workload is told how the job fares: PodsReady, reclaimable pods, its end, and, once an evicted job has no pods
-  left, that its quota is free. All that is due is one edit.
+- The Workload gets the job's progress: PodsReady, reclaimable pods, its end, and, once an evicted job has no pods left,
+  that its quota is free. All that is due is one edit.
 - The Workload follows the job's queue, class and pods where it holds no quota; where it does, it is deleted and made
   again, and the job stops meanwhile (api 18.7).
-- A job that is being deleted is not started again. While somebody's finalizer keeps it, it is stopped if its Workload
-  has to leave; and when nothing of it runs any more its Workload goes, so that nobody waits for a quota that nobody
-  uses. One that leaves its dependents behind (Orphan) leaves its Workload too, with what that holds (decision 0082).
+- A job that is being deleted is not started again. While a foreign finalizer keeps it, it is stopped if its Workload
+  has to leave. When nothing of it runs any more its Workload is deleted, so that its quota is not held in vain. A
+  job that leaves its dependents behind (Orphan) leaves its Workload too, with what that holds (decision 0082).
 
-Promises: nothing is remembered between two looks; a job that has ended is never written.
+Promises: no memory between reconciles; a job that has ended is never written.
 
 Not here: the kinds of jobs (``kinds``), which Workload a job gets (``workloads``), the edits themselves (``edits``),
 what happens to pods at a start (``templates``), evicting (``workloads.lifecycle``), the finalizer of a Workload that
@@ -61,13 +61,20 @@ from makeway.controllers.jobs.gangs import gang_update
 from makeway.controllers.jobs.kinds.generic import AskedPods, End, GenericJob, NewPods, pod_priority_class
 from makeway.controllers.jobs.kinds.registry import JOB_KINDS, controller_of, job_kind_of, job_of, read_job
 from makeway.controllers.jobs.managed import why_unmanaged
-from makeway.controllers.jobs.priority import Revalue, classes_of, follows_class, is_renamed, value_of, who_names
+from makeway.controllers.jobs.priority import (
+    Revalue,
+    classes_of,
+    concerned_by_class,
+    follows_class,
+    is_renamed,
+    value_of,
+)
 from makeway.controllers.jobs.templates import is_same, is_started, started, updates_for
 from makeway.controllers.jobs.workloads import asked_by, prebuilt_of, priority_of, workload_for
 from makeway.controllers.workloads.eviction import condition, holds_quota, mode_of, says, status_of
 from makeway.core.model import Millis
 
-LOOK_AGAIN_MS = 10_000  # for what nobody tells us of: a prebuilt Workload that comes, a flavor that is back
+RETRY_MS = 10_000  # for what comes without notification: a prebuilt Workload, a flavor that is back
 
 replace = msgspec.structs.replace
 
@@ -76,7 +83,7 @@ replace = msgspec.structs.replace
 
 
 class _PodsPair(NamedTuple):
-    """Pods as a job asks for them, the podSet of its Workload that stands for them, and what that was assigned."""
+    """Pods as a job asks for them, the podSet of its Workload for them, and what that was assigned."""
 
     asked: AskedPods
     pod_set: PodSet
@@ -84,7 +91,7 @@ class _PodsPair(NamedTuple):
 
     @property
     def admitted_count(self) -> int | None:
-        """The pods that were admitted, where that is not simply all of them."""
+        """The number of pods that were admitted, where that is not all of them."""
         return None if self.assignment is None or self.pod_set.min_count is None else self.assignment.count
 
     @property
@@ -95,13 +102,13 @@ class _PodsPair(NamedTuple):
         expected = self.pod_set.count
         if is_started(self.asked.template) and self.pod_set.min_count is not None:
             if self.admitted_count is None:
-                return True  # by how much it was cut is forgotten; it will be restored
+                return True  # the size of the cut is forgotten; it will be restored
             expected = self.admitted_count
         return self.asked.count == expected
 
     @property
     def original(self) -> NewPods:
-        """As they were before the start; their count is put back where the start had cut it."""
+        """The pods as before the start; their count is put back where the start had cut it."""
         is_cut = self.pod_set.min_count is not None and self.admitted_count in (None, self.asked.parallelism)
         return NewPods(self.asked.name, self.pod_set.template, self.pod_set.count if is_cut else None)
 
@@ -110,7 +117,7 @@ def _paired(asked: tuple[AskedPods, ...], workload: Workload) -> Iterator[_PodsP
     """The pods of both, in the job's order; those that only one of them has are left out."""
     admission, pod_sets = status_of(workload).admission, workload.spec.pod_sets
     assigned = {} if admission is None else {each.name: each for each in admission.pod_set_assignments}
-    is_single = len(asked) == len(pod_sets) == 1  # that of a Workload which was there first may have any name
+    is_single = len(asked) == len(pod_sets) == 1  # a Workload that came first may use any name
     for pods in asked:
         for pod_set in pod_sets:
             if is_single or pods.name == pod_set.name:
@@ -119,7 +126,7 @@ def _paired(asked: tuple[AskedPods, ...], workload: Workload) -> Iterator[_PodsP
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """A job as it is stored, what it says, and its Workload; how they agree."""
+    """A job as stored, what it says, and its Workload; how they agree."""
 
     value: KubernetesObject  # the job as it is stored
     job: GenericJob
@@ -152,7 +159,7 @@ class _Pair:
 
     @property
     def must_be_remade(self) -> bool:
-        """It holds quota for something that the job no longer asks for."""
+        """Whether it holds quota for something that the job no longer asks for."""
         if self.is_prebuilt or self.is_leaving or says(self.workload, "Finished") or not holds_quota(self.workload):
             return False
         return not self.asks_for_the_same or self.queue not in ("", self.workload.spec.queue_name)
@@ -179,23 +186,23 @@ class _Pair:
 
 
 class JobRunning:
-    """Starts and stops jobs of all kinds, and keeps their Workloads informed."""
+    """Starts and stops jobs of all kinds, and keeps their Workloads up to date."""
 
     @property
     def kinds(self) -> frozenset[str]:
         return frozenset({*JOB_KINDS, "Workload", "WorkloadPriorityClass", "PriorityClass"})
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
-        if whom.kind in ("WorkloadPriorityClass", "PriorityClass"):
-            return Outcome(enqueue=tuple(who_names(whom, view)))
-        found = view.get(whom)
+    def react(self, ref: Ref, view: View, now: Millis) -> Outcome:
+        if ref.kind in ("WorkloadPriorityClass", "PriorityClass"):
+            return Outcome(enqueue=tuple(concerned_by_class(ref, view)))
+        found = view.get(ref)
         if found is None:
             return NOTHING
         if job_kind_of(found) is not None:
             outcome = _look_at(found, view, now)
             workload = _workload_of(found, view)
             if workload is not None and workload.metadata.deletion_timestamp is not None:
-                # Whether it may go hangs on its job, and nobody else tells its controller of that.
+                # Whether it may go depends on its job, and its controller gets no other notification of that.
                 return with_changes(outcome, enqueue=(Ref.of(workload),))
             return outcome
         return _told_of_workload(found, view, now) if isinstance(found, Workload) else NOTHING
@@ -212,12 +219,12 @@ def _told_of_workload(workload: Workload, view: View, now: Millis) -> Outcome:
     job = job_of(workload, view)
     if job is not None:
         outcome = _look_at(job, view, now)
-        return Outcome(outcome.actions, outcome.again_at)  # what is told of the job is told when we look at it
+        return Outcome(outcome.actions, outcome.again_at)  # notes about the job are made when the job is reconciled
     return _revalued(workload, view)
 
 
 def _revalued(workload: Workload, view: View) -> Outcome:
-    """The number of its class, for a Workload that no job of ours keeps in step."""
+    """Set the number of its class, for a Workload that no job of ours keeps in step."""
     revalue = _revalue(workload, view)
     if revalue is None or workload.spec.priority == revalue.value:
         return NOTHING
@@ -233,7 +240,7 @@ def _revalue(workload: Workload, view: View) -> Revalue | None:
 
 
 def _workload_of(job: KubernetesObject, view: View) -> Workload | None:
-    """The Workload of a job: the one it names, else the one that it owns."""
+    """The Workload of a job: the one it names, else the one it owns."""
     meta = job.metadata
     prebuilt = prebuilt_of(meta)
     if prebuilt:
@@ -270,7 +277,7 @@ def _look_at(value: KubernetesObject, view: View, now: Millis) -> Outcome:
 
 
 def _going(pair: _Pair) -> Outcome:
-    """A job that is being deleted and is still there: something of it runs, or somebody's finalizer keeps it."""
+    """A job that is being deleted and still exists: something of it runs, or a foreign finalizer keeps it."""
     about, finalizers = Ref.of(pair.value), pair.value.metadata.finalizers
     if ORPHAN in finalizers:
         return NOTHING
@@ -280,20 +287,20 @@ def _going(pair: _Pair) -> Outcome:
         note = Note(about, "Normal", "DeletedWorkload", words)
         uid = pair.workload.metadata.uid
         return NOTHING if is_told else Outcome((Action(Delete(pair.ref, uid), notes=(note,)),))
-    if pair.is_leaving and not pair.job.is_suspended and FOREGROUND not in finalizers:  # there its pods go already
+    if pair.is_leaving and not pair.job.is_suspended and FOREGROUND not in finalizers:  # Foreground deletes pods
         words_of_stop = _words_of_stop(condition(pair.workload, "Evicted"), pair.has_started_templates)
         return Outcome((_change(pair.value, Suspend(), Note(about, "Normal", *words_of_stop)),))
     return NOTHING
 
 
 def _begin(value: KubernetesObject, job: GenericJob, view: View, now: Millis) -> Outcome:
-    """A job without a Workload: it does not run, and gets one."""
+    """A job without a Workload does not run, and gets one."""
     about, meta = Ref.of(value), value.metadata
     if not job.is_suspended:
         note = Note(about, "Normal", "Suspended", "Suspended until it is admitted")
         return Outcome((_change(value, Suspend(), note),))
     if prebuilt_of(meta):
-        return Outcome(again_at=Millis(now + LOOK_AGAIN_MS))
+        return Outcome(again_at=Millis(now + RETRY_MS))
     has_default = view.get(Ref(LOCAL_QUEUE, meta.namespace, DEFAULT_QUEUE)) is not None
     made = workload_for(
         value,
@@ -319,7 +326,7 @@ def _problem(job: KubernetesObject, view: View, problem: str) -> Note:
 
 
 def _wanted(sets: tuple[PodSet, ...], view: View) -> tuple[PodSet, ...]:
-    """The podSets as a server would store them: without partial admission there is no least count."""
+    """The podSets as a server would store them: without partial admission there is no min count."""
     return sets if view.policy.gates.partial_admission else tuple(replace(each, min_count=None) for each in sets)
 
 
@@ -340,7 +347,7 @@ def _change(
 
 @dataclass(frozen=True, slots=True)
 class _Reconciling:
-    """A job that has a Workload and has not ended, and what is due of both."""
+    """A job that has a Workload and has not ended, and what is due for both."""
 
     pair: _Pair
     view: View
@@ -378,8 +385,8 @@ class _Reconciling:
         pair, started_pods, conflict = self.pair, [], ""
         for pods in pair.pods:
             flavors = self._flavors(pods.assignment)
-            if flavors is None:  # in use, so it cannot have gone for good: pods must not run elsewhere
-                return Outcome(again_at=Millis(self.now + LOOK_AGAIN_MS))
+            if flavors is None:  # in use, so it will be back: pods must not run elsewhere
+                return Outcome(again_at=Millis(self.now + RETRY_MS))
             name = pods.pod_set.name
             updates = (
                 *updates_for(pair.workload, name, flavors),
@@ -397,7 +404,7 @@ class _Reconciling:
         return Outcome((start, *self._tell()), notes=tuple(self._notes()))
 
     def _flavors(self, assignment: PodSetAssignment | None) -> list[ResourceFlavor] | None:
-        """The flavors that pods were assigned, by name; None: one of them is not there."""
+        """The flavors that pods were assigned, by name; None: one of them does not exist."""
         names = sorted(set(assignment.flavors.values())) if assignment is not None else []
         flavors = [self.view.get(Ref(RESOURCE_FLAVOR, "", name)) for name in names]
         present = [each for each in flavors if each is not None]
@@ -406,7 +413,7 @@ class _Reconciling:
     # --- the Workload ---
 
     def _tell(self) -> Iterator[Action]:
-        """At most one write: what is due first."""
+        """At most one write: the first that is due."""
         pair, uid = self.pair, self.pair.workload.metadata.uid
         if pair.must_be_remade:
             words = f"Deleted Workload {pair.ref.key}: the job asks for something else by now"
@@ -450,7 +457,7 @@ class _Reconciling:
         )
 
     def _is_ours_to_release(self) -> bool:
-        """Whether the local pods are all there is: none in another cluster (S-10.3), no Option still to be told."""
+        """Whether no pods run elsewhere: none in another cluster (S-10.3), no Option still to be told."""
         workload = self.pair.workload
         if mode_of(workload) == "Parent":
             options = self.view.owned(workload.metadata.uid, WORKLOAD)
@@ -485,7 +492,7 @@ class _Reconciling:
         )
 
     def _notes(self) -> Iterator[Note]:
-        """A class that the job names by now, and that is not there."""
+        """A note about a class that the job names now, and that does not exist."""
         pair, meta = self.pair, self.pair.value.metadata
         if says(pair.workload, "Finished") or not is_renamed(pair.workload, meta):
             return

@@ -1,7 +1,7 @@
-"""Jobs as Workloads: what each asks for, in which queue and with which priority (api 18).
+"""Jobs as Workloads: what they ask for, in which queue and with which priority (api 18).
 
-``workload_for`` answers for one job, ``prepared`` for a whole set of objects as files hold them: Jobs without their
-Workloads, objects without names, times or UIDs. What a server would add is made up there, always in the same way:
+``workload_for`` answers for one job, ``prepared`` for a whole set of objects as in files: Jobs without their Workloads,
+objects without names, times or UIDs. What a server would add is made up there, always in the same way:
 
 - A UID is made from kind, namespace and name.
 - An object without ``creationTimestamp`` came shortly before now, the earlier in the files the older: the *i*-th of
@@ -60,7 +60,7 @@ KUBERNETES = ("scheduling.k8s.io", "PriorityClass")
 
 
 class LeftOut(NamedTuple):
-    """An object that takes no part, and why."""
+    """An object that is left out, and why."""
 
     kind: str
     name: str  # "namespace/name"
@@ -72,7 +72,7 @@ class LeftOut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """Where priorities come from (api 6)."""
+    """The classes that priorities come from (api 6)."""
 
     ours: Mapping[str, int] = field(default_factory=dict)  # WorkloadPriorityClass -> value
     pods: Mapping[str, int] = field(default_factory=dict)  # PriorityClass -> value
@@ -98,7 +98,7 @@ class Priority(NamedTuple):
 
 
 def priority_of(meta: ObjectMeta, pods: str, classes: Classes) -> Priority:
-    """The first source that says something wins (api 6); a class that is named but not there is a problem.
+    """The first source that says something wins (api 6); a class that is named but does not exist is a problem.
 
     ``pods`` is the PriorityClass that the job's pods name.
     """
@@ -139,11 +139,11 @@ def with_priority(workload: Workload, classes: Classes) -> tuple[Workload, str]:
 
 
 class Asked(NamedTuple):
-    """What a job asks for by itself, wherever it is queued."""
+    """What a job asks for by itself, in any queue."""
 
     pod_sets: tuple[PodSet, ...]
     priority: Priority
-    seconds: int | None  # it may run
+    seconds: int | None  # how long it may run
     problem: str  # not "": why it gets no Workload
 
 
@@ -158,7 +158,7 @@ def asked_by(meta: ObjectMeta, job: GenericJob, classes: Classes) -> Asked:
 
 class Made(NamedTuple):
     workload: Workload | None
-    problem: str = ""  # why there is none
+    problem: str = ""  # why there is no Workload
 
 
 def workload_for(
@@ -227,7 +227,7 @@ def prebuilt_of(meta: ObjectMeta) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Objects as a server would have them: every Job that is ours has its Workload."""
+    """Objects as a server would have them: every managed Job has its Workload."""
 
     objects: list[Wire]
     jobs: Mapping[WorkloadKey, str]  # Workload -> "namespace/name" of its Job
@@ -235,7 +235,7 @@ class Prepared:
 
 
 def prepared(objects: Iterable[Wire], policy: Policy, now: Millis) -> Prepared:
-    """What ``load_state`` can begin with; validated objects in the order in which they were read."""
+    """The input for ``load_state``; ``objects`` are validated, in the order in which they were read."""
     everything = _dated(_named(objects), now)
     classes = Classes.among(everything, defaulting=policy.gates.workload_priority_class_defaulting)
     making = _Making(everything, policy, classes)
@@ -337,7 +337,7 @@ def _key(meta: ObjectMeta) -> WorkloadKey:
 
 
 def _named(objects: Iterable[Wire]) -> list[Wire]:
-    """All with names: a server would complete a ``generateName``."""
+    """All objects with names: a server would complete a ``generateName``."""
     counts: dict[str, int] = {}
     found: list[Wire] = []
     for each in objects:
@@ -349,7 +349,7 @@ def _named(objects: Iterable[Wire]) -> list[Wire]:
 
 
 def _dated(objects: list[Wire], now: Millis) -> list[Wire]:
-    """All with times: file order stands in for the order in which they came."""
+    """All objects with times: their order in the files stands in for the order in which they came."""
     undated = [(i, each) for i, each in enumerate(objects) if _is_undated(each)]
     found = list(objects)
     for rank, (i, each) in enumerate(undated):
@@ -365,11 +365,11 @@ def _with_meta(each: Object, **changes: object) -> Object:
     return msgspec.structs.replace(each, metadata=msgspec.structs.replace(each.metadata, **changes))
 
 
-# --- who does not even queue ------------------------------------------------------------------------------------------
+# --- workloads in no queue --------------------------------------------------------------------------------------------
 
 
 def outside(objects: Iterable[Wire], policy: Policy) -> list[StillWaiting]:
-    """Workloads that wait and are in no ClusterQueue's line, and what keeps each out; finished ones do not wait."""
+    """Unfinished workloads that wait and are in no ClusterQueue, and what keeps each of them out."""
     everything = list(objects)
     queues = {_place(each.metadata): each for each in everything if isinstance(each, LocalQueue)}
     found = []

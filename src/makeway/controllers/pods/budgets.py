@@ -1,7 +1,7 @@
-"""Embedded mode: what a PodDisruptionBudget allows, from the pods that it covers.
+"""Embedded mode: what a PodDisruptionBudget allows, computed from the pods that it covers.
 
-A pod that was granted an eviction counts as gone until it is, at most two minutes: then nobody believes any more that
-it will go. The pods that are expected are those that are there. One that cannot be read is expected, and not healthy.
+A pod that was granted an eviction counts as gone for at most two minutes; after that it is no longer expected to go.
+Expected pods are those that exist. A pod that cannot be read is expected, and not healthy.
 """
 
 from __future__ import annotations
@@ -57,24 +57,24 @@ class Budgets:
     def kinds(self) -> frozenset[str]:
         return frozenset({"PodDisruptionBudget", "Pod"})
 
-    def react(self, whom: Ref[PodDisruptionBudget | Pod], view: View, now: Millis) -> Outcome:
-        if whom.kind == "Pod":  # one that is gone, or has other labels now, may have been covered
+    def react(self, ref: Ref[PodDisruptionBudget | Pod], view: View, now: Millis) -> Outcome:
+        if ref.kind == "Pod":  # one that is gone, or has other labels now, may have been covered
             there = view.all(POD_DISRUPTION_BUDGET)
-            return Outcome(enqueue=tuple(Ref.of(each) for each in there if each.metadata.namespace == whom.namespace))
-        budget = view.get(whom)
+            return Outcome(enqueue=tuple(Ref.of(each) for each in there if each.metadata.namespace == ref.namespace))
+        budget = view.get(ref)
         if not isinstance(budget, PodDisruptionBudget) or budget.metadata.deletion_timestamp is not None:
             return NOTHING
-        return _look(budget, [each for each in view.all(POD) if each.metadata.namespace == whom.namespace], now)
+        return _reconcile(budget, [each for each in view.all(POD) if each.metadata.namespace == ref.namespace], now)
 
 
 def covers(selector: LabelSelector | None, pod: Pod) -> bool:
-    """An empty selector covers none, and so does a pod without labels (api 12)."""
+    """Whether a selector covers a pod; an empty one covers none, and a pod without labels is in none (api 12)."""
     if selector is None or not (selector.match_labels or selector.match_expressions) or not pod.metadata.labels:
         return False
     return selects(selector_of(selector) or (), pod.metadata.labels)
 
 
-def _look(budget: PodDisruptionBudget, pods: Iterable[Pod], now: Millis) -> Outcome:
+def _reconcile(budget: PodDisruptionBudget, pods: Iterable[Pod], now: Millis) -> Outcome:
     spec = read(budget.spec, PodDisruptionBudgetSpec)
     status = read(budget.status, PodDisruptionBudgetStatus)
     troubles: dict[Ref, Exception] = {}
@@ -114,7 +114,7 @@ def _may_be(judge: Callable[[Pod], bool], pod: Pod, troubles: dict[Ref, Exceptio
 
 
 def _still_there(name: str, pods: list[Pod]) -> bool:
-    """Whether a pod that may go has not begun to."""
+    """Whether a pod that may go still exists and has not begun to go."""
     return any(each.metadata.name == name and each.metadata.deletion_timestamp is None for each in pods)
 
 
@@ -129,7 +129,7 @@ def _desired(spec: PodDisruptionBudgetSpec, expected: int) -> int:
 
 
 def _amount(value: int | str, whole: int) -> int:
-    """A number, or a percentage of the pods there are, rounded up."""
+    """A number, or a percentage of the existing pods, rounded up."""
     if isinstance(value, int):
         return value
     digits = value.removesuffix("%")

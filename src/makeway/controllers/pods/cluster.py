@@ -1,13 +1,13 @@
-"""The cluster as placement sees it, kept in step with the stored objects and with what we have decided.
+"""The cluster as placement sees it, kept in step with the stored objects and with our decisions.
 
-A decision counts from when it is made: a pod that we bind stands on its node, one that we evict is leaving. When the
-write is answered the pod is seen as it is stored, so what did not happen is taken back by itself.
+A decision counts as soon as it is made: a pod that we bind is on its node, one that we evict is leaving. When the write
+is answered the pod is read as stored, so what did not happen is undone by itself.
 
-An object that cannot be read (``reading``) counts as not there, but a pod keeps the room that it was known to have, and
-a budget what it was known to ask for.
+An object that cannot be read (``reading``) counts as missing, but a pod keeps the room that it was known to have, and a
+budget what it was known to ask for.
 
-What changed is noted three times: the items that are to be decided anew (``changed_items``), what could help others
-that were refused (``changes``), and the Workloads whose status may have to show something else (``stale_gangs``).
+Each change is noted three times: the items that are to be decided anew (``changed_items``), what could help refused
+items (``changes``), and the Workloads whose status may have to change (``stale_gangs``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.model import Cluster, Pod, PodKey, Preemptor
 from makeway.core.policy import Gates
 
-WORKLOADS = (GANG_WORKLOAD, WORKLOAD)  # of either kind there may be one of a name; together they are one gang
+WORKLOADS = (GANG_WORKLOAD, WORKLOAD)  # there may be one of each kind with a name; together they are one gang
 
 
 class PodCluster:
@@ -48,15 +48,15 @@ class PodCluster:
         self.reader = PodObjectReader({}, Gates())
         self.leaving = LeavingMembers()
         self.changes = ClusterChanges()  # what could help items that were refused
-        self.changed_items: dict[Preemptor, None] = {}  # those that are to be decided anew, or are no more
-        self.stale_gangs: dict[tuple[str, str], None] = {}  # Workloads whose status may have to show something else
+        self.changed_items: dict[Preemptor, None] = {}  # those that are to be decided anew, or are gone
+        self.stale_gangs: dict[tuple[str, str], None] = {}  # those whose status may have to change
         self.unready: set[str] = set()  # nodes
         self._has_begun = False
 
     # --- as stored ---
 
     def begin(self, view: View, now: Millis) -> None:
-        """Read all objects, the first time."""
+        """Read all objects for the first time."""
         if self._has_begun:
             return
         self._has_begun = True
@@ -77,7 +77,7 @@ class PodCluster:
                 self.mark_changed(pod)
 
     def see(self, ref: Ref, view: View, now: Millis) -> None:
-        """One object as it is stored now."""
+        """Read one object as it is stored now."""
         if is_of(ref, POD):
             self._see_pod((ref.namespace, ref.name), view.get(ref), now)
         elif is_of(ref, NODE):
@@ -133,7 +133,7 @@ class PodCluster:
             self.changes.node_opened(name)
         self.changes.have_nodes_changed = True
         promised = sorted(key for key in state.nominated if state.pods[key].nominated == name)
-        if known is None or fresh is None or known.labels != fresh.labels:  # they stand in other domains now
+        if known is None or fresh is None or known.labels != fresh.labels:  # its pods are in other domains now
             for key in (*sorted(state.running.on_node(name)), *promised):
                 self.changes.pod_revalued(state.pods[key])
         for key in promised:
@@ -196,7 +196,7 @@ class PodCluster:
         self.changed_items[item_of(self.state, pod)] = None
 
     def mark_stale(self, pod: Pod) -> None:
-        """The status of the pod's Workload may have to show something else."""
+        """The status of the pod's Workload may have to change."""
         if pod.member is not None:
             self.stale_gangs[(pod.key[0], pod.member.workload)] = None
 
@@ -222,12 +222,12 @@ def _is_shown_otherwise(pod: Pod, other: Pod | None) -> bool:
 
 
 def _matters(pod: Pod, other: Pod | None) -> bool:
-    """Whether this pod, after or before it was ``other``, is a reason to decide its item anew."""
+    """Whether the difference between a pod and what it was before or after is a reason to decide its item anew."""
     if other is None or pod.uid != other.uid or (pod.node is None) != (other.node is None):
         return pod.node is None or pod.member is not None
     if pod.node is not None:
         return pod.member is not None and pod.terminating != other.terminating
-    return pod != other  # what others wrote of its nomination too: a preemption under way may have lost its aim
+    return pod != other  # what others wrote of its nomination counts too: a preemption under way may have lost its aim
 
 
 def _is_ready(node: wire.Node) -> bool:

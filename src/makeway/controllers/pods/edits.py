@@ -19,7 +19,7 @@ from makeway.core.model import Millis, WorkloadKey, stored
 
 PREEMPTED = "PreemptionByScheduler"
 NOT_WHOLE = "GangNotWhole"  # ours: its gang was placed in part, and the rest has no place
-NODE_LOST = "DeletionByPodGC"  # as Kubernetes says it: the node of the pod is no more
+NODE_LOST = "DeletionByPodGC"  # as in Kubernetes: the node of the pod is gone
 
 replace = msgspec.structs.replace
 
@@ -39,7 +39,7 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class TellWhyNoNode:
-    """Why a pod has no node yet, and which one it was promised; "": none. Without a message that stays as it was."""
+    """Why a pod has no node yet, and which one it is promised; "": none. Without a message the old one stays."""
 
     message: str | None
     nominated: str
@@ -58,9 +58,9 @@ class TellWhyNoNode:
 
 @dataclass(slots=True, eq=False)
 class Promise:
-    """An item gets the room of the pods that leave for it; of these none is told to leave after the promise is broken.
+    """An item gets the room of the pods that leave for it; once the promise is broken, none of them is told to leave.
 
-    It is broken when it is taken back, and when the pod with which it was stored is no more.
+    It is broken when it is taken back, and when the pod with which it was stored is gone.
     """
 
     holds: bool = True
@@ -98,7 +98,7 @@ class Disrupt:
 
 
 def whose(pod: Pod) -> WorkloadKey | None:
-    """The Workload that a pod is of: that of its queue, else that of its gang; None: of none."""
+    """The Workload of a pod: that of its queue, else that of its gang; None: it has none."""
     name = pod.metadata.annotations.get(WORKLOAD, "")
     member = None if name else member_of(pod)
     name = name if member is None else member.workload
@@ -106,7 +106,7 @@ def whose(pod: Pod) -> WorkloadKey | None:
 
 
 def said(pod: Pod) -> str:
-    """Why it waits, as it was told last; "": it was not."""
+    """Why it waits, according to its status; "": that says nothing."""
     conditions = read(pod.status, PodStatus).conditions
     return next((each.message for each in conditions if each.type == "PodScheduled" and each.status == "False"), "")
 

@@ -1,4 +1,4 @@
-"""Stored objects as the nouns of placement. An object that cannot be read is set aside: it counts as not there."""
+"""Stored objects as placement objects. An object that cannot be read is set aside: it counts as missing."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class PodObjectReader:
     def __init__(self, classes: Classes, gates: Gates) -> None:
         self.classes = classes
         self._gates = gates
-        self._troubles: dict[Ref, Exception] = {}  # since they were last asked for
+        self._troubles: dict[Ref, Exception] = {}  # since ``take_troubles``
 
     def read(self, ref: Ref, lower: Callable[..., T], *of: Any) -> T | None:
-        """What an object comes to; None: it cannot be read."""
+        """The placement object for a stored one; None: it cannot be read."""
         self._troubles.pop(ref, None)
         try:
             return lower(*of)
@@ -44,12 +44,12 @@ class PodObjectReader:
         return ref in self._troubles
 
     def take_troubles(self) -> tuple[Trouble, ...]:
-        """Objects that could not be read since this was last asked."""
+        """Objects that could not be read since the last call."""
         troubles, self._troubles = self._troubles, {}
         return tuple(Trouble(ref, error) for ref, error in troubles.items())
 
     def pod(self, pod: wire.Pod, known: Pod | None, now: Millis) -> Pod | None:
-        """A pod that stands on a node, or waits for one from us."""
+        """A pod that is on a node, or waits for us to choose one."""
         spec = wire.view(pod.spec, PodSpec)
         if not may_run(pod):
             return None
@@ -64,11 +64,11 @@ class PodObjectReader:
         fresh = gated(pod_of(pod, self.classes, now, arrived=arrived, shares_network=True), self._gates)
         is_same = known is not None and known.uid == fresh.uid and (known.node is None) == (fresh.node is None)
         if known is not None and is_same and wire.view(pod.status, PodStatus).start_time is None:
-            fresh = replace(fresh, start=known.start)  # it has no time yet: that of its binding, or of the first look
+            fresh = replace(fresh, start=known.start)  # until it has a time: that of its binding or first reading
         return fresh if fresh.node is None or fresh.nominated is None else replace(fresh, nominated=None)
 
     def workload(self, key: tuple[str, str], view: View) -> SchedulingWorkload | None:
-        """The gang of a queueing Workload is what its queue says it is, whatever is stored of it, or is not."""
+        """A gang as the scheduler counts it; that of a queueing Workload is what its queue says, not what is stored."""
         if not self._gates.generic_workload:
             return None
         stored = view.get(Ref(GANG_WORKLOAD, *key))

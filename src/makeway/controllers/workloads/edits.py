@@ -1,7 +1,7 @@
 """What the life of a Workload writes: one edit per event of it (S-10, S-14.2).
 
-Promises: each edit names what it changes and keeps all else; on an object that no longer is as the decision was made
-about, it gives None or the same object; times are whole seconds.
+Promises: each edit names what it changes and keeps all else; for an object that is no longer as the decision saw it,
+it gives None or the same object; times are whole seconds.
 
 Not here: when each is due (``lifecycle``), ``Evict`` and ``Release``, which others share (``eviction``).
 """
@@ -35,7 +35,7 @@ from makeway.core.policy import Requeuing
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """Note that the workload is to be deactivated, and why; ``spec.active`` is written apart (S-10.10)."""
+    """Note that the workload is to be deactivated, and why; ``spec.active`` is written separately (S-10.10)."""
 
     reason: str
     message: str
@@ -68,8 +68,8 @@ class Deactivate:
     """Make a workload that was switched off leave, and forget its back-off (S-10.10).
 
     A workload without quota has nothing to leave and is Evicted all the same, uncounted: clients learn from that
-    condition that it is deactivated (decision 0071). If we switched it off, the condition says so also where another
-    eviction came first: what decides about its return reads it there (S-10.11, 12.6).
+    condition that it is deactivated (decision 0071). If makeway switched it off, the condition says so even where
+    another eviction came first: its return depends on that (S-10.11, 12.6).
     """
 
     at: Millis
@@ -85,7 +85,7 @@ class Deactivate:
         conditions, checks = status.conditions, status.admission_checks
         if cause or not says(left, "Evicted"):
             if not holds_quota(left):
-                conditions = remove(conditions, "Evicted")  # that one is over; this one begins now
+                conditions = remove(conditions, "Evicted")  # that eviction is over; this one begins now
                 checks = tuple(reset(each, now) for each in checks)
             told = full_reason(DEACTIVATED, cause)
             conditions = stated(workload, conditions, "Evicted", "True", told, message, self.at)
@@ -96,7 +96,7 @@ class Deactivate:
 
 @dataclass(frozen=True, slots=True)
 class InTurn:
-    """Two edits in one write; where the first has nothing to do any more, neither happens."""
+    """Two edits in one write; if the first one no longer applies, neither is made."""
 
     first: Edit[Workload]
     second: Edit[Workload]
@@ -132,7 +132,7 @@ class BackOff:
 
 
 def wait_ms(requeuing: Requeuing, count: int) -> int:
-    """How long the ``count``-th back-off lasts: twice the one before, up to the most."""
+    """How long the ``count``-th back-off lasts: twice the one before, up to the maximum."""
     doublings = min(count - 1, 62)  # beyond that every base is above every maximum
     return min(requeuing.backoff_base_ms << doublings, requeuing.backoff_max_ms)
 
@@ -176,7 +176,7 @@ class TellWhyWaiting:
 
 @dataclass(frozen=True, slots=True)
 class ListGates:
-    """Bring the states of preemption gates in line with the spec; they are born closed (S-14.2)."""
+    """Bring the states of preemption gates in line with the spec; new ones are closed (S-14.2)."""
 
     at: Millis
 

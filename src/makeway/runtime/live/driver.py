@@ -1,10 +1,10 @@
-"""The live driver: the same steps by the wall clock. It sleeps until something is due, or until somebody calls.
+"""The live driver: the same steps by the wall clock. It sleeps until something is due, or until it is called.
 
-``poke`` may be called from any thread: whoever changes the Store calls it, so that news while idle is noticed at once.
-A Store that cannot call is asked every ``poll_ms``. Where it can, a long interval is still of use: the clock of a
-machine may be set, or stand still while it sleeps.
+``poke`` may be called from any thread, after every change of the Store, so that news is noticed at once while idle.
+A Store that cannot call is asked every ``poll_ms``. A Store that can is asked too, at a long interval, because the
+clock of a machine may be set, or stand still while it sleeps.
 
-``LiveThread`` runs it in a thread of its own, beside those who serve and those who write.
+``LiveThread`` runs the driver in a thread of its own, beside those that serve and those that write.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from makeway.core.model import Millis
 from makeway.runtime.ports import Clock
 from makeway.runtime.virtual import Actor
 
-SHORT_SECONDS = 0.002  # a turn that took no longer is nothing to rest from
+SHORT_SECONDS = 0.002  # a pass that took no longer needs no rest
 
 Sleep = Callable[[asyncio.Event, float], Awaitable[None]]
 Rest = Callable[[float], Awaitable[None]]
@@ -39,9 +39,9 @@ async def sleep_until_called(called: asyncio.Event, seconds: float) -> None:
 class Live:
     """Runs actors until ``stop``. The clock and the way to sleep are given, so that a test can own the time.
 
-    ``rest_ms_max``: after a turn that took long it rests for as long again, at most so long. The interpreter belongs to
-    those who serve and write meanwhile, and what they bring is worked off together: under load turns become fewer and
-    larger, not more.
+    ``rest_ms_max``: after a long pass over the actors it rests for as long as the pass took, at most so long. Meanwhile
+    the interpreter belongs to the threads that serve and write, and their news is handled together: under load passes
+    become fewer and larger, not more.
     """
 
     def __init__(
@@ -56,13 +56,13 @@ class Live:
         self._stopwatch = stopwatch
         self._rest = rest
         self._called = asyncio.Event()
-        self._poked = False  # a call is on its way: another one would say nothing new
+        self._poked = False  # a call is on its way: another one would add nothing
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = False
         self.turns = 0
 
     def add(self, actor: Actor) -> None:
-        """Let one more take its turns, the last in order; before ``run``."""
+        """Add an actor, which steps after the others; before ``run``."""
         self._actors.append(actor)
 
     def poke(self) -> None:
@@ -82,11 +82,11 @@ class Live:
         self._loop = asyncio.get_running_loop()
         try:
             while not self._stopping:
-                self._poked = False  # what is told from here on may come too late for this turn
+                self._poked = False  # news from here on may come too late for this pass
                 self._called.clear()
                 began = self._stopwatch()
                 if self._turn():
-                    await self._rest(self._rest_after(self._stopwatch() - began))  # others share the loop
+                    await self._rest(self._rest_after(self._stopwatch() - began))  # other tasks share the loop
                     continue
                 await self._sleep(self._called, self._pause_ms() / 1000)
         finally:
@@ -109,7 +109,7 @@ class Live:
 
 
 class LiveThread:
-    """A live driver in a thread of its own. ``failed`` hears of an error that ended it, in that thread."""
+    """A live driver in a thread of its own. ``failed`` is called with the error that ended it, in that thread."""
 
     def __init__(self, live: Live, failed: Callable[[BaseException], None], name: str = "makeway-engine") -> None:
         self._live = live
@@ -120,7 +120,7 @@ class LiveThread:
         self._thread.start()
 
     def stop(self, seconds: float) -> bool:
-        """Let the step that runs come to its end; whether it did so in time."""
+        """Let the step that runs come to its end; return whether it did so in time."""
         self._live.stop()
         self._thread.join(seconds)
         return not self._thread.is_alive()
@@ -132,5 +132,5 @@ class LiveThread:
     def _run(self) -> None:
         try:
             asyncio.run(self._live.run())
-        except BaseException as error:  # nobody is above it who could tell
+        except BaseException as error:  # nothing above this frame could report it
             self._failed(error)

@@ -1,7 +1,7 @@
 """The engine on a Store that calls, with its writer, its events and its queue of questions, in a thread of its own.
 
-The Store calls after every commit, and so does whoever was answered: between two calls nothing is done, but for what
-was to happen at a time. A restart is a new one over the same Store, and takes up where the other was.
+The Store calls after every commit, and the writer after every answer. Between two calls only timers are served. A
+restart is a new LiveEngine over the same Store, and takes up where the other was.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from makeway.runtime.virtual import Actor
 T = TypeVar("T")
 
 LOOK_SECONDS = 0.002
-REST_MS_MAX = 20  # between two long steps; what an admission may be late by
-TROUBLES_MAX = 1000  # of others that wait to be told; the oldest are lost
-POLL_MS = 30_000  # nobody is asked in vain: only clocks that were set are noticed so
+REST_MS_MAX = 20  # between two long steps: the delay that an admission may have from it
+TROUBLES_MAX = 1000  # troubles of other parts that wait for the next step; the oldest are lost
+POLL_MS = 30_000  # seldom, because the Store calls: only a clock that was set is noticed so
 
 
 class CallingStore(Store, Protocol):
-    """A Store in this process, which takes writes without waiting and tells of every commit."""
+    """A Store in this process, which takes writes without waiting and calls after every commit."""
 
     def submit(self, decision: Callable[[Store], T]) -> Future[T]: ...
 
@@ -44,7 +44,7 @@ class CallingStore(Store, Protocol):
 
 
 class LiveEngine:
-    """``failed`` hears of an error that ended it; that of one object alone does not (0081).
+    """``failed`` is called with an error that ended it. An error of one object alone does not end it (0081).
 
     ``kinds``: what is watched, where that is more than usual.
     """
@@ -60,7 +60,7 @@ class LiveEngine:
             store, policy, controllers, writer=self.writer, journal=journal, metrics=self.metrics,
             figures_ms=figures_ms, kinds=kinds, stopwatch=time.perf_counter, tolerates=anything,
         )  # fmt: skip
-        self.engine.set_aside.heard.append(logged)
+        self.engine.set_aside.listeners.append(logged)
         self.recorder = Recorder(self.engine.notes, self.engine.view.get, store.submit, self.poke)
         self.queries = QueryQueue(self.engine.view, self.poke)
         self._troubles: deque[tuple[Ref, str, Exception | None]] = deque(maxlen=TROUBLES_MAX)
@@ -74,28 +74,28 @@ class LiveEngine:
         self.live.poke()
 
     def tell(self, note: Note) -> None:
-        """Let a note of somebody else become an Event; from any thread."""
+        """Let a note of another part of this process become an Event; from any thread."""
         self.engine.notes.append(note)
         self.poke()
 
-    def gave_up(self, whom: Ref, part: str, error: Exception | None) -> None:
-        """Somebody else in this process cannot handle an object; None: it can again. From any thread."""
-        self._troubles.append((whom, part, error))
+    def gave_up(self, ref: Ref, part: str, error: Exception | None) -> None:
+        """Another part of this process cannot handle an object; None: it can again. From any thread."""
+        self._troubles.append((ref, part, error))
         self.poke()
 
     def step(self, now: Millis) -> bool:
-        """As an actor: what others could not handle."""
+        """As an actor: set aside the objects that other parts could not handle."""
         count = len(self._troubles)
         for _ in range(count):
-            whom, part, error = self._troubles.popleft()
+            ref, part, error = self._troubles.popleft()
             if error is None:
-                self.engine.set_aside.handled(whom, part)
+                self.engine.set_aside.handled(ref, part)
             else:
-                self.engine.set_aside.put(whom, part, error, now, again=False)
+                self.engine.set_aside.put(ref, part, error, now, again=False)
         return count > 0
 
     def next_at(self) -> Millis | None:
-        return None  # who gives up calls
+        return None  # a part that gives up calls
 
     def start(self) -> None:
         self._thread.start()
@@ -106,7 +106,7 @@ class LiveEngine:
             time.sleep(LOOK_SECONDS)
 
     def stop(self, seconds: float) -> bool:
-        """Finish the step that runs; whether that was in time. Writes that are under way are the Store's to finish."""
+        """Finish the step that runs; return whether that was in time. The Store finishes writes that are under way."""
         self._stopped = True
         in_time = self._thread.stop(seconds)
         self.queries.close()

@@ -1,8 +1,8 @@
-"""Questions to the live state: asked from any thread, answered by the one that owns it, between two of its steps.
+"""Questions to the live state: asked from any thread, answered in the thread that owns it, between two of its steps.
 
-The state is never copied and never locked; so whoever wants to know something hands in a function, and gets a future.
-A question waits for the step that runs. Bounded: who asks while too many wait is told to come back, and a question
-that nobody waits for any more is not answered.
+The state is never copied and never locked: a caller hands in a function and gets a future. A question waits for the
+step that runs. The queue is bounded: while too many wait, a caller is told to come back. A question whose future is
+cancelled is not answered.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Question = Callable[[View, Millis], T]
 
 
 class QueryQueue:
-    """An actor beside the engine. ``poke`` is called when there is a question."""
+    """An actor beside the engine. It calls ``poke`` when there is a question."""
 
     def __init__(self, view: View, poke: Callable[[], None], *, waiting_max: int = WAITING_MAX) -> None:
         self._view = view
@@ -39,7 +39,7 @@ class QueryQueue:
         self._waiting: deque[tuple[Question[Any], Future[Any]]] = deque()
 
     def ask(self, question: Question[T]) -> Future[T]:
-        """From any thread. Raises TooManyRequests and Unavailable. Who waits no longer cancels the future."""
+        """From any thread. Raises TooManyRequests and Unavailable. A caller that waits no longer cancels the future."""
         if self._closed:
             raise Unavailable("the engine has stopped", RETRY_AFTER)
         if len(self._waiting) >= self._waiting_max:
@@ -50,22 +50,22 @@ class QueryQueue:
         return answer
 
     def step(self, now: Millis) -> bool:
-        """Some of those that wait; whether there were any."""
+        """Answer some of the questions that wait; return whether there were any."""
         count = min(len(self._waiting), ANSWERS_PER_STEP)
         for _ in range(count):
             question, answer = self._waiting.popleft()
             if answer.set_running_or_notify_cancel():
                 try:
                     answer.set_result(question(self._view, now))
-                except Exception as error:  # it is a matter between the question and whoever asked it
+                except Exception as error:  # the error belongs to the caller
                     answer.set_exception(error)
         return count > 0
 
     def next_at(self) -> Millis | None:
-        return None  # who asks calls
+        return None  # a caller pokes
 
     def close(self) -> None:
-        """The engine has stopped: whoever waits is told so, and nobody may ask any more."""
+        """The engine has stopped: waiting callers are told so, and new questions are refused."""
         self._closed = True
         while self._waiting:
             answer = self._waiting.popleft()[1]
@@ -76,7 +76,7 @@ class QueryQueue:
 def pending_workloads(
     view: View, namespace: str | None, queue: str, *, offset: int, limit: int
 ) -> Mapping[str, Tree] | None:
-    """Who waits in a ClusterQueue (``namespace`` None) or LocalQueue, as the visibility API tells it (conventions 4.1).
+    """Pending workloads of a ClusterQueue (``namespace`` None) or LocalQueue, for the visibility API (conventions 4.1).
 
     None where there is no such queue.
     """

@@ -1,10 +1,10 @@
-"""How the engine writes to a Store that takes its time: many writes are under way, and nobody waits for one.
+"""How the engine writes to a slow Store: many writes are under way, and the engine waits for none.
 
-``submit`` hands a call to whoever carries it out and answers with a future: the storage, which gathers such calls into
-groups, or threads of a pool where a Store can only be called (``in_threads``). Answers are gathered here, from
-whatever thread they come, and the engine is called; it fetches them with its next step.
+``submit`` hands a call over and answers with a future. Calls are carried out by the storage, which gathers them into
+groups, or by threads of a pool where a Store can only be called (``in_threads``). Answers are gathered here, from any
+thread, and the engine is called; it fetches them with its next step.
 
-Bounded: so many are handed over at a time, the others wait here in their order. So a client who writes beside a
+Only so many calls are handed over at a time; the others wait here in their order. So a client that writes beside a
 large plan waits for some of its writes, never for all of them.
 """
 
@@ -27,19 +27,19 @@ Submit = Callable[[Call], "Future[Stored]"]
 
 
 def in_threads(store: Store, pool: Pool) -> Submit:
-    """For a Store that is called and answers: as many calls at once as the pool has threads."""
+    """For a Store whose calls block: as many calls at once as the pool has threads."""
     return lambda call: pool.submit(call, store)
 
 
 class LiveWriter:
-    """See ``runtime.executor.Writer``. ``poke`` is called when there is an answer."""
+    """See ``runtime.executor.Writer``. It calls ``poke`` when there is an answer."""
 
     def __init__(self, submit: Submit, poke: Callable[[], None], *, under_way_max: int = UNDER_WAY_MAX) -> None:
         self._submit = submit
         self._poke = poke
         self._room = under_way_max
         self._lock = Lock()  # for the next three
-        self._handing = False  # somebody hands over
+        self._handing = False  # a thread hands over
         self._waiting: deque[tuple[int, Call]] = deque()
         self._under_way = 0
         self._answers: deque[WriteAnswer] = deque()
@@ -53,10 +53,10 @@ class LiveWriter:
         return [self._answers.popleft() for _ in range(len(self._answers))]  # later ones are for the next step
 
     def next_at(self) -> Millis | None:
-        return None  # who answers calls
+        return None  # an answer pokes
 
     def _hand_over(self) -> None:
-        """What waits and has room. An answer makes room and may come from within this: then it goes on here."""
+        """Hand over what waits and has room. An answer that comes from within this call makes room, too."""
         with self._lock:
             if self._handing:
                 return

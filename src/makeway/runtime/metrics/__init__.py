@@ -2,5 +2,5 @@
 
 - ``registry``: all parts, for one engine; ``families``: labels and buckets that they share; ``exposition``: the text
 - ``attempts``, ``transitions``, ``pods``, ``aside``: counted when something happens
-- ``queue_gauges``, ``workload_gauges``: what is read from the state when somebody asks
+- ``queue_gauges``, ``workload_gauges``: read from the state when metrics are about to be read
 """

@@ -1,4 +1,4 @@
-"""What is counted of objects that a part of makeway cannot handle (0081)."""
+"""Counts of objects that a part of makeway cannot handle (0081)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class AsideMetrics:
         )
 
     def told(self, kind: str, room: str) -> None:
-        """One more was set aside, or for another cause."""
+        """One more object was set aside, or for another cause."""
         self._total.add(kind, room)
 
     def are(self, kind: str, room: str, count: int) -> None:

@@ -1,4 +1,4 @@
-"""What is counted of scheduling cycles: attempts, their time, and who had to make way."""
+"""What is counted of scheduling cycles: attempts, their duration, and preempted workloads."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class AttemptMetrics(QueueObserver):
             *CLUSTER_QUEUE, "from_flavor", "to_flavor",
         )  # fmt: skip
 
-    # --- what is heard ---
+    # --- what happened ---
 
     def cycled(self, cycle: Cycle, now: Millis) -> None:
         verdicts = cycle.plan.verdicts
@@ -85,7 +85,7 @@ class AttemptMetrics(QueueObserver):
         add(self._preempted, queue, reason)
 
     def rounds_exhausted(self, queue: QueueName) -> None:
-        """The circuit breaker of rounds, and nothing else, has barred somebody."""
+        """The limit of rounds, and nothing else, barred a preemption."""
         add(self._exhausted, queue)
 
     def option_migrated(self, queue: QueueName, from_flavor: str, to_flavor: str) -> None:

@@ -26,7 +26,7 @@ Sample = tuple[str, tuple[tuple[str, str], ...], Number]  # what is appended to 
 class Family:
     """All series of one name. ``shared``: it also carries the labels that the registry gives to all.
 
-    ``owner``: the names of those of its labels that say whose a series is.
+    ``owner``: those of its labels that name the owner of a series.
     """
 
     kind = "untyped"
@@ -44,7 +44,7 @@ class Family:
         raise NotImplementedError
 
     def forget(self, owner: Labels) -> None:
-        """Drop the series of an owner; should there be new ones, they begin at zero."""
+        """Drop the series of an owner; new ones begin at zero."""
         for labels in self._of_owner.pop(owner, ()):
             self._drop(labels)
 
@@ -79,7 +79,7 @@ class Counter(Family):
 
 
 class Gauge(Counter):
-    """Series are set one by one, or all those of a group at once: what the group had and lacks now is gone.
+    """Series are set one by one, or all those of a group at once: a series that the group had and lacks now is gone.
 
     Series go with their group, so a gauge has no owners.
     """

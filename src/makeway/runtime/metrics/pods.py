@@ -1,6 +1,6 @@
 """What is measured of placing pods and gangs, under the names of the Kubernetes scheduler (conventions 4.6).
 
-One is ours: how often somebody who waited was forgotten until it was tried again anyway, which should be never.
+One is ours: how often a waiting pod was forgotten until it was tried again anyway, which should be never.
 Counted from what the pod scheduler says of its attempts, and from evictions when they are stored.
 """
 
@@ -51,7 +51,7 @@ class PodMetrics(Observer):
             "preemption_execution_duration_seconds", "Time from the decision until a pod is told to leave", SECONDS
         )
 
-    def looked(self, outcome: Outcome, seconds: float, now: Millis) -> None:
+    def reconciled(self, outcome: Outcome, seconds: float, now: Millis) -> None:
         for attempt in outcome.attempts:
             self.attempted(attempt, seconds / len(outcome.attempts))
 
@@ -60,7 +60,7 @@ class PodMetrics(Observer):
             self.evicted(max(0, now - departed.why.at) / 1000)
 
     def attempted(self, attempt: PlacementAttempt, seconds: Number) -> None:
-        """``seconds``: of the look that it was decided in, shared by all of that look."""
+        """``seconds``: of the reconcile in which it was decided, shared by all decisions of that."""
         if attempt.is_gang:
             self._attempts.add(attempt.result)
             self._attempt_time.observe(attempt.result, value=seconds)

@@ -1,6 +1,6 @@
 """Gauges of what the state holds: pending and admitted workloads, quota, usage, shares and the hierarchy of queues.
 
-They are brought up to date when somebody is about to read: figures of a queue where it was touched since, those of the
+They are brought up to date just before they are read: figures of a queue where it was touched since, those of the
 whole forest from the figures of its queues. Between two reads a touched queue costs an entry in a set.
 
 Amounts are shown as users write them: cores and bytes, ``+Inf`` where there is no limit.
@@ -233,7 +233,7 @@ class QueueGauges:
                 self._locals.pop(local, None)
 
     def _gather_locals(self, state: State, queue: QueueName, there: Iterable[LocalName]) -> set[LocalName]:
-        """Note what each LocalQueue has in this queue; all that have or had something."""
+        """Note what each LocalQueue has in this queue; return all that have or had something."""
         node = state.tree.queues.get(queue)
         idle = no_figures(() if node is None else node.nominal)
         parts = {**dict.fromkeys(there, idle), **figures_by_local_queue(state, queue)}
@@ -289,7 +289,7 @@ def _sound(cohorts: Mapping[str, QuotaNode]) -> list[QuotaNode]:
 
 
 def _tops(tree: QuotaTree) -> dict[QuotaNode, str]:
-    """The name of the cohort at the top of each; "" of a queue without a cohort, and where a cycle has no top."""
+    """The name of the top cohort of each node; "" of a queue without a cohort, and where a cycle has no top."""
     found: dict[QuotaNode, str] = {}
     for node in downward(tree.roots()):  # parents come first
         own = "" if node.is_queue or node.in_cycle else node.name

@@ -1,7 +1,7 @@
 """What is measured of a running system, under the names that dashboards know (api 16, conventions 4.6).
 
-Counted from what an engine tells its observers, never inside a decision: counters and histograms when something has
-happened, what Workloads say of themselves when one is stored, and what the state holds when somebody is about to read.
+Counted from what an engine tells its observers, never inside a decision. Counters and histograms are counted when
+something has happened, transitions when a Workload is stored, and figures of the state just before they are read.
 A metric is made and counted in one place, the part that it belongs to.
 
 The series of a ClusterQueue, LocalQueue or Cohort go when it is deleted. One that is made later under the same name
@@ -62,7 +62,7 @@ class MetricsRegistry:
     def text(self) -> str:
         return self.registry.text()
 
-    # --- what is heard ---
+    # --- what happened ---
 
     def observers(self, view: View) -> list[Observer]:
         """All that count, for the engine behind this view."""

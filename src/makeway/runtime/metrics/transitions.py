@@ -98,7 +98,7 @@ class WorkloadMetrics(QueueObserver):
             *CLUSTER_QUEUE, *WHY,
         )  # fmt: skip
 
-    # --- what is heard ---
+    # --- what happened ---
 
     def stored(
         self, ref: Ref, before: KubernetesObject | None, after: KubernetesObject | None, *, has_begun: bool
@@ -140,7 +140,7 @@ class WorkloadMetrics(QueueObserver):
     # --- what is counted ---
 
     def workload_created(self, job_kind: str, seconds: Number) -> None:
-        """A job got its Workload, so long after it was created itself."""
+        """A job got its Workload, so many seconds after it was created itself."""
         self._creation_latency.observe(job_kind, value=seconds)
 
     def reserved(self, queue: QueueName, local_queue: LocalName, priority_class: str, waited_s: Number) -> None:
@@ -177,7 +177,7 @@ class WorkloadMetrics(QueueObserver):
             observe(self._ready_to_evicted, ready_s, queue, reason, cause)
 
     def released(self, queue: QueueName, reason: str, seconds: Number) -> None:
-        """The quota of an evicted workload is free, so long after it was asked to leave."""
+        """The quota of an evicted workload is free, so many seconds after the eviction was asked for."""
         observe(self._eviction_latency, seconds, queue, reason)
 
     def finished(self, queue: QueueName, local_queue: LocalName, priority_class: str, ran_s: Number | None) -> None:
@@ -249,7 +249,7 @@ class _Transition:
         return is_true(self._after, type) and not is_true(self._before, type)
 
     def _queued_s(self) -> int:
-        """Since when it waits: its creation, or when it came back."""
+        """Since when it waits: its creation, or its last return to the queue."""
         requeued = find(self._before, "Requeued")
         came_back = requeued is not None and requeued.status == "True"
         return max(self._created_s, _seconds(requeued)) if came_back and requeued is not None else self._created_s

@@ -1,7 +1,7 @@
-"""Gauges of what Workloads say of themselves: why one is not admitted, that it has finished, what its Options are.
+"""Gauges of the status of Workloads: why one is not admitted, whether it has finished, the state of its Options.
 
-A Workload is counted when it is stored, by the LocalQueue that it names. Which ClusterQueue that leads to, and whether
-the two exist, is found out when somebody reads, so that a count is right again as soon as a queue comes or goes. To
+A Workload is counted when it is stored, by the LocalQueue that it names. The ClusterQueue behind that, and whether the
+two exist, are looked up when the gauges are read, so that a count is right again as soon as a queue comes or goes. A
 read costs as much as there are LocalQueues and reasons, however many Workloads there are.
 """
 
@@ -28,7 +28,7 @@ def unadmitted_because(workload: Workload) -> tuple[str, str]:
     reserved, admitted = find(conditions, "QuotaReserved"), find(conditions, "Admitted")
     if reserved is None or reserved.status != "True":
         return "NoReservation", "PendingEvaluation" if reserved is None else reserved.reason
-    is_late = admitted is None or admitted.reason == "NoReservation"  # it has quota, and does not say so yet
+    is_late = admitted is None or admitted.reason == "NoReservation"  # it has quota, and its status does not say so yet
     return "UnsatisfiedAdmissionChecks" if admitted is None or is_late else admitted.reason, ""
 
 
@@ -91,17 +91,17 @@ class WorkloadGauges:
     def _series(
         self, what: str, queue: QueueName, local: LocalName | None, *, is_there: bool
     ) -> Iterator[tuple[Gauge, Labels]]:
-        """Where a saying counts. A ClusterQueue that is missing is itself why a workload is not admitted."""
-        whose = () if local is None else (local[1], local[0])
+        """Where a condition counts. A ClusterQueue that is missing is itself why a workload is not admitted."""
+        owner = () if local is None else (local[1], local[0])
         if what == "unadmitted" and queue:
             yield self._unadmitted, (queue,)
-            if whose:
-                yield self._local_unadmitted, (*whose, queue)
+            if owner:
+                yield self._local_unadmitted, (*owner, queue)
         elif what == "finished":
             if is_there:
                 yield self._finished_now.queue, (queue,)
-            if whose:
-                yield self._finished_now.local, whose
+            if owner:
+                yield self._finished_now.local, owner
         elif what == "option" and is_there:
             yield self._options, (queue,)
 
@@ -113,7 +113,7 @@ def _place(workload: Workload) -> Place:
 
 
 def _sayings(workload: Workload) -> Iterator[Saying]:
-    """Options say nothing: their Parent stands for them (S-12.18). One that is being deleted is not held up."""
+    """Options are not counted: their Parent stands for them (S-12.18). One that is being deleted is not held up."""
     mode = None if workload.spec.workload_mode is None else workload.spec.workload_mode.type
     status = workload.status or WorkloadStatus()
     if mode == "ResourceFlavorOption":

@@ -31,7 +31,7 @@ def context(objects: Iterable[Wire], policy: Policy) -> LoweringContext:
 
 
 def asked_by(workloads: Iterable[Workload], context: LoweringContext, configured: Iterable[str]) -> dict[str, int]:
-    """The sum by resource; zero for what is configured and not asked for."""
+    """The sum per resource; zero for a resource that is configured and not asked for."""
     total = dict.fromkeys(configured, 0)
     for each in workloads:
         for pod_set in workload_of(each, context, QueueName("any")).pod_sets:
@@ -43,5 +43,5 @@ def asked_by(workloads: Iterable[Workload], context: LoweringContext, configured
 
 
 def classes_of(workloads: Iterable[Workload], context: LoweringContext) -> set[Shape]:
-    """The scheduling equivalence classes that they belong to."""
+    """The scheduling equivalence classes of these Workloads."""
     return {shape(workload_of(each, context, QueueName("any"))) for each in workloads}

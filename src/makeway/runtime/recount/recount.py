@@ -1,11 +1,11 @@
 """Everything that is kept up to date change by change, counted anew from the stored objects and compared.
 
-A second path on purpose: it reads ``status.admission`` and the specs and sums by the formulas (S-1.8, 2.4, 2.5, 2.9,
-3.5, 3.6, 12.18), without what status and metrics are made from; only how an amount is shown and a reason is read it
-shares with the metrics, and with lowering what a pod asks for. What objects alone do not tell, such as which workloads
-are parked, it does not judge.
+A second path on purpose. It reads ``status.admission`` and the specs, sums by the formulas (S-1.8, 2.4, 2.5, 2.9, 3.5,
+3.6, 12.18), and uses nothing that status and metrics are made from. Two things only are shared: with the metrics how
+an amount is shown and a reason is read, with lowering what a pod asks for. What objects alone do not tell, such as
+which workloads are parked, is not judged.
 
-To be asked at rest: while writes are under way the state is ahead of the objects. The metrics must be fresh.
+To be called at rest: while writes are under way the state is ahead of the objects. The metrics must be fresh.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ STATUSES = ("active", "inadmissible")
 
 
 class Mismatch(NamedTuple):
-    """Two numbers that should be one."""
+    """Two numbers that should be equal."""
 
     where: str  # "state", or the name of a metric
-    what: str  # usage, quota, reserving, admitted, pending; of a metric its labels' meaning is in ``whom``
-    whom: tuple[str, ...]  # queue or cohort, flavor, resource; of a metric all its labels
+    what: str  # usage, quota, reserving, admitted, pending; of a metric the kind of its value
+    subject: tuple[str, ...]  # queue or cohort, flavor, resource; of a metric all its labels
     counted: Number  # from the objects
     found: Number
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.what} of {'/'.join(self.whom)} is {self.found}, the objects say {self.counted}"
+        return f"{self.where}: {self.what} of {'/'.join(self.subject)} is {self.found}, the objects say {self.counted}"
 
 
 def recount(objects: Iterable[Wire], state: State, metrics: MetricsRegistry | None = None) -> list[Mismatch]:
-    """All differences between the objects and what is kept of them; empty where all is well."""
+    """All differences between the objects and what is kept of them; empty where there are none."""
     stored = list(objects)
     counted = _count(stored, state.policy.gates)
     found = _state_differences(counted, state)
@@ -64,7 +64,7 @@ def recount(objects: Iterable[Wire], state: State, metrics: MetricsRegistry | No
 
 
 class HeldByQueue(NamedTuple):
-    """What Workloads say that one queue has given them."""
+    """What one queue has given to Workloads, by what their statuses say."""
 
     reserving: int = 0
     admitted: int = 0
@@ -72,7 +72,7 @@ class HeldByQueue(NamedTuple):
 
 
 def held_by(objects: Iterable[Wire], gates: Gates) -> dict[str, HeldByQueue]:
-    """By queue, from objects alone: for whoever sees a server from outside and cannot ask for its state."""
+    """By queue, from objects alone: for checks that see a server from outside and not its state."""
     queues = _count(list(objects), gates).queues
     return {
         name: HeldByQueue(len(each.reserving), len(each.admitted), each.reservation) for name, each in queues.items()
@@ -84,7 +84,7 @@ def held_by(objects: Iterable[Wire], gates: Gates) -> dict[str, HeldByQueue]:
 
 @dataclass(slots=True)
 class _Tally:
-    """Of one queue. Who counts is named by its family if it has one, so that a family counts once."""
+    """Counts of one queue. A workload is counted under the name of its family, if any, so that a family counts once."""
 
     reservation: Amounts = field(default_factory=dict)
     usage: Amounts = field(default_factory=dict)
@@ -93,17 +93,17 @@ class _Tally:
     pending: set[str] = field(default_factory=set)
     waiting: list[Workload] = field(default_factory=list)  # all of them, each Option of a family too
 
-    def take(self, who: str, amounts: Amounts, *, admitted: bool) -> None:
-        self.reserving.add(who)
+    def take(self, name: str, amounts: Amounts, *, admitted: bool) -> None:
+        self.reserving.add(name)
         _count_to(self.reservation, amounts)
         if admitted:
-            self.admitted.add(who)
+            self.admitted.add(name)
             _count_to(self.usage, amounts)
 
 
 @dataclass(slots=True)
 class _Quota:
-    """Of one queue or cohort: what it declares, and what follows from it."""
+    """Of one queue or cohort: what it declares, and what follows from that."""
 
     parent: str
     nominal: Amounts = field(default_factory=dict)
@@ -126,7 +126,7 @@ class _Counted:
     quotas: dict[str, _Quota] = field(default_factory=dict)  # of ClusterQueues that exist
     cohorts: dict[str, _Quota] = field(default_factory=dict)
     behind: dict[LocalName, LocalQueue] = field(default_factory=dict)
-    said: dict[str, dict[Labels, Number]] = field(default_factory=dict)  # by metric: what Workloads say of themselves
+    said: dict[str, dict[Labels, Number]] = field(default_factory=dict)  # by metric: counts of conditions of Workloads
 
 
 def _count(objects: list[Wire], gates: Gates) -> _Counted:
@@ -149,7 +149,7 @@ def _count(objects: list[Wire], gates: Gates) -> _Counted:
     by_uid = {each.metadata.uid: each for each in workloads}
     for each in workloads:
         _count_workload(counted, each, by_uid, gates)
-    with_quota = {who for tally in counted.queues.values() for who in tally.reserving}
+    with_quota = {name for tally in counted.queues.values() for name in tally.reserving}
     for tally in (*counted.queues.values(), *counted.locals.values()):
         tally.pending -= with_quota
     for name, quota in counted.quotas.items():
@@ -163,20 +163,20 @@ def _count_workload(counted: _Counted, each: Workload, by_uid: Mapping[str, Work
     status = each.status or WorkloadStatus()
     place = (_place(each)[0], each.spec.queue_name)
     local = counted.behind.get(place)
-    parent_uid, who = _parent_uid(each), _who(each)
+    parent_uid, name = _parent_uid(each), _counted_as(each)
     if status.admission is not None and _is_accounted(each):
         tallies = [counted.queues.setdefault(status.admission.cluster_queue, _Tally())]
         tallies += [counted.locals[place]] if place in counted.locals else []
         amounts = _held(each, reclaims=gates.reclaimable_pods)
         for tally in tallies:
-            tally.take(who, amounts, admitted=_is(each, "Admitted"))
+            tally.take(name, amounts, admitted=_is(each, "Admitted"))
     elif local is not None and not local.spec.is_stopped and local.spec.cluster_queue:
         parent = None if parent_uid is None else by_uid.get(parent_uid)
         if _is_queueable(each, parent, heeds_gates=gates.admission_gated_by):
             queue = counted.queues.setdefault(local.spec.cluster_queue, _Tally())
-            queue.pending.add(who)
+            queue.pending.add(name)
             queue.waiting.append(each)
-            counted.locals[place].pending.add(who)
+            counted.locals[place].pending.add(name)
     behind = "" if local is None else local.spec.cluster_queue
     _note_said(counted, each, behind if status.admission is None else status.admission.cluster_queue)
 
@@ -227,7 +227,7 @@ def _may_wait(each: Workload) -> bool:
 
 
 def _held(each: Workload, *, reclaims: bool) -> Amounts:
-    """What it holds: its assignment, less what it has given back (S-1.8)."""
+    """The amounts that it holds: its assignment, less what it has given back (S-1.8)."""
     status = each.status or WorkloadStatus()
     returned = {pod.name: pod.count for pod in status.reclaimable_pods} if reclaims else {}
     sizes = {pod_set.name: pod_set.count for pod_set in each.spec.pod_sets}
@@ -327,7 +327,7 @@ def _rings(cohorts: Mapping[str, _Quota]) -> list[list[str]]:
 
 
 def _ancestors(cohorts: Mapping[str, _Quota], name: str) -> list[str]:
-    """Its parent, that one's parent and so on; there are no rings any more."""
+    """Its parent, the parent of that one, and so on; there are no rings any more."""
     found: list[str] = []
     above = cohorts[name].parent
     while above:
@@ -345,11 +345,11 @@ def _state_differences(counted: _Counted, state: State) -> list[Mismatch]:
     admitted: dict[str, set[str]] = {}
     for queue, members in state.holders.of_queue.items():
         for each in members.values():
-            who = each.key if each.family is None else each.family
+            name = each.key if each.family is None else each.family
             _count_to(held.setdefault(queue, {}), each.usage or {})
-            reserving.setdefault(queue, set()).add(who)
+            reserving.setdefault(queue, set()).add(name)
             if each.admitted:
-                admitted.setdefault(queue, set()).add(who)
+                admitted.setdefault(queue, set()).add(name)
     tallies = counted.queues
     charged = {name: node.usage for name, node in state.tree.queues.items()}
     return [
@@ -377,7 +377,7 @@ def _metric_differences(counted: _Counted, metrics: MetricsRegistry) -> list[Mis
         if not isinstance(family, Counter) or (name.startswith("kueue_local_queue_") and not metrics.local_queues):
             continue
         values = dict(family.values)
-        if name.endswith("pending_workloads"):  # who is parked is not in the objects
+        if name.endswith("pending_workloads"):  # parked workloads are not marked in the objects
             values = {}
             for labels, value in family.values.items():
                 values[labels[:-1]] = values.get(labels[:-1], 0) + value
@@ -470,16 +470,18 @@ def _above_zero(amounts: Amounts) -> Amounts:
 
 
 def _pending_differences(counted: _Counted, metrics: MetricsRegistry, context: LoweringContext) -> list[Mismatch]:
-    """What waits in each queue: what it asks for, how many classes there are, and that stopped queues have no active.
+    """Pending workloads of each queue: their requests, the number of classes, and that stopped queues have none active.
 
-    Members of a class may be active, parked or both, so that the two counts only bound how many there are.
+    Members of a class may be active, parked or both, so that the two counts only bound the number of classes.
     """
     expected: dict[Labels, Number] = {}
     found: list[Mismatch] = []
     for name, quota in counted.quotas.items():
         tally = counted.queues[name]
-        by_who = {_who(each): each for each in sorted(tally.waiting, key=_place, reverse=True)}
-        asked = asked_by([by_who[who] for who in sorted(tally.pending)], context, {fr[1] for fr in quota.nominal})
+        by_name = {_counted_as(each): each for each in sorted(tally.waiting, key=_place, reverse=True)}
+        asked = asked_by(
+            [by_name[member] for member in sorted(tally.pending)], context, {fr[1] for fr in quota.nominal}
+        )
         expected |= {(name, resource): shown(amount, resource) for resource, amount in asked.items()}
         active, parked = (_value(metrics, "kueue_pending_scheduling_hashes", name, s) for s in STATUSES)
         classes = len(classes_of(tally.waiting, context)) if context.policy.gates.scheduling_equivalence_hashing else 0
@@ -503,11 +505,11 @@ def _value(metrics: MetricsRegistry, name: str, *labels: str) -> Number:
 def _compared(
     where: str, what: str, counted: Mapping[Labels, Number], found: Mapping[Labels, Number]
 ) -> list[Mismatch]:
-    """What is not there counts as zero."""
+    """A figure that is missing counts as zero."""
     return [
-        Mismatch(where, what, whom, counted.get(whom, 0), found.get(whom, 0))
-        for whom in sorted({*counted, *found})
-        if counted.get(whom, 0) != found.get(whom, 0)
+        Mismatch(where, what, subject, counted.get(subject, 0), found.get(subject, 0))
+        for subject in sorted({*counted, *found})
+        if counted.get(subject, 0) != found.get(subject, 0)
     ]
 
 
@@ -524,7 +526,7 @@ def _sizes(groups: Mapping[str, set[str]]) -> dict[Labels, Number]:
 
 
 def _count_to(total: Amounts, more: Mapping[FR, int]) -> None:
-    """What is used is summed up exactly, quota is not: enough of it is unlimited."""
+    """Usage is summed up exactly, quota is not: enough of it is unlimited."""
     for fr, amount in more.items():
         total[fr] = total.get(fr, 0) + amount
 
@@ -538,7 +540,7 @@ def _parent_uid(each: Workload) -> str | None:
     return next((o.uid for o in each.metadata.owner_references if o.controller and o.kind == "Workload"), None)
 
 
-def _who(each: Workload) -> str:
+def _counted_as(each: Workload) -> str:
     parent_uid = _parent_uid(each)
     return "/".join(_place(each)) if parent_uid is None else f"family {parent_uid}"
 

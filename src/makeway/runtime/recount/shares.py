@@ -1,6 +1,6 @@
-"""Shares counted anew from what objects declare and hold, as fractions of their own (S-9.2).
+"""Shares counted anew from what objects declare and hold, with fractions of their own (S-9.2).
 
-Like all of ``recount`` a second path on purpose: it knows neither the quota tree nor how shares are kept.
+Like all of ``recount`` this is a second path on purpose: it uses neither the quota tree nor its shares.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Amounts = Mapping[FR, int]
 
 
 class Quota(Protocol):
-    """Of one queue or cohort: what it declares, and what follows from it."""
+    """Of one queue or cohort: what it declares, and what follows from that."""
 
     @property
     def parent(self) -> str: ...
@@ -60,7 +60,7 @@ def share_of(quota: Quota, cohorts: Mapping[str, Quota]) -> float:
 
 
 def _potential(quota: Quota, fr: FR, cohorts: Mapping[str, Quota]) -> int:
-    """The most that could ever be had of ``fr``: own quota, what is lent, and no more than may be borrowed (S-2.11)."""
+    """The most that could be had of ``fr``: own quota and what is lent, and no more than may be borrowed (S-2.11)."""
     way = [quota]
     while way[-1].parent:
         way.append(cohorts[way[-1].parent])

@@ -1,7 +1,8 @@
 """Scheduling cycles become writes.
 
-- ``cycles``: a cycle that no single head can end
-- ``plans``: a plan becomes edits: admissions, evictions, and what those that wait are told
+- ``cycles``: a cycle goes on without the heads that make it fail
+- ``plans``: a plan becomes edits: admissions, evictions, and the statuses of workloads that wait
+- ``telling``: which status of a waiting workload is news, and which one is held back
 - ``eviction_batches``: the evictions of one decision, until all of them are answered
-- ``resting`` and ``unheard``: workloads that no cycle evaluates, and what they are told
+- ``unevaluated`` and ``outdated``: statuses of workloads that no cycle evaluates
 """

@@ -1,8 +1,8 @@
-"""A scheduling cycle that no single head can end: who makes it fail is found, and the others go on.
+"""A scheduling cycle goes on without the heads that make it fail.
 
-Deciding happens in a trial and carrying out in an attempt, so a cycle that fails has changed nothing. Then each head is
-tried alone: whoever fails alone is the reason. Where nobody does, whoever the cycle succeeds without is. If that is
-nobody either, the error is not one of a workload but one of the state, and is left to whoever drives.
+A decision is made in a trial and carried out in an attempt, so a cycle that fails has changed nothing. Then each head
+is tried alone: the heads that fail alone are the reason. If none fails alone, it is the first head without which the
+cycle succeeds. If there is no such head either, the error is one of the state, and is left to the driver.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from makeway.core.cycle.cycle import Heads, Plan, carry_out, decide
 from makeway.core.model import Millis, Workload
 from makeway.core.state import State
 
-Check = Callable[[Workload], None]  # may raise, as a test of us
+Check = Callable[[Workload], None]  # may raise, to test what happens then
 
 
 def carried_out(state: State, now: Millis, heads: Heads, check: Check | None = None) -> Plan:
@@ -30,7 +30,7 @@ def carried_out(state: State, now: Millis, heads: Heads, check: Check | None = N
 def in_trouble(
     state: State, now: Millis, heads: Heads, error: Exception, check: Check | None = None
 ) -> list[tuple[Workload, Exception]]:
-    """The heads because of whom this cycle failed, and how each of them fails; empty: it is not about a head."""
+    """The heads that make this cycle fail, and the error of each; empty: no head is the reason."""
 
     def error_of(some: Heads) -> Exception | None:
         try:

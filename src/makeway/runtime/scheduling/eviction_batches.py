@@ -1,8 +1,8 @@
 """The evictions of a decision, until all of them are answered: what becomes of it when some fail (S-10.1).
 
-Who could not have all it asked for counts on nobody: its claim ends, and it is planned anew. If some are leaving, that
-is done at once, for what they free is not to be lost to others meanwhile; after a pause only when it fails again and
-again. If nobody leaves, the pause comes first, and no round was used.
+A preemptor that did not get all its evictions loses its claim and is planned anew. If some victims are leaving, that
+happens at once, so that the quota they free is not lost to others meanwhile; a pause follows only when it fails again
+and again. If no victim leaves, the pause comes first, and no round was used.
 
 Not here: how long a pause is (``runtime.workqueue``); the evictions themselves (``scheduling``).
 """
@@ -17,13 +17,13 @@ from makeway.core.cycle.cycle import Verdict
 from makeway.core.model import Workload, WorkloadKey
 from makeway.core.preemption.rounds import Round
 
-RETRIES_AT_ONCE = 3  # fresh plans without a pause, where some evictions came through and others failed
+RETRIES_AT_ONCE = 3  # fresh plans without a pause, where only some of the evictions were stored
 
 
 class Failed(NamedTuple):
-    """An issue of which not all came through."""
+    """An issue of evictions that were not all stored."""
 
-    workload: Workload  # who issued it, as it was then
+    workload: Workload  # the preemptor, as it was then
     round: Round  # what was counted for it and has not been used; "": nothing
     attempts: int  # issues in a row that failed
     pauses: bool  # whether it is planned anew only after a pause
@@ -44,7 +44,7 @@ class _Issue:
 class EvictionBatches:
     def __init__(self) -> None:
         self._open: dict[str, _Issue] = {}  # by decision
-        self._failures: dict[WorkloadKey, int] = {}  # issues in a row of which not all came through
+        self._failures: dict[WorkloadKey, int] = {}  # issues in a row of which not all evictions were stored
 
     def note(self, decision: str, verdict: Verdict, evictions: int) -> None:
         """So many evictions are asked for."""
@@ -52,7 +52,7 @@ class EvictionBatches:
             self._open[decision] = _Issue(verdict, evictions, evictions)
 
     def answered(self, action: Action, stored: bool) -> Failed | None:
-        """One of them is stored, or never will be. What follows is told with the last answer."""
+        """One of them is stored, or never will be. The last answer tells what follows."""
         issue = self._open.get(action.decision)
         if issue is None or action.by is None:
             return None
@@ -72,5 +72,5 @@ class EvictionBatches:
         )  # fmt: skip
 
     def forget(self, key: WorkloadKey) -> None:
-        """It is gone."""
+        """The workload is gone."""
         self._failures.pop(key, None)

@@ -1,12 +1,11 @@
-"""A plan becomes writes: who is admitted, who is asked to leave, and what those who wait are told.
+"""A plan becomes writes: admissions, evictions, and the statuses of workloads that wait.
 
-The claim of a preemptor is stored before the first of its victims is asked to leave; their evictions follow that
-write, and are never made if it fails. Workloads that no cycle evaluates are told why they wait as well, while no head
-is due, and a bounded number at a time (0076).
+The claim of a preemptor is stored before the evictions of its victims; they follow that write, and are never made if it
+fails. Workloads that no cycle evaluates get a status as well, while no head is due, a bounded number at a time (0076).
 
-Not here: the decisions (``core.cycle.cycle``), whether what a workload is told is news and when it may be written
-(``telling``), when workloads are told that no cycle evaluates (``resting``), and what becomes of an eviction
-(``workloads.lifecycle``, ``jobs.running``).
+Not here: the decisions (``core.cycle.cycle``), whether a status is news and when it may be written (``telling``), when
+workloads that no cycle evaluates get one (``unevaluated``), and what becomes of an eviction (``workloads.lifecycle``,
+``jobs.running``).
 """
 
 from __future__ import annotations
@@ -52,14 +51,14 @@ from makeway.core.model import Claim, Millis, Workload, WorkloadKey, stored
 from makeway.core.preemption.classical import Target
 from makeway.core.trace import Rule
 from makeway.runtime.scheduling.eviction_batches import EvictionBatches, Failed
-from makeway.runtime.scheduling.resting import Resting
 from makeway.runtime.scheduling.telling import Telling, Words
+from makeway.runtime.scheduling.unevaluated import Unevaluated
 
 CLAIM_VICTIMS_MAX = 256
 MAY_BLOCK = ("PreemptionGated", "NoFit", "PreemptionNoCandidates")  # after these QuotaReservationBlocked may change
-SETTLES_MS = 1000  # who only lost its turn is looked at again at once; what it heard is told if that was the last of it
-TOLD_MAX = 100  # workloads that no cycle evaluates: so many are told in one step
-CHECKED_MAX = 1000  # and of so many it is asked whether they need to be told
+SETTLES_MS = 1000  # a head that only lost its turn is evaluated again at once: its status waits for a better one
+TOLD_MAX = 100  # statuses of workloads that no cycle evaluates: so many are written in one step
+CHECKED_MAX = 1000  # and so many workloads are checked for one
 
 replace = msgspec.structs.replace
 
@@ -118,7 +117,7 @@ class TellPending:
 
 @dataclass(frozen=True, slots=True)
 class EndClaim:
-    """Take a claim away that ended without admission; another one that was made since stays."""
+    """Remove a claim that ended without admission; another one that was made since stays."""
 
     issued_at: Millis
 
@@ -185,7 +184,7 @@ def claim_of(claim: Claim) -> PreemptionClaim:
 
 
 def _requests(verdict: Verdict) -> tuple[PodSetRequest, ...]:
-    """What was asked for at this evaluation."""
+    """The requests of the pod sets at this evaluation."""
     return tuple(
         PodSetRequest(
             name=part.name,
@@ -199,30 +198,30 @@ def _requests(verdict: Verdict) -> tuple[PodSetRequest, ...]:
 
 
 class PlanWriter:
-    """Turns plans into actions, and says to those who wait why they do."""
+    """Turns plans into actions, and tells waiting workloads why they wait."""
 
     def __init__(self) -> None:
         self._telling = Telling()
-        self.troubles: list[Trouble] = []  # workloads of whom it could not be said why they wait
-        self.resting = Resting(self.troubles)
+        self.troubles: list[Trouble] = []  # workloads for which no reason could be computed
+        self.unevaluated = Unevaluated(self.troubles)
         self.issues = EvictionBatches()
 
     def actions(self, plan: Plan, view: View, cycle: int) -> Iterator[Action]:
-        """What a plan asks to be written, in the order in which it was decided."""
+        """The writes of a plan, in the order in which it was decided."""
         for index, verdict in enumerate(plan.verdicts):
             yield from self.actions_of(verdict, view, plan.now, f"{cycle}/{index}")
         for ended in plan.ended:
             yield from self.end_claim(ended.workload, view, f"{cycle}")
 
     def actions_of(self, verdict: Verdict, view: View, now: Millis, decision: str) -> list[Action]:
-        """What one verdict asks to be written; those of a plan are asked in their order."""
+        """The writes of one verdict; the verdicts of a plan are asked in their order."""
         if verdict.status == "admitted":
             self.forget(verdict.workload.key)
             return [self._admission(verdict, view, now, decision)]
         return list(self._waiting(verdict, view, now, decision))
 
     def late(self, view: View, now: Millis) -> Iterator[Action]:
-        """What was held back and is due now."""
+        """Statuses that were held back and are due now."""
         for key, found in self._telling.due(now):
             try:
                 has_told = self._telling.has_told(key, view)
@@ -233,34 +232,34 @@ class PlanWriter:
             yield from actions
 
     def next_at(self) -> Millis | None:
-        times = (self._telling.next_at(), self.resting.next_at())
+        times = (self._telling.next_at(), self.unevaluated.next_at())
         return min((at for at in times if at is not None), default=None)
 
     def forget(self, key: WorkloadKey) -> None:
-        """It has quota, or is gone: whatever was to be said is not said any more."""
+        """The workload has quota, or is gone: no status is due any more."""
         self._telling.forget(key)
-        self.resting.forget(key)
+        self.unevaluated.forget(key)
 
     def passed_over(self, key: WorkloadKey) -> None:
-        """Its last "no" stands: that it lost its turn in between is not said any more (0018)."""
+        """Its last "no" is still true: that it lost its turn in between is not told any more (0018)."""
         self._telling.passed_over(key)
 
     def answered(self, action: Action, stored: bool) -> Failed | None:
-        """A write is stored, or never will be; what follows if it was the last eviction of a decision."""
+        """A write is stored, or never will be; return what follows if it was the last eviction of a decision."""
         self._telling.answered(action.write, stored)
         return self.issues.answered(action, stored)
 
     # --- workloads that no cycle evaluates ---
 
     def note(self, workload: WireWorkload, view: View, now: Millis) -> None:
-        """A workload that waits is stored anew: unless that was our word, its status may be missing or outdated."""
+        """A waiting workload is stored anew. Unless we wrote its status, that may be missing or outdated."""
         if not self._telling.is_writing(Ref.of(workload).key):
-            self.resting.note(workload, view, now)
+            self.unevaluated.note(workload, view, now)
 
-    def rested(self, view: View, now: Millis) -> Iterator[Action]:
-        """What workloads are told that no cycle evaluates, some of them; to be asked while no head is due."""
+    def tell_unevaluated(self, view: View, now: Millis) -> Iterator[Action]:
+        """Statuses for some of the workloads that no cycle evaluates; to be called while no head is due."""
         told = 0
-        for _, (key, found) in zip(range(CHECKED_MAX), self.resting.found(view, now), strict=False):
+        for _, (key, found) in zip(range(CHECKED_MAX), self.unevaluated.found(view, now), strict=False):
             for action in () if found is None else self._tell_as_it_stands(key, found, view, now):
                 told += 1
                 yield action
@@ -304,7 +303,7 @@ class PlanWriter:
         evictions = tuple(self._evictions(verdict, view, now, decision))
         self.issues.note(decision, verdict, len(evictions))
         key = verdict.workload.key
-        self.resting.forget(key)
+        self.unevaluated.forget(key)
         self._heed_time(verdict, now)
         at_once = verdict.claim is not None or self._blocks(verdict, view) != ("", "")
         if not at_once and not self._telling.tells_news(verdict, view):
@@ -321,10 +320,10 @@ class PlanWriter:
         yield from self._tell(verdict, view, now, decision, evictions)
 
     def _heed_time(self, found: Verdict | Unseen, now: Millis) -> None:
-        """Its words may speak of a time, and no cycle evaluates it then."""
+        """The status may speak of a time, and no cycle evaluates the workload at that time."""
         until = None if isinstance(found, Unseen) else _until(found)
         if until is not None and now < until:
-            self.resting.note_later(found.workload, until)
+            self.unevaluated.note_later(found.workload, until)
 
     def _tell(
         self, found: Verdict | Unseen, view: View, now: Millis, decision: str, evictions: tuple[Action, ...]
@@ -349,7 +348,7 @@ class PlanWriter:
             yield from evictions
 
     def _blocks(self, verdict: Verdict, view: View) -> tuple[Literal["True", "False", ""], str]:
-        """What becomes of QuotaReservationBlocked: status and reason, both "" where it stays (S-14.4)."""
+        """The new QuotaReservationBlocked: status and reason, both "" where it stays (S-14.4)."""
         if verdict.requeue not in MAY_BLOCK:
             return "", ""
         before = view.get(_ref(verdict.workload.key))
@@ -380,7 +379,7 @@ class PlanWriter:
     # --- claims ---
 
     def end_claim(self, workload: Workload, view: View, decision: str) -> Iterator[Action]:
-        """Take the claim of a workload out of its stored status."""
+        """Remove the claim of a workload from its stored status."""
         if workload.claim is not None:
             edit = EndClaim(workload.claim.issued_at)
             yield Action(Change(_ref(workload.key), edit, uid=workload.uid, assumed="quietly"), decision=decision)
@@ -409,6 +408,6 @@ def _preemption(verdict: Verdict, target: Target, view: View, now: Millis, decis
 
 
 def _until(verdict: Verdict) -> Millis | None:
-    """The time that its words speak of, where a workload was displaced by time itself."""
+    """The time that the status speaks of, where a workload was displaced by time itself."""
     times = (step.numbers[0] for step in verdict.steps if step.rule is Rule.DISPLACED_BY_TIME)
     return next((Millis(at) for at in times), None)

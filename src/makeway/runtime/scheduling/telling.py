@@ -1,8 +1,8 @@
-"""Who was told what and when, and what is held back: a status is written when it says something new (S-5.12).
+"""Which statuses of waiting workloads were written, and which are held back (S-5.12).
 
-At most once per ``statusWriteInterval`` and object; in between the newest is kept, until it is due. What was told
-counts as long as it is stored: a workload whose status was written by others since has been told nothing. All of it may
-be forgotten by a restart.
+A status is written when it says something new, at most once per ``statusWriteInterval`` and object. In between the
+newest one is kept, until it is due. What was written counts as long as it is stored: when another client has written
+the status since, ours counts as never written. A restart may forget all of this.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Found = Verdict | Unseen  # why a workload waits
 
 
 class Words(NamedTuple):
-    """What a waiting workload is told, but for amounts: as long as that stays, nothing is written (S-5.12)."""
+    """The status of a waiting workload without its amounts: as long as that stays, nothing is written (S-5.12)."""
 
     reason: str
     message: str
@@ -43,7 +43,7 @@ class Words(NamedTuple):
 
     @classmethod
     def stored_in(cls, workload: Workload | None) -> Words | None:
-        """What its stored status says."""
+        """The words of its stored status."""
         status = None if workload is None else status_of(workload)
         found = None if status is None else find(status.conditions, "QuotaReserved")
         if status is None or found is None or found.status != "False":
@@ -52,22 +52,22 @@ class Words(NamedTuple):
 
 
 class _Told(NamedTuple):
-    meaning: object  # of what was found; equal ones have equal words
+    meaning: object  # decides about the words: equal meanings have equal words
     words: Words
     at: Millis  # when they were written; the beginning of time where that delays nothing
-    under_way: Edit[Workload] | None = None  # what writes them, until that is answered
+    under_way: Edit[Workload] | None = None  # the edit that writes them, until it is answered
 
 
 class Telling:
     def __init__(self) -> None:
         self._told: dict[WorkloadKey, _Told] = {}
         self._held_back: dict[WorkloadKey, Found] = {}
-        self._due: list[tuple[Millis, WorkloadKey]] = []  # when to look at what is held back
+        self._due: list[tuple[Millis, WorkloadKey]] = []  # when a status that is held back is due
 
     # --- what was told ---
 
     def told(self, found: Found, words: Words, now: Millis, edit: Edit[Workload]) -> None:
-        """A write is under way that says this. The first verdict after what no cycle found is told at once."""
+        """This status is being written. The first verdict after a reason without a cycle is written at once."""
         key = found.workload.key
         self._held_back.pop(key, None)
         if isinstance(found, Unseen):
@@ -76,7 +76,7 @@ class Telling:
             self._told[key] = _Told(meaning_of(found), words, now, edit)
 
     def has_told(self, key: WorkloadKey, view: View) -> bool:
-        """Whether it was told something, and nobody else has written another status since."""
+        """Whether it was told something, and no other client has written its status since."""
         return self._still(key, view) is not None
 
     def is_writing(self, key: WorkloadKey) -> bool:
@@ -84,7 +84,7 @@ class Telling:
         return told is not None and told.under_way is not None
 
     def answered(self, write: Write, stored: bool) -> None:
-        """What could not be written was not told."""
+        """A status that could not be written was not told."""
         told = self._told.get(write.ref.key) if isinstance(write, Change) else None
         if told is not None and isinstance(write, Change) and write.edit is told.under_way:
             if stored:
@@ -97,7 +97,7 @@ class Telling:
         return words != self._words(key, self._still(key, view), view)
 
     def tells_news(self, verdict: Verdict, view: View) -> bool:
-        """The same of a verdict; what an earlier one meant is not put into words again."""
+        """Whether a verdict is news; an equal meaning is not put into words again."""
         key, meaning = verdict.workload.key, meaning_of(verdict)
         told = self._still(key, view)
         if told is not None and told.meaning == meaning:
@@ -114,7 +114,7 @@ class Telling:
         return now if told is None else Millis(told.at + view.policy.status_write_interval_ms)
 
     def _still(self, key: WorkloadKey, view: View) -> _Told | None:
-        """What it was told here, unless somebody else has written another status since."""
+        """The last status written here, unless another client has written one since."""
         told = self._told.get(key)
         if told is not None and told.under_way is None and told.words != self._words(key, None, view):
             del self._told[key]
@@ -122,7 +122,7 @@ class Telling:
         return told
 
     def _words(self, key: WorkloadKey, told: _Told | None, view: View) -> Words | None:
-        """What it was told here, else what its stored status says."""
+        """The words of the last status written here, else those of the stored status."""
         return Words.stored_in(view.get(workload_ref(key))) if told is None else told.words
 
     # --- what is held back ---
@@ -134,17 +134,17 @@ class Telling:
         self._held_back[key] = found
 
     def drop(self, key: WorkloadKey) -> None:
-        """What is held back is not true any more."""
+        """A status that is held back is not true any more."""
         self._held_back.pop(key, None)
 
     def passed_over(self, key: WorkloadKey) -> None:
-        """Its last "no" stands: that it lost its turn in between is not said any more (0018)."""
+        """Its last "no" is still true: that it lost its turn in between is not told any more (0018)."""
         late = self._held_back.get(key)
         if isinstance(late, Verdict) and late.only_lost_its_turn:
             del self._held_back[key]
 
     def due(self, now: Millis) -> Iterator[tuple[WorkloadKey, Found]]:
-        """What was held back and is due now."""
+        """Statuses that were held back and are due now."""
         while self._due and self._due[0][0] <= now:
             key = heappop(self._due)[1]
             found = self._held_back.pop(key, None)
@@ -157,12 +157,12 @@ class Telling:
         return self._due[0][0] if self._due else None
 
     def forget(self, key: WorkloadKey) -> None:
-        """It has quota, or is gone: whatever was to be said is not said any more."""
+        """The workload has quota, or is gone: no status is due any more."""
         self._told.pop(key, None)
         self._held_back.pop(key, None)
 
 
 def meaning_of(verdict: Verdict) -> object:
-    """What decides about its words."""
+    """What decides about the words of a verdict."""
     steps: Iterable[Step] = (*verdict.steps, *verdict.assignment.steps)
     return verdict.status, verdict.requeue, tuple((step.rule, step.subjects) for step in steps), verdict.claim

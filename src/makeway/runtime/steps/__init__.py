@@ -1,4 +1,4 @@
-"""The parts of one step of the engine: what is due, who is looked at, which queues are woken, and who hears of it.
+"""The parts of one step of the engine: timers, reconciles, wakes, scheduling, and the observers of it all.
 
 Not here: the order of a step (``runtime.engine``), scheduling cycles and what they write (``runtime.scheduling``).
 """

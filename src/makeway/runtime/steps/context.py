@@ -1,4 +1,4 @@
-"""What all parts of a step share: the time of the step, the state, what is known, and who is told of what happens."""
+"""What all parts of a step share: its time, the state, the known objects, and the observers."""
 
 from __future__ import annotations
 

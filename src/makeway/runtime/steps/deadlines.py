@@ -1,7 +1,7 @@
 """All times that the engine waits for, each registered once, with what happens then.
 
-Promises: what is due is done in the order of registration; ``next_at`` names the first of all of these times, so none
-of them is forgotten by whoever waits.
+Promises: what is due is done in the order of registration; ``next_at`` names the first of all these times, so that a
+driver misses none of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 NextAt = Callable[[], Millis | None]  # when it is due; None: never, as things are
-Work = Callable[[Millis], int]  # does what is due by then, if anything is; how much that was
+Work = Callable[[Millis], int]  # does what is due by then, if anything is; returns how much that was
 
 
 class Due(Protocol[T_co]):
@@ -32,11 +32,11 @@ class Deadlines:
         self._works: list[Work] = []
 
     def await_only(self, next_at: NextAt) -> None:
-        """A time that another part of the step heeds by itself."""
+        """A time that another part of the step handles by itself."""
         self._awaited.append(next_at)
 
     def add(self, next_at: NextAt, work: Work, *, awaited: bool = True) -> None:
-        """``awaited``: whether anybody waits for it; what is not is done whenever the engine wakes after its time."""
+        """``awaited``: whether the engine wakes for it; other work is done when the engine wakes for something else."""
         self._works.append(work)
         if awaited:
             self._awaited.append(next_at)
@@ -46,8 +46,8 @@ class Deadlines:
 
         def work(now: Millis) -> int:
             count = 0
-            for whom in timers.due(now):
-                act(whom)
+            for owner in timers.due(now):
+                act(owner)
                 count += 1
             return count
 
@@ -57,7 +57,7 @@ class Deadlines:
         return min((at for next_at in self._awaited if (at := next_at()) is not None), default=None)
 
     def work(self, now: Millis) -> int:
-        """Do what is due; how much that was."""
+        """Do what is due; return how much that was."""
         count = 0
         for work in self._works:
             count += work(now)

@@ -1,7 +1,7 @@
-"""Those who hear what happens in the engine: the journal, the metrics, the notes that become Events.
+"""Observers of what happens in the engine: the journal, the metrics, the notes that become Events.
 
-Nothing that is decided depends on an observer. A new record or figure is one more method of one of them, or one more
-observer; the engine does not know what they make of what they hear.
+No decision depends on an observer. A new record or figure is one more method of an observer, or one more observer; the
+engine does not know what they make of what they are told.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class Cycle(NamedTuple):
 
     number: int
     plan: Plan
-    seconds: float  # of the machine's time, shared by its verdicts; 0 where nobody measures
+    seconds: float  # of the machine's time, shared by its verdicts; 0 where it is not measured
 
     def decision(self, index: int) -> str:
-        """The id of a verdict of it, which its writes carry."""
+        """The id of one of its verdicts, which the writes of that carry."""
         return f"{self.number}/{index}"
 
 
@@ -33,12 +33,12 @@ class Departed(NamedTuple):
 
     action: Action
     why: Departure
-    whom: KubernetesObject | None  # the object as it is stored
-    preemptor: Workload | None  # for whom, as the state has it
+    stored: KubernetesObject | None  # the object as it is now
+    preemptor: Workload | None  # for which it goes, as the state has it
 
 
 class Observer:
-    """Hears everything, and by itself makes nothing of it."""
+    """Is told of everything, and by itself does nothing."""
 
     def stored(
         self, ref: Ref, before: KubernetesObject | None, after: KubernetesObject | None, *, has_begun: bool
@@ -46,10 +46,10 @@ class Observer:
         """An object is stored anew, or gone; ``has_begun``: the engine had read all objects before."""
 
     def queues_changed(self, queues: Collection[QueueName]) -> None:
-        """Who holds or waits in these queues has changed; the configuration may have, too."""
+        """The workloads that hold quota or wait in these queues have changed; the configuration may have, too."""
 
-    def looked(self, outcome: Outcome, seconds: float, now: Millis) -> None:
-        """A controller has looked at an object and answered; ``seconds`` of the machine's time."""
+    def reconciled(self, outcome: Outcome, seconds: float, now: Millis) -> None:
+        """A controller has reconciled an object and answered; ``seconds`` of the machine's time."""
 
     def cycled(self, cycle: Cycle, now: Millis) -> None:
         """A cycle has decided something."""
@@ -61,7 +61,7 @@ class Observer:
         """A write is stored."""
 
     def departed(self, departed: Departed, now: Millis) -> None:
-        """A write is stored that asks somebody to go; after ``wrote``."""
+        """A write is stored that asks a workload or pod to go; after ``wrote``."""
 
     def failed(self, action: Action, now: Millis) -> None:
         """A write will never be stored."""
@@ -78,16 +78,16 @@ class Observers(Observer):
     def stored(
         self, ref: Ref, before: KubernetesObject | None, after: KubernetesObject | None, *, has_begun: bool
     ) -> None:
-        for hear in self._stored:
-            hear(ref, before, after, has_begun=has_begun)
+        for notify in self._stored:
+            notify(ref, before, after, has_begun=has_begun)
 
     def queues_changed(self, queues: Collection[QueueName]) -> None:
         for each in self._all:
             each.queues_changed(queues)
 
-    def looked(self, outcome: Outcome, seconds: float, now: Millis) -> None:
+    def reconciled(self, outcome: Outcome, seconds: float, now: Millis) -> None:
         for each in self._all:
-            each.looked(outcome, seconds, now)
+            each.reconciled(outcome, seconds, now)
 
     def cycled(self, cycle: Cycle, now: Millis) -> None:
         for each in self._all:
@@ -98,8 +98,8 @@ class Observers(Observer):
             each.claim_ended(key, queue, why, now)
 
     def wrote(self, action: Action, now: Millis) -> None:
-        for hear in self._answered:
-            hear(action, now)
+        for notify in self._answered:
+            notify(action, now)
 
     def departed(self, departed: Departed, now: Millis) -> None:
         for each in self._all:
@@ -111,12 +111,12 @@ class Observers(Observer):
 
 
 class NoteKeeper(Observer):
-    """Keeps what is to become Events: what controllers say by itself, and what goes with a write once it is stored."""
+    """Keeps notes for Events: those of controllers at once, and those of a write once it is stored."""
 
     def __init__(self, notes: deque[Note]) -> None:
         self._notes = notes
 
-    def looked(self, outcome: Outcome, seconds: float, now: Millis) -> None:
+    def reconciled(self, outcome: Outcome, seconds: float, now: Millis) -> None:
         self._notes.extend(outcome.notes)
 
     def wrote(self, action: Action, now: Millis) -> None:

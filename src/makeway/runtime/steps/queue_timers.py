@@ -1,11 +1,11 @@
-"""When queues and their workloads are looked at because of a time, and when queues are woken (S-4.6, 4.7)."""
+"""When queues and their workloads are reconciled because of a time, and when queues are woken (S-4.6, 4.7)."""
 
 from __future__ import annotations
 
 from makeway.controllers.contract import Ref
 from makeway.core.model import Millis, QueueName, WorkloadKey
 from makeway.core.queueing.waking import after_expiry, next_expiry
-from makeway.runtime.scheduling.resting import Resting
+from makeway.runtime.scheduling.unevaluated import Unevaluated
 from makeway.runtime.steps.context import StepContext
 from makeway.runtime.steps.deadlines import Deadlines
 from makeway.runtime.workqueue import Timers
@@ -15,20 +15,20 @@ class QueueTimers:
     """Timers of queues whose holders or spans change, and of workloads that back off."""
 
     def __init__(self, context: StepContext, figures_ms: int) -> None:
-        """``figures_ms``: who holds and waits in a queue changes often; it is looked at at most so often for that."""
+        """``figures_ms``: the figures of a queue change often; it is reconciled for them at most so often."""
         self._context = context
         self._figures_ms = figures_ms
         self._expiries: Timers[QueueName] = Timers()
         self._turns: Timers[QueueName] = Timers()  # queues in which a workload may displace its equals again
         self._backoffs: Timers[WorkloadKey] = Timers()
-        self._figures: Timers[Ref] = Timers()  # queues to be looked at because of their figures
+        self._figures: Timers[Ref] = Timers()  # queues to be reconciled because of their figures
         self._figured: dict[Ref, Millis] = {}  # when that was last
 
     def register(self, deadlines: Deadlines) -> None:
         deadlines.add_timers(self._expiries, self._expired)
         deadlines.add_timers(self._turns, self._turn_came)
         deadlines.add_timers(self._backoffs, self._context.updates.places.back_off_ended)
-        deadlines.add_timers(self._figures, self._look)
+        deadlines.add_timers(self._figures, self._reconcile)
 
     def _expired(self, queue: QueueName) -> None:
         follow_ups = self._context.updates.follow_ups
@@ -39,7 +39,7 @@ class QueueTimers:
         self._context.state.pending.list_of(queue).turns.end_at(self._context.now)
         self._context.updates.follow_ups.held.add(queue)
 
-    def _look(self, ref: Ref) -> None:
+    def _reconcile(self, ref: Ref) -> None:
         self._figured[ref] = self._context.now
         self._context.updates.follow_ups.enqueue(ref)
 
@@ -59,7 +59,7 @@ class QueueTimers:
         follow_ups.figures.clear()
 
     def _pace(self, ref: Ref) -> None:
-        """Its figures have changed: look at it, but no more often than that makes sense to anybody."""
+        """Its figures have changed: reconcile it, but at most once per ``figures_ms``."""
         last = self._figured.get(ref)
         if last is not None and self._context.now - last < self._figures_ms:
             stored = self._context.view.get(ref)
@@ -67,15 +67,15 @@ class QueueTimers:
                 self._figures.set(ref, Millis(last + self._figures_ms))
                 return
         self._figures.set(ref, None)
-        self._look(ref)
+        self._reconcile(ref)
 
 
 class Wakes:
     """Wakes are gathered, and executed at the end of the step or of their interval (S-4.6)."""
 
-    def __init__(self, context: StepContext, resting: Resting) -> None:
+    def __init__(self, context: StepContext, unevaluated: Unevaluated) -> None:
         self._context = context
-        self._resting = resting
+        self._unevaluated = unevaluated
         self._at: Millis | None = None  # the end of the interval that is running
 
     def next_at(self) -> Millis | None:
@@ -91,7 +91,7 @@ class Wakes:
         if self._at is not None and now < self._at:
             return
         released = follow_ups.released - follow_ups.woken
-        self._resting.stir(follow_ups.released | follow_ups.woken, now)
+        self._unevaluated.stir(follow_ups.released | follow_ups.woken, now)
         if released:
             state.wake_after_release(released, now)
         if follow_ups.woken:

@@ -1,7 +1,7 @@
-"""Who is looked at: controllers are told whom, and what they answer is carried out.
+"""Controllers reconcile objects, and their answers are carried out.
 
-An object is looked at when it or one that concerns it has changed, when its write is answered, and when a controller
-asked for that time. While a write of it is under way nobody looks.
+An object is reconciled when it or one that concerns it has changed, when its write is answered, and when a controller
+asked for that time. While a write of it is under way it is not reconciled.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from makeway.runtime.steps.context import StepContext
 from makeway.runtime.steps.deadlines import Deadlines
 from makeway.runtime.workqueue import ReconcileQueue, Timers, backoff_ms
 
-LOOKS_PER_STEP = 1000
+RECONCILES_PER_STEP = 1000
 
 
 class _Known(NamedTuple):
@@ -35,13 +35,13 @@ class Reconciler:
                 known = _Known(number, controller, f"controllers.{type(controller).__name__}")
                 self._controllers.setdefault(kind, []).append(known)
         self._queue: ReconcileQueue[Ref] = ReconcileQueue()
-        self._put_off: dict[Ref, dict[Ref, None]] = {}  # object with a write under way -> whose look wants another
+        self._put_off: dict[Ref, dict[Ref, None]] = {}  # object with a write under way -> objects that want another
         self._later: Timers[tuple[int, Ref]] = Timers()
-        self._at_latest: Timers[tuple[int, Ref]] = Timers()  # nobody waits for these
-        self._refused: Timers[Ref] = Timers()  # objects whose write the Store refused: looked at again, but not at once
+        self._at_latest: Timers[tuple[int, Ref]] = Timers()  # the engine does not wake for these
+        self._refused: Timers[Ref] = Timers()  # objects whose write the Store refused: reconciled again after a pause
 
     def register(self, deadlines: Deadlines, refused: Callable[[Ref], None]) -> None:
-        """``refused`` is called, too, once an object may be looked at again whose write was refused."""
+        """``refused`` is called, too, with an object whose write was refused, when its pause is over."""
         enqueue = self._context.updates.follow_ups.enqueue
         deadlines.add_timers(self._later, lambda asked: enqueue(asked[1]))
         deadlines.add_timers(self._at_latest, lambda asked: enqueue(asked[1]), awaited=False)
@@ -55,20 +55,20 @@ class Reconciler:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody waits to be looked at."""
+        """Whether no object waits to be reconciled."""
         return not self._queue and not self._context.updates.follow_ups.enqueued
 
     @property
     def has_more(self) -> bool:
-        """Whether the last step had no time for all."""
+        """Whether the last step had no time for all objects."""
         return len(self._queue) > 0
 
     def react(self) -> int:
-        """Look at those who are concerned, at most so many per step that others get their turn; how many there were."""
+        """Reconcile objects that are due, but not too many, because other work waits; return how many there were."""
         context = self._context
         enqueued, executor = context.updates.follow_ups.enqueued, context.executor
         count = 0
-        while count < LOOKS_PER_STEP:
+        while count < RECONCILES_PER_STEP:
             for ref in enqueued:
                 if ref.kind in self._controllers:
                     self._queue.add(ref)
@@ -77,7 +77,7 @@ class Reconciler:
                 break
             ref = self._queue.take()
             if executor.is_busy(ref):
-                continue  # it is looked at when its write is answered
+                continue  # it is reconciled when its write is answered
             count += 1
             for known in self._controllers[ref.kind]:
                 self._look(known, ref)
@@ -90,7 +90,7 @@ class Reconciler:
             if context.probe is not None:
                 context.probe(known.part, ref)
             outcome = known.controller.react(ref, context.view, context.now)
-        except Exception as error:  # what it would have answered is dropped as a whole
+        except Exception as error:  # its whole answer is dropped
             context.gave_up(ref, known.part, error)
             return
         seconds = context.stopwatch() - began if outcome.attempts else 0.0
@@ -111,7 +111,7 @@ class Reconciler:
         for other in outcome.enqueue:
             context.updates.follow_ups.enqueue(other)
         if outcome.notes or outcome.placings or outcome.attempts:
-            context.observer.looked(outcome, seconds, context.now)
+            context.observer.reconciled(outcome, seconds, context.now)
         for action in outcome.actions:
             if context.executor.is_busy(action.write.ref):
                 self._put_off.setdefault(action.write.ref, {})[ref] = None
@@ -119,20 +119,20 @@ class Reconciler:
                 context.submit(action)
 
     def answered(self, write: Write, stored: bool) -> None:
-        """Look at the object again, and at whoever wanted what could not be made; after a pause, if it was refused."""
+        """Reconcile the object again, and the owners of one that could not be made; after a pause, if refused."""
         context = self._context
-        whom = [write.ref, *self._put_off.pop(write.ref, ())]
+        again = [write.ref, *self._put_off.pop(write.ref, ())]
         if isinstance(write, Create) and not stored:
             meta = write.body.metadata
-            whom += [Ref.named(owner.kind, meta.namespace, owner.name) for owner in meta.owner_references]
+            again += [Ref.named(owner.kind, meta.namespace, owner.name) for owner in meta.owner_references]
         refusals = 0 if stored else context.executor.refusals.get(write.ref, 0)
-        for ref in whom:
+        for ref in again:
             if refusals:
                 self._refused.set(ref, Millis(context.now + backoff_ms(refusals)))
             else:
                 context.updates.follow_ups.enqueue(ref)
 
     def forget(self, ref: Ref) -> None:
-        """It is gone: nobody looks at it because of a time."""
+        """The object is gone: its timers stop."""
         for known in self._controllers.get(ref.kind, ()):
             self._later.set((known.number, ref), None)

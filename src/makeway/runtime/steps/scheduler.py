@@ -1,9 +1,9 @@
 """Decides: at most one cycle per step, the writes that come of it, and what becomes of them.
 
-A head that makes a cycle fail is taken out of its line, and a verdict that cannot be written is taken back: all others
+A head that makes a cycle fail is taken out of its queue, and a verdict that cannot be written is taken back: all others
 go on (0081). A workload whose admission or evictions the Store refuses is decided about again, after a pause.
 
-Not here: the decisions (``core.cycle``), the writes that a verdict comes to (``scheduling.plans``).
+Not here: the decisions (``core.cycle``), the writes of a verdict (``scheduling.plans``).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from makeway.runtime.steps.reconciler import Reconciler
 from makeway.runtime.updates.context import CYCLE, LOWERING
 from makeway.runtime.workqueue import Timers, backoff_ms
 
-TURNS_PER_STEP = 1000  # of heads that are only passed over
-TELLING = "controllers.Scheduling"  # who may give up on an object here
+TURNS_PER_STEP = 1000  # cycles per step in which all heads are only passed over
+TELLING = "controllers.Scheduling"  # the part that may give up on an object here
 PARITY_PAUSES_MS = (1, 2, 4, 8, 10)  # between cycles without an admission (S-5.1)
 
-Turn = Literal["idle", "passed", "decided"]  # nobody is due; heads only took their turns; a cycle decided something
+Turn = Literal["idle", "passed", "decided"]  # no head is due; heads were only passed over; a cycle decided something
 
 
 class ClaimEnds:
@@ -46,7 +46,7 @@ class ClaimEnds:
         return claims.next_deadline(self._context.state)
 
     def work(self, now: Millis) -> int:
-        """End those whose time is up."""
+        """End the claims whose deadline has passed."""
         deadline = self.next_at()
         if deadline is None or now < deadline:
             return 0
@@ -55,7 +55,7 @@ class ClaimEnds:
         return 1
 
     def check(self) -> None:
-        """An engine before this one stored a claim and did not live to ask its victims: nobody waits for that (P15)."""
+        """End claims that an earlier engine stored without evicting the victims: those would wait for nothing (P15)."""
         state = self._context.state
         for known in list(state.claims.within(sorted(state.claims.of_queue))):
             if any(not victim.evicted for victim in claims.still_charged(state, known.claim)):
@@ -74,7 +74,7 @@ class ClaimEnds:
 
 
 class _ParityPause:
-    """The recorded system looks at every head in every cycle; it pauses so as not to spin."""
+    """The recorded system evaluates every head in every cycle; it pauses so as not to spin."""
 
     def __init__(self) -> None:
         self._until: Millis | None = None
@@ -134,21 +134,21 @@ class Scheduler:
         for action in list(self.plans.late(self._context.view, now)):
             self._context.submit(action)
             count += 1
-        self._heed_silence()
+        self._report_troubles()
         return count
 
-    def tell_rested(self) -> int:
+    def tell_unevaluated(self) -> int:
         """No head is due: workloads that no cycle evaluates are told why they wait, a bounded number per step."""
         context = self._context
-        if not self.plans.resting.is_due(context.now):
+        if not self.plans.unevaluated.is_due(context.now):
             return 0
-        for action in list(self.plans.rested(context.view, context.now)):
+        for action in list(self.plans.tell_unevaluated(context.view, context.now)):
             context.submit(action)
-        self._heed_silence()
+        self._report_troubles()
         return 1
 
-    def _heed_silence(self) -> None:
-        """Workloads of whom nobody could say why they wait."""
+    def _report_troubles(self) -> None:
+        """Report the workloads for which no reason could be computed."""
         troubles, self.plans.troubles[:] = list(self.plans.troubles), []
         for trouble in troubles:
             self._context.gave_up(trouble.about, TELLING, trouble.error)
@@ -164,20 +164,20 @@ class Scheduler:
             self.plans.note(stored, self._context.view, self._context.now)
 
     def note_changes(self) -> None:
-        """Workloads that joined a queue or may have to be told something else, and those that cannot be read."""
+        """Note workloads that joined a queue or may need another status, and those that cannot be read."""
         follow_ups = self._context.updates.follow_ups
         for ref in follow_ups.queued:
             self.note_waiting(ref)
         follow_ups.queued.clear()
         for queue in sorted(follow_ups.reworded):
-            self.plans.resting.note_queue(queue, self._context.view, self._context.now)
+            self.plans.unevaluated.note_queue(queue, self._context.view, self._context.now)
         follow_ups.reworded.clear()
         for ref in follow_ups.unread:
-            self._say_aside(ref)
+            self._tell_set_aside(ref)
         follow_ups.unread.clear()
 
-    def _say_aside(self, ref: Ref[WireWorkload]) -> None:
-        """A Workload cannot wait in any line: its condition says so."""
+    def _tell_set_aside(self, ref: Ref[WireWorkload]) -> None:
+        """A Workload cannot wait in any queue: its condition says so."""
         stored, aside = self._context.view.get(ref), self._context.set_aside
         told = [words(part, cause) for part in (LOWERING, CYCLE) if (cause := aside.cause(ref, part)) is not None]
         if stored is not None and told:
@@ -185,7 +185,7 @@ class Scheduler:
             self._context.submit(Action(Change(ref, edit, uid=stored.metadata.uid)))
 
     def forget(self, key: WorkloadKey) -> None:
-        """It is gone."""
+        """The workload is gone."""
         self.plans.forget(key)
         self.plans.issues.forget(key)
         self._retries.set(key, None)
@@ -193,7 +193,7 @@ class Scheduler:
     # --- the cycle ---
 
     def cycle(self) -> Turn:
-        """Carry out the next cycle, if somebody is due."""
+        """Carry out the next cycle, if a head is due."""
         context = self._context
         if self._pause is not None and self._pause.is_on(context.now):
             return "idle"
@@ -215,9 +215,9 @@ class Scheduler:
         return "decided"
 
     def _next_plan(self) -> Plan | None:
-        """The plan of the next cycle, carried out; None: nobody is due.
+        """The plan of the next cycle, carried out; None: no head is due.
 
-        Where all heads only take their turns, and nothing is under way that they could wait for, the next ones follow.
+        Where all heads are only passed over, and nothing is under way that they could wait for, the next heads follow.
         """
         context, state = self._context, self._context.state
         plan: Plan | None = None
@@ -246,7 +246,7 @@ class Scheduler:
             self._context.probe(CYCLE, workload_ref(workload.key))
 
     def _write(self, cycle: Cycle) -> None:
-        """All writes are made of the state that the plan left, before the first of them changes it."""
+        """All writes are made from the state that the plan left, before the first of them changes it."""
         context, plan = self._context, cycle.plan
         actions: list[Action] = []
         for index, verdict in enumerate(plan.verdicts):
@@ -263,14 +263,14 @@ class Scheduler:
             context.submit(action)
 
     def _take_out(self, workload: Workload, error: Exception) -> None:
-        """No cycle can decide about this head: it is out of the line until it changes, and others have its turn."""
+        """No cycle can decide about this head: it is out of its queue until it changes, and the next one follows."""
         ref = workload_ref(workload.key)
         self._context.gave_up(ref, CYCLE, error)
         self.plans.forget(workload.key)
         self._context.updates.workloads.take_out(ref)
 
     def _take_back(self, verdict: Verdict, error: Exception) -> None:
-        """What was decided about a head cannot be written: the state forgets it, and the head is out of the line."""
+        """A verdict about a head cannot be written: the state forgets it, and the head is out of its queue."""
         if verdict.claim is not None:
             claims.end(self._context.state, verdict.workload.key, "it cannot be written", self._context.now)
         self._take_out(verdict.workload, error)
@@ -282,7 +282,7 @@ class Scheduler:
     def answered(self, action: Action, stored: bool) -> None:
         """A write is stored, or never will be.
 
-        Whoever could not have all the evictions it asked for is planned anew, at once or after a pause (S-10.1).
+        A preemptor that did not get all its evictions is planned anew, at once or after a pause (S-10.1).
         """
         failed = self.plans.answered(action, stored)
         if failed is not None:
@@ -296,9 +296,9 @@ class Scheduler:
             self._unadmitted.append(write.ref)
 
     def pause_unadmitted(self) -> None:
-        """A workload whose admission the Store refuses for good is not admitted again at once, time after time.
+        """A workload whose admission the Store refuses for good waits for a pause before it is admitted again.
 
-        After the wakes: to take its admission back was one, for those that had lost to it.
+        Called after the wakes, because taking its admission back wakes the workloads that had lost to it.
         """
         failed, self._unadmitted = self._unadmitted, []
         for ref in failed:

@@ -1,4 +1,4 @@
-"""What controllers read: the stored objects as far as they are known, and the state of the scheduler."""
+"""What controllers read: the known stored objects, and the state of the scheduler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from makeway.runtime.objects import ObjectCache
 
 
 class EngineView:
-    """See ``controllers.contract.View``. Controllers read all the time, so what the cache answers is asked of it."""
+    """See ``controllers.contract.View``. Controllers read all the time, so the cache answers directly."""
 
     __slots__ = ("all", "get", "in_local_queue", "owned", "policy", "state")
 

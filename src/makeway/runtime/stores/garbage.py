@@ -1,4 +1,4 @@
-"""What goes with its owner: whom a collector has to look at, and what it asks of owners and dependents.
+"""What goes with its owner: objects to be checked by the collector, and what it asks of owners and dependents.
 
 The collector itself is in ``rules``, where it can write.
 """
@@ -14,7 +14,7 @@ from makeway.runtime.ports import Stored, kind_key
 
 
 class Suspects:
-    """Uids, each once. From the first ``mark`` until ``forget`` all that is done here can be undone."""
+    """Uids to be checked, each once. Between the first ``mark`` and ``forget`` all changes of it can be undone."""
 
     def __init__(self) -> None:
         self._uids: OrderedDict[str, None] = OrderedDict()
@@ -24,7 +24,7 @@ class Suspects:
         return len(self._uids)
 
     def add(self, uids: Iterable[str]) -> None:
-        """Who is suspected already keeps its place."""
+        """A uid that is there already keeps its place."""
         for uid in uids:
             if uid not in self._uids:
                 self._uids[uid] = None
@@ -32,7 +32,7 @@ class Suspects:
                     self._done.append((uid, True))
 
     def take(self) -> str:
-        """The one that was suspected first; it is none any more."""
+        """Remove and return the uid that was added first."""
         uid, _ = self._uids.popitem(last=False)
         if self._done is not None:
             self._done.append((uid, False))
@@ -60,7 +60,7 @@ class Suspects:
 
 
 def is_lasting(each: Stored) -> bool:
-    """A namespace that nobody can delete: neither does it go with an owner that somebody gave it."""
+    """Whether it is a namespace that cannot be deleted: it does not go with an owner either."""
     return kind_key(each.kind) == ("", "Namespace") and each.name in LASTING_NAMESPACES
 
 

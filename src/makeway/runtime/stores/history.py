@@ -15,8 +15,8 @@ FIRST_REVISION = 1  # as etcd begins: "0" never names a state, but asks for any
 class History:
     """The last changes, one for each revision; at least ``keep`` of them once there were so many, at most twice.
 
-    Fewer where they are large: no more than ``bytes_max`` of states that nobody else holds are kept for their sake.
-    One that begins at a later revision knows nothing of what was before: who asks for it is told Expired.
+    Fewer where they are large: of states that are kept for the history alone there are at most ``bytes_max`` bytes.
+    A history that begins at a later revision knows nothing of earlier ones: reading there raises Expired.
     """
 
     def __init__(self, keep: int, revision: int = FIRST_REVISION, bytes_max: int = BYTES_MAX) -> None:
@@ -93,7 +93,7 @@ class History:
 
 
 class HistoryWatch:
-    """A place in the history. It holds nothing else, so that a watch that nobody polls costs nothing."""
+    """A place in the history. It holds nothing else, so that a watch that is never polled costs nothing."""
 
     def __init__(self, history: History, chosen: Filter, place: int, first: Sequence[Stored], bookmarks: bool) -> None:
         self._history = history
@@ -110,7 +110,7 @@ class HistoryWatch:
         return None if self._first else self._place
 
     def move(self, place: int) -> None:
-        """Go on from a later place: what lies between was told by somebody else."""
+        """Go on from a later place: the events in between were told in another way."""
         self._place = self._told = place
 
     def poll(self, limit: int = 1000, bytes_max: int = BYTES_MAX) -> Sequence[WatchEvent]:

@@ -103,7 +103,7 @@ class StoredObjects:
         return len(self._objects.get(key, ()))
 
     def _at(self, chosen: Filter, revision: int) -> tuple[Mapping[Place, Stored], Sequence[Place]]:
-        """The objects of a kind as they were at ``revision``, and the places of those that come into question."""
+        """The objects of a kind as they were at ``revision``, and the places of those that a filter may choose."""
         key = chosen.key
         objects = self._objects.get(key, {})
         changes = list(self._history.after(revision, key))
@@ -126,25 +126,25 @@ class StoredObjects:
         return ChainMap(there, objects), places
 
     def within(self, namespace: str) -> Iterator[Stored]:
-        """All that is in a namespace, of whatever kind, in no order; nothing may be written meanwhile."""
+        """All objects in a namespace, of whatever kind, in no order; nothing may be written meanwhile."""
         for objects in self._objects.values():
             for each in objects.values():
                 if each.namespace == namespace:
                     yield each
 
     def all(self) -> Iterator[Stored]:
-        """All there is, in no order; nothing may be written meanwhile."""
+        """All objects, in no order; nothing may be written meanwhile."""
         for objects in self._objects.values():
             yield from objects.values()
 
     # --- changes ---
 
     def restore(self, each: Stored) -> None:
-        """Put in what was there when the history began."""
+        """Put in an object that was there when the history began."""
         self._keep(each, None)
 
     def apply(self, change: Revision) -> None:
-        """The next revision."""
+        """Put in the next revision."""
         if change.type == "DELETED":
             self._drop(change.before or change.after)
         else:
@@ -166,7 +166,7 @@ class StoredObjects:
 
 @dataclass(frozen=True, slots=True)
 class PageItems:
-    """What comes into question for a page: all of the rest of a list, or as much of it as was asked for."""
+    """The candidates for a page: the whole rest of a list, or as many as were asked for."""
 
     revision: int
     items: list[Stored]
@@ -183,7 +183,7 @@ class PageItems:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Where a watch begins, and what there is that it may have to tell."""
+    """Where a watch begins, and the objects that it may have to tell."""
 
     history: History
     place: int
@@ -195,7 +195,7 @@ class Beginning:
 
 
 class Order:
-    """Places in order. Sorted when somebody asks, and then only as far as there was a change."""
+    """Places in order. They are sorted when they are read, and then only as far as there was a change."""
 
     def __init__(self) -> None:
         self._places: list[Place] = []

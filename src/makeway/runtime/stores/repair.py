@@ -1,4 +1,4 @@
-"""What was stored once and cannot be read any more: as much of it as it takes to put something better in its place."""
+"""Objects that were stored once and cannot be read any more: what can be read of them, so that they can be replaced."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_readable(each: Stored) -> bool:
 
 
 def readable(each: Stored) -> Any:
-    """The value of an object; of one that cannot be read only its metadata, and its status where that can be."""
+    """The value of an object; of one that cannot be read only its metadata, and its status where that can be read."""
     if is_readable(each):
         return each.value()
     whole = each.tree()
@@ -35,7 +35,7 @@ def readable(each: Stored) -> Any:
 
 
 def readable_but_for_status(each: Stored) -> Any:
-    """The value of an object that is to have another status. Raises Invalid where the rest cannot be read."""
+    """The value of an object that gets another status. Raises Invalid where the rest cannot be read."""
     if is_readable(each):
         return each.value()
     try:

@@ -8,8 +8,8 @@ Time comes from ``clock``, uids and name suffixes from ``names``: equal calls gi
 Promises: a call that raises has changed nothing; a call costs what it touches, never the number of objects, but for
 ``list``; no write makes an object larger than ``OBJECT_BYTES_MAX``, none of our own larger than ``OWN_BYTES_MAX``.
 
-Kinder than an API server in one thing: what only the server may set is not refused in a body but passed over. Not
-here: who takes away all that is in a namespace, who owns which field. One thread at a time.
+Kinder than an API server in one thing: fields that only the server may set are not refused in a body but ignored. Not
+here: what empties a namespace, which client owns which field. One thread at a time.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ GENERATED_PREFIX_MAX = 58  # the API server cuts a generateName here, to leave r
 
 Admission = Callable[
     [StoredObjects, Kind, KubernetesObject, Stored | None], KubernetesObject
-]  # what is there, the object, and as it was -> as it is to be
+]  # the present object, the new one, and its first form -> what is stored
 
 
 class ReadBody(NamedTuple):
@@ -87,12 +87,12 @@ class ReadBody(NamedTuple):
     problems: Problems
 
     def rules(self, broken: Sequence[Problem]) -> Problems:
-        """Broken rules at the paths that the writer knows."""
+        """Broken rules, at the paths that the writer knows."""
         return codec.respelled(broken, self.kind, self.version)
 
 
 class Mark(NamedTuple):
-    """A moment of ``StoreRules``: what was written and suspected by then."""
+    """A moment of ``StoreRules``: the writes and suspects up to then."""
 
     revision: int
     suspects: int
@@ -101,11 +101,11 @@ class Mark(NamedTuple):
 class StoreRules(StoredObjects):
     """See ``runtime.ports.Store``. What goes beyond it: ``collect``, ``compact``, ``uncommitted`` and ``take_back``.
 
-    ``looks``: how many objects the garbage collector looks at within a call, None for all; what is left waits for
-    ``collect``. ``on_trouble`` is told of each that it cannot deal with; without it the call fails. ``careful``:
-    whether our own writes (structs and patches) are held against limits and rules too; trees always are. ``mode``: what
-    becomes of unknown fields. ``admission`` completes what is to be stored, or refuses it; what is created has its uid
-    and name by then. ``advice``: warnings about the last body that was judged.
+    ``looks``: how many objects the garbage collector checks within a call, None for all; what is left waits for
+    ``collect``. ``on_trouble`` is called with each that it cannot deal with; without it the call fails. ``careful``:
+    whether our own writes (structs and patches) are checked against limits and rules too; trees always are. ``mode``:
+    what becomes of unknown fields. ``admission`` completes an object before it is stored, or refuses it; a created
+    object has its uid and name by then. ``advice``: warnings about the last body that was checked.
     """
 
     def __init__(
@@ -126,8 +126,8 @@ class StoreRules(StoredObjects):
         self._around = context or ValidationContext()
         self._by_uid: dict[str, Stored] = {}
         self._dependents: dict[str, dict[str, None]] = {}  # uid of an owner -> uids of what it owns
-        self._suspects = Suspects()  # whom the collector has to look at
-        self._unmovable: set[str] = set()  # uids of dependents that it could not change; as they are, they stay so
+        self._suspects = Suspects()  # objects that the collector has to check
+        self._unmovable: set[str] = set()  # uids of dependents that it could not change; tried again after a change
 
     def create(self, body: Body) -> Stored:
         written = self._read(_without_status(body))
@@ -189,7 +189,7 @@ class StoreRules(StoredObjects):
         return self._settled(self._change(old, value, judged, most=_most(body)))
 
     def _put_status(self, body: Wire) -> Stored:
-        """A status of our own making, which is not judged: nothing else can have changed."""
+        """A status of our own making, which is not checked: nothing else can have changed."""
         written = self._read(body)
         old = self._present(written.kind.stored, _meta(written.value), written.problems)
         before, status = old.value(), written.value.status
@@ -223,7 +223,7 @@ class StoreRules(StoredObjects):
     # --- steps of a write ---
 
     def put(self, old: Stored, value: KubernetesObject) -> Stored:
-        """A change of our own making, of status and all; it is not judged."""
+        """A change of our own making, of status and all; it is not checked."""
         return self._settled(self._change(old, value, most=OWN_BYTES_MAX))
 
     def _judges(self, body: Body) -> bool:
@@ -234,7 +234,7 @@ class StoreRules(StoredObjects):
         refuse(problems)
 
     def _read(self, body: Body) -> ReadBody:
-        """A body with what its shape says against it; Invalid where there is no value."""
+        """Read a body, with the problems of its shape; Invalid where there is no value."""
         if isinstance(body, Wire) and not self._careful:
             named_as = {"apiVersion": getattr(body, "api_version", ""), "kind": getattr(body, "kind", "")}
             kind = _served(named_as)
@@ -265,7 +265,7 @@ class StoreRules(StoredObjects):
         raise AlreadyExists(f"{called(kind, name)} already exists, the server was not able to generate a unique name")
 
     def _present(self, kind: Kind, meta: ObjectMeta, problems: Problems) -> Stored:
-        """What a body speaks of, if that is what is there."""
+        """The object that a body names, if uid and resourceVersion are the present ones."""
         if not meta.name:
             raise Invalid([*problems, Problem("metadata.name", "required", cause="Required")])
         old = self.get(kind, meta.namespace if kind.namespaced else "", meta.name)
@@ -275,9 +275,9 @@ class StoreRules(StoredObjects):
     def _change(
         self, old: Stored, value: KubernetesObject, written: ReadBody | None = None, *, most: int | None = None
     ) -> Stored:
-        """Put ``value`` in the place of ``old``; what only the store may set is taken from ``old``.
+        """Put ``value`` in the place of ``old``; fields that only the store may set are taken from ``old``.
 
-        ``written`` is the body that it was made of, where that is to be judged; ``most``: bytes that it may have.
+        ``written`` is the body that it was made of, where that is checked; ``most``: bytes that it may have.
         """
         before = readable(old)
         given = before.metadata
@@ -293,7 +293,7 @@ class StoreRules(StoredObjects):
         if written is not None:
             if is_readable(old):
                 rules = validate_update(before, value, self._around, updated_as=written.kind)
-            else:  # it is repaired: there is nothing to compare with
+            else:  # the object is repaired: there is nothing to compare with
                 rules = validate(value, self._around)
             problems = self._new_ones([*written.problems, *problems, *written.rules(rules)], old, written)
         self._refuse(problems)
@@ -311,9 +311,9 @@ class StoreRules(StoredObjects):
         return changed
 
     def _new_ones(self, problems: Problems, old: Stored, written: ReadBody) -> Problems:
-        """Without those that ``old`` has: what an older server took can still be changed in all that is not wrong.
+        """Without the problems that ``old`` has: an object that an older server took can still be changed elsewhere.
 
-        In parts that Kubernetes defines only, and never what nobody knows.
+        In parts that Kubernetes defines only, and never for unknown fields.
         """
         if not has_errors(problems):
             return problems
@@ -329,7 +329,7 @@ class StoreRules(StoredObjects):
     def _delete(self, old: Stored, propagation: Propagation | None, grace: int | None) -> Stored:
         try:
             value = old.value()
-        except msgspec.ValidationError:  # no update of it can be judged, so nobody could take its finalizers
+        except msgspec.ValidationError:  # no update of it can be checked, so its finalizers could never be taken away
             return self._remove(old)
         meta = value.metadata
         finalizers = deletion_finalizers(meta.finalizers, propagation)
@@ -341,7 +341,7 @@ class StoreRules(StoredObjects):
             meta = replace(meta, deletion_timestamp=until, generation=next_generation(meta.generation))
         elif seconds < (held := meta.deletion_grace_period_seconds or 0):
             asked_at = meta.deletion_timestamp.millis - held * 1000
-            if meta.deletion_timestamp.millis >= LAST_MILLIS:  # so long that nobody knows any more since when
+            if meta.deletion_timestamp.millis >= LAST_MILLIS:  # cut to the latest time there is: its start is unknown
                 asked_at = self._now().millis
             until = Time.of_millis(asked_at + seconds * 1000)
             meta = replace(meta, deletion_timestamp=until)
@@ -351,12 +351,12 @@ class StoreRules(StoredObjects):
         if meta == value.metadata:
             return old
         self._suspects.add([old.uid])
-        if FOREGROUND in finalizers:  # it is looked at again for each that goes, but they only once
+        if FOREGROUND in finalizers:  # the owner is checked again for each dependent that goes, a dependent only once
             self._suspects.add(self._dependents.get(old.uid, ()))
         return self._commit(old.kind, replace(value, metadata=meta), old)
 
     def _commit(self, kind: Kind, value: KubernetesObject, old: Stored | None, *, most: int | None = None) -> Stored:
-        """Without ``most`` nothing is weighed: a deletion adds its mark, whatever there is."""
+        """Without ``most`` the size is not checked: a deletion adds its mark, whatever there is."""
         meta = _cleaned(value.metadata, resource_version=str(self._history.revision + 1))
         new = Stored.made(kind, replace(value, metadata=meta))
         if most is not None:
@@ -365,7 +365,7 @@ class StoreRules(StoredObjects):
         return new
 
     def _remove(self, old: Stored, value: KubernetesObject | None = None) -> Stored:
-        """It is gone. ``value`` is its last state, where a write took the last finalizer."""
+        """Remove an object. ``value`` is its last state, where a write took the last finalizer."""
         last = old if value is None else Stored.read(old.kind, codec.encode(value))
         last = last.at(str(self._history.revision + 1))
         self.apply(Revision("DELETED", old, last))
@@ -408,7 +408,7 @@ class StoreRules(StoredObjects):
         return Mark(self._history.revision, self._suspects.mark())
 
     def take_back(self, mark: Mark) -> None:
-        """Be as at ``mark``, which must not be older than the last ``compact``; as if nothing had been since.
+        """Undo all writes since ``mark``, which must not be older than the last ``compact``.
 
         Also in the midst of a call that failed.
         """
@@ -423,15 +423,15 @@ class StoreRules(StoredObjects):
         super().compact(keep)
         self._suspects.forget()
 
-    # --- what lost its owner ---
+    # --- garbage collection ---
 
     @property
     def has_suspects(self) -> bool:
-        """Whether there is something for ``collect`` to look at."""
+        """Whether there is something for ``collect`` to check."""
         return bool(self._suspects)
 
     def suspect_remains(self) -> None:
-        """Of what was restored: all that a collector who was cut short would still have looked at."""
+        """After a restore: suspect all objects that a collector which was cut short would still have checked."""
         self._suspects.add([each.uid for each in self.all() if self._may_remain(each)])
 
     def _may_remain(self, each: Stored) -> bool:
@@ -440,9 +440,9 @@ class StoreRules(StoredObjects):
         return any(uid not in self._by_uid or self._by_uid[uid].deleting for uid in each.owners)
 
     def collect(self, most: int | None = None) -> int:
-        """Do what the garbage collector has to do, to the end or for so many objects; how many it looked at.
+        """Do what the garbage collector has to do, to the end or for so many objects; return how many it checked.
 
-        Each look deletes, marks or releases something, or ends there, so that it comes to an end.
+        Each check deletes, marks or releases an object, or ends there, so that the collection comes to an end.
         """
         looks = 0
         while self._suspects and (most is None or looks < most):
@@ -478,9 +478,7 @@ class StoreRules(StoredObjects):
             self._let_go(each, releasing)
             each = self._by_uid.get(each.uid, each)
         if releases_dependents(each):
-            if any(
-                uid not in self._unmovable for uid in self._dependents.get(each.uid, ())
-            ):  # they are looked at first
+            if any(uid not in self._unmovable for uid in self._dependents.get(each.uid, ())):  # they are checked first
                 self._suspects.add((*self._dependents[each.uid], each.uid))
             else:
                 self._drop_finalizer(each, ORPHAN)
@@ -507,7 +505,7 @@ class StoreRules(StoredObjects):
     def _is_gone(self, reference: OwnerReference, dependent: Stored) -> bool:
         kind = find_kind(reference.api_version, reference.kind)
         if kind is None:
-            return False  # nobody can know
+            return False  # nothing is known of such an owner
         owner = self._by_uid.get(reference.uid)
         if owner is None or (owner.kind, owner.name) != (kind.stored, reference.name):
             return True
@@ -544,7 +542,7 @@ def _with_meta(each: Stored, **changes: object) -> KubernetesObject:
 
 
 def _cleaned(meta: ObjectMeta, **changes: object) -> ObjectMeta:
-    """Without what nobody keeps any more."""
+    """Metadata without the fields that are not stored."""
     return replace(meta, self_link="", **changes)
 
 
@@ -564,7 +562,7 @@ def refuse(problems: list[Problem]) -> None:
 
 
 def _most(body: Body) -> int:
-    """How many bytes an object may have that is made of a body; our own are structs."""
+    """How many bytes the object of a body may have; bodies of our own are structs."""
     return OWN_BYTES_MAX if isinstance(body, Wire) else OBJECT_BYTES_MAX
 
 
@@ -582,7 +580,7 @@ def _blank(type_: type[Wire]) -> Any:
 
 
 def _without_status(body: Body) -> Body:
-    """A body as the main resource reads it: the status is not even looked at."""
+    """A body as the main resource reads it: the status is not even read."""
     if isinstance(body, Wire):
         return replace(body, status=_blank(type(body)).status) if hasattr(body, "status") else body
     if isinstance(body, codec.Reading):

@@ -3,7 +3,7 @@
 ``state_updates`` is the door: it knows which kind goes to which part.
 
 - ``context``: what the parts share, and what follows from a change until the engine works it off
-- ``reading``: what an object comes to; ``comparing``: which changes of a Workload count
-- ``workloads``: who waits and who holds quota; ``surroundings``: what workloads depend on, namespaces and the like
+- ``reading``: what an object is lowered to; ``comparing``: which changes of a Workload count
+- ``workloads`` and ``places``: which workloads wait and which hold quota
 - ``configuration``: queues, cohorts, flavors and checks
 """

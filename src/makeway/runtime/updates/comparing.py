@@ -1,4 +1,4 @@
-"""Which changes of a Workload count: for the state, for its place in the line, and for the rounds it takes part in."""
+"""Which changes of a Workload count: for the state, for its place in the queue, and for the rounds it takes part in."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ENDS_ROUNDS = frozenset({"ClusterQueueStopped", "LocalQueueStopped", "NodeFailur
 
 
 def is_seen_alike(before: Workload, after: Workload) -> bool:
-    """Whether two states of a Workload are the same to all that lowering reads, so to all that decisions depend on."""
+    """Whether two states of a Workload are equal in all that lowering reads, and so in all that decisions depend on."""
     old, new = before.status or NO_STATUS, after.status or NO_STATUS
     if old is new and before.spec is after.spec:
         was, now = before.metadata, after.metadata
@@ -30,7 +30,7 @@ def is_seen_alike(before: Workload, after: Workload) -> bool:
 
 
 def _seen(workload: Workload, status: WorkloadStatus) -> tuple[object, ...]:
-    """What else is compared of a Workload."""
+    """The other fields of a Workload that are compared."""
     meta, spec = workload.metadata, workload.spec
     return (
         meta.generation, _is_leaving(workload), meta.annotations, meta.owner_references,
@@ -41,7 +41,7 @@ def _seen(workload: Workload, status: WorkloadStatus) -> tuple[object, ...]:
 
 
 def _is_condition_seen_alike(a: Condition, b: Condition) -> bool:
-    """Of why there is no quota only OnHold counts; a time counts where something is True since."""
+    """Of the reasons for having no quota only OnHold counts; a time counts only where the condition is True."""
     if a.type != b.type or a.status != b.status:
         return False
     if a.status == "True" and a.last_transition_time != b.last_transition_time:
@@ -55,7 +55,7 @@ def is_same_shape(before: Workload, after: Workload) -> bool:
 
 
 def is_blameless(workload: Workload) -> bool:
-    """Whether a workload that lost its quota did so by no quarrel and no failure of its own (S-19.3.2)."""
+    """Whether a workload lost its quota by no contention and no failure of its own: its rounds end (S-19.3.2)."""
     status = workload.status or NO_STATUS
     conditions = {each.type: each for each in status.conditions}
     reserved, evicted = conditions.get("QuotaReserved"), conditions.get("Evicted")

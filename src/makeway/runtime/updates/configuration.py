@@ -1,4 +1,4 @@
-"""Queues, cohorts, flavors and checks: their changes are gathered, and taken in all at once."""
+"""Queues, cohorts, flavors and checks: their changes are gathered, and applied all at once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class QueueConfiguration:
         self._changed: dict[Ref, None] = {}
 
     def changed(self, ref: Ref, before: Configuring | None, after: Configuring | None) -> None:
-        """Heed an object if what it asks for has changed; of an AdmissionCheck its status counts too."""
+        """Heed a change of the spec of an object; of an AdmissionCheck the status counts too."""
         is_same = (
             before is not None
             and after is not None
@@ -47,7 +47,7 @@ class QueueConfiguration:
         self._changed[ref] = None
 
     def configure(self) -> None:
-        """Take in all changes of the configuration at once."""
+        """Apply all changes of the configuration at once."""
         if not self._changed:
             return
         changed, self._changed = self._changed, {}
@@ -63,7 +63,7 @@ class QueueConfiguration:
         self._look_at_stopped(changed, is_active ^ was_active)
 
     def _read(self) -> list[Ref]:
-        """Read all anew, beside what has changed; those that can be read again, or no longer, though nobody asked."""
+        """Read all objects anew; return those that can be read again, or no longer, although they did not change."""
         reader, set_aside = self._reader, self._context.set_aside
         unread = set_aside.of(LOWERING)
         flavors = reader.all(RESOURCE_FLAVOR, flavor_of)
@@ -72,7 +72,7 @@ class QueueConfiguration:
         return sorted(unread ^ set_aside.of(LOWERING))
 
     def _wake(self, changed: Iterable[Ref], trees_before: Mapping[QueueName, list[QueueName]]) -> None:
-        """Queues that may gain from a change, and those that are in another tree now."""
+        """Wake queues that may gain from a change, and those that are in another tree now."""
         follow_ups = self._context.follow_ups
         for ref in self._one_of_each_tree(changed):
             woken = set(self._woken_by(ref, trees_before))
@@ -84,7 +84,7 @@ class QueueConfiguration:
                 follow_ups.reworded.update(tree, after)
 
     def _look_at_all(self) -> None:
-        """At all queues, and at what they refer to."""
+        """Reconcile all queues, and the objects that they refer to."""
         follow_ups = self._context.follow_ups
         for name in sorted(self._context.state.queues):
             follow_ups.held.add(name)
@@ -94,7 +94,7 @@ class QueueConfiguration:
                 follow_ups.enqueue(Ref.of(value))
 
     def _one_of_each_tree(self, changed: Iterable[Ref]) -> list[Ref]:
-        """All that changed, but of the Cohorts of a tree only the first: each of them would wake the same queues."""
+        """All changed objects, but of the Cohorts of a tree only the first: all of them would wake the same queues."""
         found: dict[object, Ref] = {}
         for ref in changed:
             node = self._context.state.tree.cohorts.get(ref.name) if ref.kind == "Cohort" else None
@@ -122,7 +122,7 @@ class QueueConfiguration:
         return queues
 
     def _look_at_stopped(self, changed: Iterable[Ref], switched: Iterable[QueueName]) -> None:
-        """Workloads of a queue that changed: it may have been stopped, started, or list other checks.
+        """Reconcile workloads of a queue that changed: it may be stopped, started, or list other checks.
 
         ``switched`` have become active or inactive, be it because of a flavor, a check or a cohort.
         """

@@ -1,4 +1,4 @@
-"""What the parts of the state's updates share, and what follows from a change until the engine works it off."""
+"""What the parts of the state's updates share, and what the engine has to do after a change."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from makeway.runtime.objects import ObjectCache
 from makeway.runtime.set_aside import SetAside
 
 CONFIGURING = ("ClusterQueue", "Cohort", "ResourceFlavor", "AdmissionCheck")
-LOWERING, STATE, CYCLE = "lowering", "state", "cycle"  # who may give up on an object here
+LOWERING, STATE, CYCLE = "lowering", "state", "cycle"  # the parts that may give up on an object here
 
 
 class FollowUps:
-    """What the engine has still to do because of changes; it empties each of these when it has."""
+    """What the engine has still to do because of changes; it empties each of these afterwards."""
 
     __slots__ = (
         "_queues_of", "_state", "backoffs", "enqueued", "figures", "held", "queued", "released", "reworded", "unread",
@@ -25,16 +25,18 @@ class FollowUps:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._queues_of: dict[tuple[QueueName, LocalName], tuple[Ref, ...]] = {}  # whose figures a workload counts in
-        self.enqueued: dict[Ref, None] = {}  # objects to be looked at
+        self._queues_of: dict[tuple[QueueName, LocalName], tuple[Ref, ...]] = {}  # where a workload counts
+        self.enqueued: dict[Ref, None] = {}  # objects to be reconciled
         self.woken: set[QueueName] = set()
-        self.released: set[QueueName] = set()  # woken because somebody left, and for nothing else
-        self.held: set[QueueName] = set()  # who holds quota here has changed: the expiry timer is to be set again
-        self.backoffs: dict[WorkloadKey, Millis | None] = {}  # who backs off, and until when
+        self.released: set[QueueName] = set()  # woken because a workload left, and for nothing else
+        self.held: set[QueueName] = set()  # their holders have changed: the expiry timer is to be set again
+        self.backoffs: dict[WorkloadKey, Millis | None] = {}  # workloads that back off, and until when
         self.figures: dict[Ref, None] = {}  # queues whose figures have changed
         self.queued: dict[Ref[WireWorkload], None] = {}  # Workloads that joined a queue although they did not change
-        self.reworded: set[QueueName] = set()  # queues in which all that wait may have to be told something else
-        self.unread: dict[Ref[WireWorkload], None] = {}  # those that would wait if they could be read; to be told
+        self.reworded: set[QueueName] = set()  # queues in which all waiting workloads may need another status
+        self.unread: dict[
+            Ref[WireWorkload], None
+        ] = {}  # Workloads that would wait if they could be read; their status says so
 
     def enqueue(self, ref: Ref) -> None:
         self.enqueued.setdefault(ref)
@@ -43,11 +45,11 @@ class FollowUps:
         self.woken.update(queues)
 
     def note_held(self, workload: Workload) -> None:
-        """It has come to hold or wait in its queue, or has left it."""
+        """A workload has come to hold quota or wait in its queue, or has left it."""
         self.held.add(workload.queue)
         self.note_figures(workload)
         node = self._state.tree.queues.get(workload.queue) if self._state.policy.fair_sharing else None
-        for cohort in () if node is None else node.ancestors():  # their shares change with it
+        for cohort in () if node is None else node.ancestors():  # their shares change with the queue
             self.figures[Ref(COHORT, "", cohort.name)] = None
 
     def note_figures(self, workload: Workload) -> None:
@@ -60,7 +62,7 @@ class FollowUps:
             self.figures[ref] = None
 
     def forget_queues(self) -> None:
-        """Some of them may be gone."""
+        """Some queues may be gone."""
         self._queues_of.clear()
 
 
@@ -72,7 +74,7 @@ class UpdateContext:
         self.set_aside = set_aside
         self.follow_ups = FollowUps(state)
         self.now = Millis(0)  # of the step that is running
-        self.objects: ObjectCache  # set by whoever owns both
+        self.objects: ObjectCache  # set by the owner of both
 
     def handled(self, ref: Ref, *parts: str) -> None:
         """These parts have no trouble with an object, or none any more."""

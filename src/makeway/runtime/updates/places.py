@@ -1,7 +1,7 @@
 """Where the state has a workload, and the moves from place to place (S-3.7).
 
-A workload has one of three places: absent, waiting in the line of its queue, or among the holders of its quota. What
-happens when its object changes depends on where it is and where it belongs; ``_MOVES`` has all nine cases.
+A workload has one of three places: absent, waiting in its queue, or among the holders of quota. A change of its object
+is handled by where it is and where it belongs; ``_MOVES`` has all nine cases.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Place = Literal["absent", "waiting", "holding"]
 
 
 def place_of(known: Workload | None) -> Place:
-    """Where a workload is that the state has so."""
+    """The place of a workload that the state knows, or does not know."""
     if known is None:
         return "absent"
     return "waiting" if known.usage is None else "holding"
@@ -35,17 +35,17 @@ class Move(NamedTuple):
     before: WireWorkload | None
     after: WireWorkload | None
     known: Workload | None  # as the state has it
-    lowered: Workload | None  # what its object comes to now
+    lowered: Workload | None  # what its object is lowered to now
 
     @property
     def old(self) -> Workload:
-        """As the state has it, where it is not absent."""
+        """The workload as the state has it, where it is not absent."""
         assert self.known is not None
         return self.known
 
     @property
     def new(self) -> Workload:
-        """What its object comes to, where it does not belong to the absent."""
+        """The workload that its object is lowered to, where it does not belong to the absent."""
         assert self.lowered is not None
         return self.lowered
 
@@ -55,7 +55,7 @@ class WorkloadPlaces:
         self._context = context
         self._follow_ups = context.follow_ups
         self._state = context.state
-        self._where: dict[WorkloadKey, QueueName] = {}  # in whose line or among whose holders a workload is
+        self._where: dict[WorkloadKey, QueueName] = {}  # the queue in which a workload waits or holds quota
 
     def find(self, key: WorkloadKey) -> Workload | None:
         """A workload as the state has it, waiting or holding."""
@@ -68,11 +68,11 @@ class WorkloadPlaces:
         return self._state.pending.list_of(queue).members.get(key)
 
     def queue_of(self, key: WorkloadKey) -> QueueName | None:
-        """In which queue it waits or holds quota."""
+        """The queue in which it waits or holds quota."""
         return self._where.get(key)
 
     def put_back(self, key: WorkloadKey, queue: QueueName | None) -> None:
-        """The state has taken back what it did about a workload, which is again where it was."""
+        """The state has undone its change of a workload, which is again in this queue."""
         if queue is None:
             self._where.pop(key, None)
         else:
@@ -83,24 +83,24 @@ class WorkloadPlaces:
         _MOVES[place_of(move.known), belongs](self, move)
 
     def moved(self, workload: Workload) -> None:
-        """The state has put a workload where it belongs by itself: it now waits or holds in its queue."""
+        """The state has moved a workload by itself: it now waits or holds quota in its queue."""
         self._where[workload.key] = workload.queue
         self._follow_ups.note_held(workload)
 
     def passed(self, workload: Workload) -> None:
-        """It was passed over: how many wait in the line and how many are parked may be told anew."""
+        """It was passed over: the numbers of waiting and parked workloads may have changed."""
         self._follow_ups.note_figures(workload)
         if self._state.pending.list_of(workload.queue).turns.of:
-            self._follow_ups.held.add(workload.queue)  # when it may displace equals is a time to look at it again
+            self._follow_ups.held.add(workload.queue)  # the time when it may displace equals changes
 
     def back_off_ended(self, key: WorkloadKey) -> None:
-        """Its time has come: just this one returns to the line (S-4.7)."""
+        """Its backoff is over: just this workload returns to the queue (S-4.7)."""
         known = self.find(key)
         if known is not None and known.usage is None and key in self._state.pending.list_of(known.queue).parked:
             self._state.push(known, self._context.now)
 
     def forget(self, known: Workload) -> None:
-        """Take it out of the state."""
+        """Remove a workload from the state."""
         if place_of(known) == "holding":
             self._release(known)
         else:
@@ -109,7 +109,7 @@ class WorkloadPlaces:
         self._follow_ups.note_held(known)
 
     def _release(self, known: Workload) -> None:
-        """It holds quota no more; drop and wake are one step (S-3.7)."""
+        """It holds quota no more; release and wake are one step (S-3.7)."""
         self._state.release(known, self._context.now)
         self._follow_ups.released.update(waking.after_release(self._state, known.queue))
         self._follow_ups.note_held(known)
@@ -121,7 +121,7 @@ class WorkloadPlaces:
 
     def _join(self, move: Move) -> None:
         self._state.push(move.new, self._context.now)
-        self._is_in_line(move)
+        self._waits(move)
 
     def _begin_to_hold(self, move: Move) -> None:
         if move.known is not None:
@@ -144,9 +144,9 @@ class WorkloadPlaces:
                 state.rounds.end_for(lowered)
         else:
             state.pending.refresh(lowered)
-        self._is_in_line(move)
+        self._waits(move)
 
-    def _leave_line(self, move: Move) -> None:
+    def _leave_queue(self, move: Move) -> None:
         self.forget(move.old)
 
     def _hold_on(self, move: Move) -> None:
@@ -168,7 +168,7 @@ class WorkloadPlaces:
         if move.after is not None and is_blameless(move.after):
             self._state.rounds.end_for(move.new)
         self._state.push(move.new, self._context.now)
-        self._is_in_line(move)
+        self._waits(move)
 
     def _give_quota_back(self, move: Move) -> None:
         known = move.old
@@ -176,7 +176,7 @@ class WorkloadPlaces:
         if move.after is not None and is_blameless(move.after):
             self._state.rounds.end_for(known)
 
-    def _is_in_line(self, move: Move) -> None:
+    def _waits(self, move: Move) -> None:
         new = move.new
         waits_for_nothing = may_queue(new, self._context.now) or new.backing_off
         self._follow_ups.backoffs[new.key] = None if waits_for_nothing else new.requeue_at
@@ -188,7 +188,7 @@ _MOVES: dict[tuple[Place, Place], Callable[[WorkloadPlaces, Move], None]] = {
     ("absent", "absent"): WorkloadPlaces._stay_absent,
     ("absent", "waiting"): WorkloadPlaces._join,
     ("absent", "holding"): WorkloadPlaces._begin_to_hold,
-    ("waiting", "absent"): WorkloadPlaces._leave_line,
+    ("waiting", "absent"): WorkloadPlaces._leave_queue,
     ("waiting", "waiting"): WorkloadPlaces._wait_on,
     ("waiting", "holding"): WorkloadPlaces._begin_to_hold,
     ("holding", "absent"): WorkloadPlaces._give_quota_back,

@@ -1,6 +1,6 @@
-"""What an object comes to. One that cannot be read counts as not there, and is set aside (0081).
+"""Reads and lowers objects. One that cannot be read counts as not there, and is set aside (0081).
 
-A Workload with quota is the exception: what its status says it has is counted, for its pods may well run.
+A Workload with quota is the exception: the quota in its status counts, because its pods may well run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class ObjectReader:
-    """``probe``: called before an object is read, by whoever tests what becomes of it then."""
+    """``probe``: called before an object is read, to test what happens when that fails."""
 
     def __init__(self, context: UpdateContext, probe: Probe | None) -> None:
         self._context = context
@@ -33,11 +33,11 @@ class ObjectReader:
         self._lowering = LoweringContext(policy, self.queue_of, self.limit_ranges, self.runtime_classes)
 
     def forget_lowered(self) -> None:
-        """What pods mean has changed, though they have not."""
+        """The meaning of pods has changed, though the pods have not."""
         self._lowering.forget_lowered()
 
     def read(self, ref: Ref, lower: Callable[[], T]) -> T | None:
-        """None: it cannot be read, and is set aside."""
+        """The lowered object; None: it cannot be read, and is set aside."""
         try:
             if self._probe is not None:
                 self._probe(LOWERING, ref)
@@ -49,7 +49,7 @@ class ObjectReader:
         return found
 
     def all(self, kind: KindName[Object], lower: Callable[[Object], T]) -> list[T]:
-        """All of a kind that can be read."""
+        """All objects of a kind that can be read."""
         stored = self._context.objects.all(kind)
         found = (self.read(Ref.of(value), lambda value=value: lower(value)) for value in stored)  # type: ignore[misc]
         return [value for value in found if value is not None]
@@ -58,14 +58,14 @@ class ObjectReader:
         return is_queueable(workload, heeds_gates=self._context.state.policy.gates.admission_gated_by)
 
     def workload(self, ref: Ref[WireWorkload], workload: WireWorkload) -> Workload | None:
-        """A Workload, whatever it says of its quota."""
+        """A lowered Workload, with or without quota."""
         return self.read(ref, lambda: workload_of(workload, self._lowering))
 
-    def in_line(self, ref: Ref[WireWorkload], workload: WireWorkload) -> Workload | None:
+    def waiting_or_holding(self, ref: Ref[WireWorkload], workload: WireWorkload) -> Workload | None:
         """A Workload that has quota, or waits for it; None: it does neither, or cannot be read."""
         holds = is_accounted(workload)
         if not holds and not self.may_wait(workload):
-            self._context.handled(ref, LOWERING, CYCLE)  # nobody asks any more
+            self._context.handled(ref, LOWERING, CYCLE)  # it is not evaluated any more
             return None
         lowered = self.workload(ref, workload)
         if lowered is None and not holds:

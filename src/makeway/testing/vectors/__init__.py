@@ -1,7 +1,7 @@
 """Recorded decisions of other systems, and whether ours agree: one adapter per suite, from data to public functions.
 
-Nothing is decided here. An adapter reads a case, asks ``makeway.core`` what it would do, and lists what differs;
-what the engine cannot do yet is named by feature (``scope``), never by case.
+Nothing is decided here. An adapter reads a case, asks ``makeway.core`` for its decision, and lists the differences.
+What the engine cannot do yet is named by feature (``scope``), never by case.
 """
 
 from __future__ import annotations

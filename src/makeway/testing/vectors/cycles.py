@@ -80,7 +80,7 @@ def schedule_twice(case: Case) -> Findings:
 
 
 def delete(state: State, key: str) -> QueueName:
-    """A workload is gone, whether it held quota or waited; whose queue that was."""
+    """Delete a workload, whether it held quota or waited; return its queue."""
     name = WorkloadKey(key)
     for queue, members in state.holders.of_queue.items():
         if name in members:
@@ -177,7 +177,7 @@ def compare_holders(found: Findings, state: State, want: Mapping[str, Mapping[st
 
 
 def _compare_effects(found: Findings, state: State, played: PlayedCycles, want: Mapping[str, Any]) -> None:
-    """What is written because of it: conditions, evictions, counters."""
+    """Compare what is written because of it: conditions, evictions, counters."""
     found.same("admitted", sorted(played.admitted), sorted(rows(want, "admitted")))
     evicted = sorted((key, each["Evicted"][1]) for key, each in played.changed.items() if "Evicted" in each)
     found.same("evicted", evicted, sorted((each["workload"], each["reason"]) for each in rows(want, "evicted")))
@@ -192,7 +192,7 @@ def _compare_effects(found: Findings, state: State, played: PlayedCycles, want: 
     for queue, count in table(want, "skippedPreemptions").items():
         found.same(f"{queue}: skipped preemptions", skipped[QueueName(queue)], count)
     again = Counter((str(each.workload.queue), each.recomputed) for each in played.verdicts if each.recomputed)
-    for queue, counts in table(want, "preemptionTargetRecomputations").items():  # of the queues that were read
+    for queue, counts in table(want, "preemptionTargetRecomputations").items():  # of the queues that were evaluated
         got = {kind: n for (name, kind), n in again.items() if name == queue}
         found.same(f"{queue}: target recomputations", got, {kind: n for kind, n in counts.items() if n})
 

@@ -27,25 +27,25 @@ STRATEGIES: tuple[FairStrategy, ...] = ("LessThanOrEqualToFinalShare", "LessThan
 
 @dataclass(slots=True)
 class Findings:
-    """What a case's adapter found: differences, none if we agree, and why we decided as we did."""
+    """What a case's adapter found: the differences, none if we agree, and the reasons of our decision."""
 
     differences: list[str] = field(default_factory=list)
     explanation: list[str] = field(default_factory=list)
-    answer: dict[str, Any] | None = None  # ours, where others may want to judge it themselves
+    answer: dict[str, Any] | None = None  # ours, for others to judge
 
     def same(self, what: str, got: object, want: object) -> None:
         if got != want:
             self.differences.append(f"{what}: got {_told(got)}, want {_told(want)}")
 
     def same_amounts(self, what: str, got: Callable[[FR], int], want: Mapping[str, Mapping[str, str]] | None) -> None:
-        """Compare by value what was recorded; what was not recorded is zero there, and not asked for."""
+        """Compare the recorded amounts by value; an amount that was not recorded is zero there, and not compared."""
         for fr, amount in usage_of(want).items():
             self.same(f"{what} of {'/'.join(fr)}", got(fr), amount)
 
-    def explain(self, who: str, steps: Iterable[Step]) -> None:
+    def explain(self, subject: str, steps: Iterable[Step]) -> None:
         for step in steps:
-            about = " ".join(each for each in step.subjects if each != who)
-            self.explanation.append(f"{who}: {step.rule} {about}: {step}")
+            about = " ".join(each for each in step.subjects if each != subject)
+            self.explanation.append(f"{subject}: {step.rule} {about}: {step}")
 
     def explain_verdicts(self, when: str, verdicts: Iterable[Verdict]) -> None:
         for verdict in verdicts:
@@ -73,7 +73,7 @@ def rows(record: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def table(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A recorded table, likewise."""
+    """A recorded table. One that is empty may be written as null or left out."""
     return record.get(name) or {}
 
 
@@ -91,7 +91,7 @@ def usage_of(recorded: Mapping[str, Mapping[str, str]] | None) -> dict[FR, int]:
 
 
 def amounts_of(recorded: Mapping[str, str] | None) -> dict[str, int]:
-    """``resource -> amount``; what is missing equals zero, so zeros are left out."""
+    """``resource -> amount``; a missing one equals zero, so zeros are left out."""
     amounts = {name: amount_of(text, name) for name, text in (recorded or {}).items()}
     return {name: amount for name, amount in amounts.items() if amount}
 
@@ -118,7 +118,7 @@ def policy_of(case: Case) -> Policy:
 
 
 def wire_of(tree: Mapping[str, Any]) -> Any:
-    """A recorded object as our API knows it: upstream lists an Option's flavors once, we do per podSet."""
+    """A recorded object in our API: the peer lists an Option's flavors once, we list them per podSet."""
     annotations = tree["metadata"].get("annotations") or {}
     if tree["kind"] == "Workload" and ALLOWED_FLAVORS in annotations:
         allowed = [each.strip() for each in annotations[ALLOWED_FLAVORS].split(",") if each.strip()]
@@ -153,7 +153,7 @@ def parked(state: State) -> dict[str, list[str]]:
 
 
 def _lines(state: State) -> list[tuple[QueueName, WaitingList]]:
-    """Of the queues that exist; the record knows no others."""
+    """The waiting lists of the queues that exist; the record knows no others."""
     return [(name, state.pending.lists[name]) for name in sorted(state.pending.lists) if name in state.queues]
 
 

@@ -54,7 +54,7 @@ def _compare(found: Findings, result: Assignment, want: Mapping[str, Any]) -> No
     found.same("where the scan stopped", tried, [each or {} for each in rows(want, "lastTriedFlavorIdx")])
     for part, wanted in zip(result.pod_sets, rows(want, "podSets"), strict=False):
         recorded = {each["flavor"]: each["mode"] for each in rows(wanted, "attempts")}
-        for each in part.attempts:  # it is allowed to try fewer
+        for each in part.attempts:  # it may try fewer
             if each.flavor in recorded:
                 found.same(f"podSet {part.name}: attempt on {each.flavor}", each.mode.public, recorded[each.flavor])
 

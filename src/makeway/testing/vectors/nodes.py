@@ -1,6 +1,6 @@
-"""Recorded cases about pods and gangs on nodes. What is judged is what a case wants, whatever its suite is called.
+"""Recorded cases about pods and gangs on nodes. They are judged by what a case wants, not by the name of its suite.
 
-Preemption cases go by the checker rules (``testing.placement_checker``), the others are compared as they are.
+Preemption cases go by the checker rules (``testing.placement_checker``), the others are compared directly.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Tree = Mapping[str, Any]
 
 
 def adapter_of(case: Case) -> Callable[[Case], Findings] | None:
-    """By what is wanted; None: nothing that we know."""
+    """The adapter for what the case wants; None: nothing that we know."""
     want = case.want
     if "preemptionNeeded" in want:
         return preemption
@@ -160,7 +160,7 @@ def _pod(tree: Tree, place: int, classes: Classes) -> Pod:
 
 
 def _workload(tree: Tree, classes: Classes) -> SchedulingWorkload:
-    """Class names decide where there are some, else the status does."""
+    """The workload of a pod; its priority comes from class names where there are some, else from the status."""
     namespace, name, spec = tree["namespace"], tree["name"], tree["spec"]
     asked = (spec.get("priorityClassName") or "", spec.get("preemptionPriorityClassName") or "")
     status = tree.get("status") or {}
@@ -237,7 +237,7 @@ def eligibility(case: Case) -> Findings:
     found.same("eligible", reason is None, case.want["eligible"])
     if "reason" in case.want:
         found.same("reason", reason, case.want["reason"])
-    if reason == ONGOING:  # nobody is evicted, and what was promised stays promised
+    if reason == ONGOING:  # no pod is evicted, and promised nodes stay promised
         kept = {"/".join(pod.key): pod.nominated for pod in seeking(state, preemptor) if pod.nominated is not None}
         found.same("victims", [], case.want.get("victims", []))
         found.same("nominated", kept, case.want.get("nominated", kept))
@@ -245,8 +245,8 @@ def eligibility(case: Case) -> Findings:
 
 
 def seeking(state: ClusterState, preemptor: Preemptor) -> tuple[Pod, ...]:
-    who = request_of(state, preemptor)
-    return () if who is None else who.members
+    request = request_of(state, preemptor)
+    return () if request is None else request.members
 
 
 def one_cycle(case: Case) -> Findings:
@@ -308,7 +308,7 @@ def conditions(case: Case) -> Findings:
 
 # --- names of classes, and what may be written -----------------------------------------------------------------------
 
-REASONS = {  # what a recorded reason stands for: the kind of error and where
+REASONS = {  # a recorded reason -> the kind of error and where
     "priorityClassNotFound": ("Forbidden", "spec.priorityClassName"),
     "preemptionPriorityClassNotFound": ("Forbidden", "spec.preemptionPriorityClassName"),
     "preemptionPriorityBelowPriority": ("Invalid", "spec.preemptionPriorityClassName"),

@@ -31,7 +31,7 @@ def scenario(case: Case) -> Findings:
     told: Told = {}
     for number, wanted in enumerate(rows(want, "cycles"), 1):
         plan = _cycle(found, loaded, wanted)
-        if found.differences:  # what follows would only repeat them
+        if found.differences:  # later cycles would only repeat the differences
             found.differences = [f"cycle {number}: {each}" for each in found.differences]
             return found
         if loses_progress:
@@ -66,7 +66,7 @@ def _cycle(found: Findings, loaded: Loaded, wanted: Mapping[str, Any]) -> cycle.
 
 
 def _compare_entries(found: Findings, verdicts: list[cycle.Verdict], wanted: list[Mapping[str, Any]]) -> None:
-    """Every head in the order in which it was taken, then each with all that was found for it."""
+    """Compare every head in the order in which it was processed, then each with its whole verdict."""
     found.same("entries", [each.workload.key for each in verdicts], [each["workload"] for each in wanted])
     recorded = {each["workload"]: each for each in wanted}
     for verdict in verdicts:
@@ -85,7 +85,7 @@ def _entry(verdict: cycle.Verdict) -> tuple[object, ...]:
 
 
 def _mode(verdict: cycle.Verdict, choice: FlavorChoice) -> str:
-    """Of one resource; where all fits once others have left, theirs says so of each."""
+    """The mode of one resource; where all fits once others have left, theirs says so of each."""
     return verdict.mode if verdict.mode == "DeferredFit" else choice.mode.public
 
 
@@ -109,7 +109,7 @@ def _forget_after_cycle(state: State, plan: cycle.Plan, told: Told) -> None:
     for verdict in plan.verdicts:
         key = verdict.workload.key
         if verdict.status == "admitted":
-            told.pop(key, None)  # it says something else from now on
+            told.pop(key, None)  # its status is written anew
             continue
         says = (pending_reason(verdict), pending_message(verdict))
         if verdict.status == "skipped" or told.get(key) != says:
@@ -118,7 +118,7 @@ def _forget_after_cycle(state: State, plan: cycle.Plan, told: Told) -> None:
 
 
 def _forget_after_release(state: State, queues: Iterable[QueueName]) -> None:
-    """The gate off: scans of all that wait in a queue begin anew when quota of that queue was released."""
+    """The gate off: scans of all workloads that wait in a queue begin anew when quota of that queue was released."""
     for queue in queues:
         line = state.pending.list_of(queue)
         for workload in (*line.waiting.values(), *line.parked.values()):
@@ -126,7 +126,7 @@ def _forget_after_release(state: State, queues: Iterable[QueueName]) -> None:
 
 
 def _between(loaded: Loaded, plan: cycle.Plan, events: list[Mapping[str, Any]]) -> set[QueueName]:
-    """Victims leave and wait again, then what the script says happens, then all trees that lost something wake.
+    """Victims leave and wait again, then the events of the script happen, then all trees that lost something wake.
 
     Returns the queues that lost usage.
     """

@@ -43,7 +43,7 @@ def targets(case: Case) -> Findings:
 
 
 def candidate_order(case: Case) -> Findings:
-    """All candidates use one flavor-resource and are below the preemptor, so nothing but their order is asked for."""
+    """All candidates use one flavor-resource and are below the preemptor, so only their order is compared."""
     found = Findings()
     loaded = load(case)
     queue = QueueName(case.given["clusterQueue"])

@@ -154,7 +154,7 @@ def _operate(
 
 
 def eligibility(case: Case) -> Findings:
-    """Requeued: it was not in the line, and its newest object brings it there."""
+    """Requeued: it was not in its queue, and its newest object brings it back."""
     found = Findings()
     tree, queued = case.given["workload"], case.given["alreadyQueued"]
     trees = [*case.objects, tree] if case.given["existsInApiServer"] else list(case.objects)

@@ -26,7 +26,7 @@ def available(case: Case) -> Findings:
 
 
 def compare_node(found: Findings, tree: QuotaTree, node: QuotaNode, want: Mapping[str, Any]) -> None:
-    """Usage, quota and availability of one queue or cohort; a queue's availability is never below zero there."""
+    """Compare usage, quota and availability of a queue or cohort; a queue's availability is never below zero there."""
 
     def left(fr: FR) -> int:
         return max(0, tree.available(node, fr)) if node.is_queue else tree.available(node, fr)
@@ -85,7 +85,7 @@ def borrowing(case: Case) -> Findings:
 def status_figures(case: Case) -> Findings:
     found = Findings()
     state, name = load(case).state, QueueName(case.given["clusterQueue"])
-    figures, declared = figures_of(state, name), state.tree.queues[name].nominal  # recorded are only those
+    figures, declared = figures_of(state, name), state.tree.queues[name].nominal  # only those are recorded
     found.same("reserving workloads", figures.reserving, case.want["reservingWorkloads"])
     found.same("admitted workloads", figures.admitted, case.want["admittedWorkloads"])
     for what, got in (("flavorsReservation", figures.reservation), ("flavorsUsage", figures.usage)):

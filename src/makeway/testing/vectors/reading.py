@@ -15,7 +15,7 @@ ENDINGS = (".jsonl", ".jsonl.gz")
 
 
 class VectorsError(Exception):
-    """The input cannot be used: a path that is not there, a line that is no case."""
+    """The input cannot be used: a missing path, or a line that is not a case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Case:
     given: Mapping[str, Any] = field(default_factory=dict)
     want: Mapping[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
-    tree: Mapping[str, Any] = field(default_factory=dict)  # all of it, of a case about nodes
+    tree: Mapping[str, Any] = field(default_factory=dict)  # of a case about nodes: all of it
     rounds_shares: bool = False  # judged by shares in doubles, as the recorded system has them
     is_foreign: bool = False  # another format: it has a name, but not our envelope
 

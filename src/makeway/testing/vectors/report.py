@@ -1,4 +1,4 @@
-"""The verdict on each case, and the words in which a run ends."""
+"""The verdict on each case, and the text of the report."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class CaseOutcome:
     reason: str = ""  # why it is not covered, or different on purpose
     differences: tuple[str, ...] = ()
     explanation: tuple[str, ...] = ()
-    answer: dict[str, Any] | None = None  # ours, where others may want to judge it themselves
+    answer: dict[str, Any] | None = None  # ours, for others to judge
 
     def lines(self, *, verbose: bool) -> Iterator[str]:
         """A failing case: what differs, then why we decided as we did."""
@@ -79,7 +79,7 @@ class CaseOutcome:
 
 
 def judge(case: Case) -> CaseOutcome:
-    """Compare one case; an error of ours in it is a difference, so that the others are still tried."""
+    """Compare one case. An error of ours in it is a difference, so that the others are still tried."""
     if case.is_foreign:
         return CaseOutcome(case, "not covered", "another format")
     if case.tree:
@@ -113,7 +113,7 @@ def _is_by_rounding(case: Case, adapter: Callable[[Case], Findings]) -> bool:
         return False
     try:
         return not adapter(replace(case, rounds_shares=True)).differences
-    except Exception:  # it fails as the case does: with its own words, not with these
+    except Exception:  # it fails with the message of the case, not with this one
         return False
 
 

@@ -1,8 +1,8 @@
 """Shares as the recorded system compares them: in doubles.
 
 Ours are fractions: equal shares are equal, and the next rule decides. In doubles two equal shares may differ in their
-last bit, and then that bit decides: 1/9 with weight 1 and 3/9 with weight 3, for example. We do not repeat it
-(decision 0078). A recorded fair decision that differs from ours is judged once more by these shares: if it agrees then,
+last bit, and then that bit decides: 1/9 with weight 1 and 3/9 with weight 3, for example. We do not repeat that
+(decision 0078). A recorded fair decision that differs from ours is judged once more by these shares. If it agrees then,
 rounding is the only cause, and the difference is a deliberate one.
 """
 
@@ -44,5 +44,5 @@ class RoundedShare(Share):
 
 
 def _rounded(share: Share) -> float:
-    """The others are the shares of those that have taken nothing, and 0 either way."""
+    """The share in doubles. Other shares are those of nodes that use nothing of others, and 0 either way."""
     return share.rounded if isinstance(share, RoundedShare) else 0.0

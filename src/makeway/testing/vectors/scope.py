@@ -1,4 +1,4 @@
-"""What of the recorded system is not offered, or not yet: features that a case states, never names of cases."""
+"""Features of the recorded system that are not offered, or not yet: what a case states, never its name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OPTIONS_CONTROLLER = "the controller of Options"
 ELASTIC_SLICES = "elastic slices"
 TOPOLOGY = "topology-aware scheduling"
 
-# Suites that ask for nothing but such a feature.
+# Suites that ask only for such a feature.
 OF_SUITE = {
     "schedule_admission_fair_sharing": LOCAL_QUEUE_USAGE,
     "concurrent_admission_reconcile": OPTIONS_CONTROLLER,
@@ -20,7 +20,7 @@ SLICE_REPLACEMENT = "kueue.x-k8s.io/workload-slice-replacement-for"
 
 
 def missing_feature(case: Case) -> str:
-    """The feature for which a case is not covered; empty: it is."""
+    """The feature for which a case is not covered; "" if it is covered."""
     if case.suite in OF_SUITE:
         return OF_SUITE[case.suite]
     if case.config.get("admissionFairSharing"):

@@ -15,7 +15,7 @@ TOLERANCE = Fraction(1, 10**9)  # theirs are doubles written as decimals
 
 
 def dominant(case: Case) -> Findings:
-    """Of every node, as if it used so much more; what is added to one does not reach the others."""
+    """The share of every node, as if it used so much more; an addition to one node does not reach the others."""
     found = Findings()
     tree = load(case).state.tree
     more = usage_of(case.given.get("additionalUsageOnEveryNode"))
@@ -31,7 +31,7 @@ def dominant(case: Case) -> Findings:
 
 
 def compare_recorded(found: Findings, tree: QuotaTree, node: QuotaNode, want: str | None) -> None:
-    """The share that a record tells of a node, if it tells one."""
+    """Compare the share of a node, if the record has one."""
     if want is not None:
         compare(found, f"{node.name}: share", share(tree, node), want)
 
@@ -46,7 +46,7 @@ def compare(found: Findings, what: str, got: Share, want: str) -> None:
 
 
 def target_order(case: Case) -> Findings:
-    """The queues in the order in which they would lose a workload; usage stays as it is while they are told."""
+    """The queues in the order in which they would lose a workload; usage stays as it is meanwhile."""
     found = Findings()
     state, given = load(case).state, case.given
     left = {

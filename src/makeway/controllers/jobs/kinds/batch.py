@@ -34,12 +34,12 @@ def _end(status: JobStatus) -> JobCondition | None:
 
 
 def count_of(spec: JobSpec) -> int:
-    """How many pods run at once."""
+    """How many pods run at the same time."""
     return spec.parallelism if spec.completions is None else min(spec.parallelism, spec.completions)
 
 
 def indexes_in(text: str) -> int:
-    """How many indexes ``1,3-5,7`` names; what is no index counts for none."""
+    """How many indexes ``1,3-5,7`` names; anything that is no index is ignored."""
     count = 0
     for part in text.split(","):
         first, _, last = part.partition("-")
@@ -99,8 +99,8 @@ class BatchJob:
     def reclaimable(self, asked: Mapping[str, int]) -> Mapping[str, int]:
         """Less is left to do than pods were asked for.
 
-        Not of the Job's parallelism, which is smaller once only some were admitted, and may be larger than what is
-        left to do from the beginning.
+        The Job's parallelism does not tell: it is smaller if only some pods were admitted, and may be larger than what
+        is left to do from the beginning.
         """
         ((name, count),) = asked.items()
         spec, status = self.spec, self.status

@@ -11,7 +11,7 @@ DEPLOYED = "status.jobDeploymentStatus"
 
 
 def submitter(tree: Tree) -> Tree:
-    """The pod that hands the job in, where nobody says how it is to be: KubeRay runs the image of the head."""
+    """The pod that hands the job in, where the user does not define it: KubeRay runs the image of the head."""
     images = values(tree, f"{CLUSTER}.headGroupSpec.template.spec.containers[*].image")
     resources = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "200Mi"}}
     container = {"name": "ray-job-submitter", "image": next(images, ""), "resources": resources}

@@ -1,4 +1,4 @@
-"""The kinds of jobs that makeway knows. A new kind takes its place in ``JOB_KINDS``."""
+"""The kinds of jobs that makeway knows. A new kind is added to ``JOB_KINDS``."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def job_of(value: KubernetesObject, view: View) -> KubernetesObject | None:
 
 
 def is_stopped(value: KubernetesObject) -> bool:
-    """Whether a job is as if it had never started: its Workload can go without leaving a trace in its templates."""
+    """Whether a job is as if it had never started: its Workload can go, and its templates need no restoring."""
     job = read_job(value)
     return job.is_suspended and not job.has_pods and not job.remembers_start and not has_started_templates(job)
 
 
 def lets_go(value: KubernetesObject) -> bool:
-    """Whether its Workload may disappear: nobody else knows how its templates were. A job that goes needs none."""
+    """Whether its Workload may disappear: it alone knows the original templates. A job that is deleted needs none."""
     job = read_job(value)
     if value.metadata.deletion_timestamp is not None or job.end is not None:
         return not job.has_pods

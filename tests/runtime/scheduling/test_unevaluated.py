@@ -20,7 +20,7 @@ from makeway.runtime.engine import Engine
 from makeway.runtime.executor import Call, DirectWriter, WriteAnswer
 from makeway.runtime.ports import Forbidden
 from makeway.runtime.scheduling.plans import CHECKED_MAX, TOLD_MAX, TellPending
-from makeway.runtime.scheduling.resting import RESTS_MS, SOON_MS
+from makeway.runtime.scheduling.unevaluated import QUIET_MS, SOON_MS
 from tests.runtime.wires import check, cluster_queue, condition, flavor, groups, holder, local_queue, workload
 
 NOON = 1_767_268_800_000
@@ -31,7 +31,7 @@ BEHIND = ("PendingEvaluation", "Waits behind the head of ClusterQueue q, whose q
 
 
 class Play:
-    """A queue of two cores that ``h`` holds, and whoever else is named; ``at`` are milliseconds after noon."""
+    """A queue of two cores that ``h`` holds, and the named workloads; ``at`` is in milliseconds after noon."""
 
     def __init__(
         self, *objects: Any, policy: Policy | None = None, writer: Any = DirectWriter, priority: int = 0, **spec: Any
@@ -52,7 +52,7 @@ class Play:
         return self.engine.step(self.now)
 
     def until(self, at: int) -> None:
-        """Let time pass, and what is due in it happen."""
+        """Let time pass, and do what is due in it."""
         while True:
             for _ in range(1000):
                 if not self.step():
@@ -100,10 +100,10 @@ def test_S_4_5_3_one_that_is_parked_on_arrival_is_told_what_its_class_was_told()
     play = Play(arrives("a"))
     assert play.says("a") == WAITING
     play.create(arrives("b", 31))
-    play.until(RESTS_MS - 1)
+    play.until(QUIET_MS - 1)
     assert play.says("b") == ("", "")
     cycles = play.engine.cycles
-    play.until(RESTS_MS)
+    play.until(QUIET_MS)
     assert play.says("b") == WAITING
     assert play.engine.cycles == cycles, "it is not evaluated"
     writes = play.writes
@@ -127,10 +127,10 @@ def test_one_that_is_admitted_shortly_after_it_came_costs_no_write_more() -> Non
 def test_a_thousand_alike_are_told_once_each_in_bounded_slices_and_evaluated_once() -> None:
     play = Play(arrives("a"))
     play.create(*(arrives(f"w-{i}", 31) for i in range(1000)))
-    play.until(RESTS_MS - 1)
+    play.until(QUIET_MS - 1)
     before, told = play.writes, 0
     steps: list[int] = []
-    play.now = Millis(NOON + RESTS_MS)
+    play.now = Millis(NOON + QUIET_MS)
     while play.step() or steps[-1:] != [0]:
         steps.append(play.writes - before - told)
         told = play.writes - before
@@ -139,14 +139,14 @@ def test_a_thousand_alike_are_told_once_each_in_bounded_slices_and_evaluated_onc
     assert 1000 <= told <= 1010
     assert CHECKED_MAX >= TOLD_MAX
     play.restart()
-    play.until(RESTS_MS + 5000)
-    assert play.writes <= 2, "after a restart nobody is told what is stored"
+    play.until(QUIET_MS + 5000)
+    assert play.writes <= 2, "after a restart no stored status is written again"
 
 
 def test_a_larger_one_is_told_of_its_own_want() -> None:
     play = Play(arrives("a"))
     play.create(arrives("b", 31, count=2), arrives("c", 32, count=5))
-    play.until(RESTS_MS)
+    play.until(QUIET_MS)
     assert play.says("b") == ("WaitingForQuota", SHORT.replace("1 more", "2 more"))
     assert play.says("c")[0] == "ExceedsMaxQuota"
 
@@ -157,12 +157,12 @@ def test_an_evicted_one_is_told_why_it_waits_once_it_has_rested() -> None:
     play.until(0)
     assert play.is_true("high", "Admitted")
     assert play.is_true("h", "Evicted")
-    play.until(RESTS_MS)
+    play.until(QUIET_MS)
     assert play.says("h")[0] == "WaitingForQuota"
 
 
 def displaced(name: str, at: str, **fields: Any) -> Workload:
-    """It had quota until its time was up."""
+    """A workload that had quota until its time was up."""
     since = {"lastTransitionTime": f"2026-01-01T{at}Z"}
     said = [
         condition("Evicted", reason="Preempted") | since,
@@ -189,7 +189,7 @@ def test_S_7_14_what_is_true_of_one_only_is_told_to_that_one_and_is_over_when_it
         play.restart()
     play.until(179_999)
     assert play.says("b")[1].startswith(itself)
-    play.until(180_000 + RESTS_MS)
+    play.until(180_000 + QUIET_MS)
     assert [play.says(name) for name in "abc"] == [WAITING] * 3
 
 
@@ -219,7 +219,7 @@ STOPS: dict[str, tuple[Any, Any, str]] = {
 @pytest.mark.parametrize("stop", STOPS)
 def test_a_queue_that_is_stopped_and_resumed(stop: str) -> None:
     play = Play(arrives("x"), arrives("y", 31))
-    play.until(RESTS_MS)
+    play.until(QUIET_MS)
     type_, change, name = STOPS[stop]
     play.patch(type_, name, {"spec": change})
     play.until(2000)
@@ -231,10 +231,10 @@ def test_a_queue_that_is_stopped_and_resumed(stop: str) -> None:
 
 
 def test_a_queue_that_is_inactive_because_of_its_check_says_so_to_all_that_wait() -> None:
-    """The queue itself has not changed: its workloads were not looked at."""
+    """The queue itself has not changed, so its workloads were not reconciled."""
     checks = {"admissionChecks": [{"name": "c"}]}
     play = Play(arrives("x"), arrives("y", 31), check("c"), admissionChecksStrategy=checks)
-    play.until(RESTS_MS)
+    play.until(QUIET_MS)
     for at, active, reason in ((2000, False, "Suspended"), (3000, True, "WaitingForQuota")):
         told = {"conditions": [condition("Active", active, "Active")]}
         play.store.patch(kind_of(AdmissionCheck), "", "c", {"status": told}, status=True)
@@ -267,9 +267,9 @@ def test_a_held_back_word_is_not_told_to_one_whose_queue_is_stopped_by_then() ->
 
 
 def test_a_held_back_word_that_is_true_no_more_is_not_told() -> None:
-    """Of three alike one is evaluated by cycles; the others are told what is true of them when they rest."""
+    """Of three alike one is evaluated by cycles; the others are told what is true of them when their queue is quiet."""
     play = Play(*(arrives(each, 30 + at) for at, each in enumerate("xyz")))
-    play.until(RESTS_MS)
+    play.until(QUIET_MS)
     for seconds, quota in ((10, 0), (20, 2)):
         play.until(1000 * seconds)
         play.patch(ClusterQueue, "q", {"spec": {"resourceGroups": groups(quota)}})
@@ -281,9 +281,9 @@ def test_a_held_back_word_that_is_true_no_more_is_not_told() -> None:
 
 
 def test_a_change_of_quota_reaches_all_that_it_concerns() -> None:
-    """Of these only one is evaluated, or none where sums say that it is in vain (0017)."""
+    """Of these at most one is evaluated: none where sums say that it is in vain (0017)."""
     play = Play(arrives("a"), arrives("b", 31, count=2), arrives("c", 32, count=2))
-    play.until(RESTS_MS)
+    play.until(QUIET_MS)
     assert {play.says(each)[0] for each in "abc"} == {"WaitingForQuota"}
     play.patch(ClusterQueue, "q", {"spec": {"resourceGroups": groups(1)}})
     play.until(60_000)
@@ -293,7 +293,7 @@ def test_a_change_of_quota_reaches_all_that_it_concerns() -> None:
 def test_a_namespace_that_matches_no_more() -> None:
     team = Namespace(metadata=ObjectMeta(name="default", labels={"stage": "open"}))
     play = Play(arrives("a"), arrives("b", 31), team, namespaceSelector={"matchLabels": {"stage": "open"}})
-    play.until(RESTS_MS)
+    play.until(QUIET_MS)
     play.patch(Namespace, "default", {"metadata": {"labels": {"stage": "shut"}}})
     play.until(60_000)
     assert {play.says(each)[0] for each in "ab"} == {"Misconfigured"}
@@ -302,7 +302,7 @@ def test_a_namespace_that_matches_no_more() -> None:
 def test_S_4_8_a_limit_range_that_forbids_what_is_asked_for() -> None:
     """The Workloads themselves do not change."""
     play = Play(arrives("a"), arrives("b", 31))
-    play.until(RESTS_MS)
+    play.until(QUIET_MS)
     item = {"type": "Container", "max": {"cpu": "500m"}}
     limits = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l", "namespace": "default"}}
     play.create({**limits, "spec": {"limits": [item]}})
@@ -312,7 +312,7 @@ def test_S_4_8_a_limit_range_that_forbids_what_is_asked_for() -> None:
 
 def test_S_4_4_those_behind_a_strict_head_say_so_and_keep_it_while_heads_change() -> None:
     play = Play(arrives("a"), arrives("b", 31), arrives("c", 32), queueingStrategy="StrictFIFO")
-    play.until(RESTS_MS)
+    play.until(QUIET_MS)
     assert [play.says(each) for each in "abc"] == [WAITING, BEHIND, BEHIND]
     play.store.delete(KIND, "default", "a")
     play.until(2000)
@@ -340,10 +340,10 @@ def test_a_write_that_is_refused_is_tried_again_after_growing_pauses() -> None:
                 super().send(number, call, now)
 
     play = Play(arrives("a"), writer=Refusing)
-    play.until(RESTS_MS)
+    play.until(QUIET_MS)
     play.create(arrives("b", 31))
     Refusing.refusals = 3
-    play.until(2 * RESTS_MS)
+    play.until(2 * QUIET_MS)
     assert play.says("b") == ("", "")
     play.until(60_000)
     assert (play.says("b"), Refusing.refusals) == (WAITING, 0)
@@ -355,7 +355,7 @@ def test_a_write_that_is_refused_is_tried_again_after_growing_pauses() -> None:
 def test_without_granular_reasons_it_is_Pending_or_Inadmissible() -> None:
     policy = Policy(gates=Gates(unadmitted_workloads_observability=False))
     play = Play(arrives("a"), arrives("b", 31), policy=policy)
-    play.until(RESTS_MS)
+    play.until(QUIET_MS)
     assert [play.says(each) for each in "ab"] == [("Pending", SHORT), ("Pending", SHORT)]
     play.patch(Workload, "a", {"spec": {"active": False}})
     play.until(2000)
@@ -377,7 +377,7 @@ def test_with_explicit_status_both_conditions_are_there_from_the_start(granular:
     found = {each.type: (each.status, each.reason) for each in play._conditions("b")}
     first = {"QuotaReserved": ("False", "PendingEvaluation"), "Admitted": ("False", "NoReservation")}
     assert found == (first if granular else {}), "the gate needs the other one"
-    play.until(RESTS_MS)
+    play.until(QUIET_MS)
     assert play.says("b") == (WAITING if granular else ("Pending", SHORT))
 
 
@@ -385,6 +385,6 @@ def test_without_AdmissionGatedBy_the_annotation_holds_nobody_back() -> None:
     meta = {"annotations": {"kueue.x-k8s.io/admission-gated-by": "example.com/x"}}
     policy = Policy(gates=Gates(admission_gated_by=False))
     play = Play(workload("x", meta=meta), policy=policy)
-    play.until(RESTS_MS)
+    play.until(QUIET_MS)
     assert play.says("x") == WAITING
     assert Play(workload("x", meta=meta)).says("x")[0] == "AdmissionGated"
