@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 from makeway.api.objects.kubernetes import Job
-from makeway.api.objects.meta import ObjectMeta
+from makeway.api.objects.meta import KubernetesObject, ObjectMeta
 from makeway.api.objects.scheduling import GangWorkload
 from makeway.api.objects.workload import Workload
+from makeway.api.versions import KINDS
 from makeway.controllers.contract import GANG_WORKLOAD, JOB, WORKLOAD, Change, Ref, View, is_of
 from tests.controllers.views import FakeView, workload
 
@@ -31,6 +32,11 @@ def test_two_kinds_are_called_workload_and_refs_tell_them_apart() -> None:
     assert (gang, queued) == (Ref(GANG_WORKLOAD, "ns", "a"), Ref(WORKLOAD, "ns", "a"))
     assert is_of(gang, GANG_WORKLOAD)
     assert not is_of(gang, WORKLOAD)
+
+
+def test_every_kind_that_is_stored_has_what_every_object_has() -> None:
+    others = [each.name for each in KINDS if not issubclass(each.type, KubernetesObject)]
+    assert others == ["Configuration"]  # a file that is read at the start, whose metadata may be left out
 
 
 def test_a_ref_knows_the_type_of_what_it_names() -> None:

@@ -14,7 +14,5 @@ from makeway.api.objects.meta import KubernetesObject, ready
 
 @ready
 class CustomObject(KubernetesObject, frozen=True):
-    api_version: str = ""
-    kind: str = ""
     spec: Raw = NOTHING
     status: Raw = NOTHING
